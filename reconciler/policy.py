@@ -444,7 +444,8 @@ class DependencyPolicy(_Settings):
     select: SelectPolicy = SelectPolicy()
     steps: Bound = 200_000
     """Steps of the solver for one part of one cluster; beyond them it has no answer."""
-
+    explain_steps: Bound = 2000
+    """Questions to the solver that shorten one explanation; beyond them it may name more than is needed."""
     path: Directory = "dependencies"
     """Package that they become in the repository of their cluster; empty: only the lock is written."""
     shared_namespace: Annotated[str, Field(pattern=_LABEL)] = "default"
@@ -585,10 +586,11 @@ def govern(trusted: Policy, proposed: Policy) -> Policy:
     """
     requests = proposed.pull_requests
     steps = min(trusted.dependencies.steps, proposed.dependencies.steps)
+    explain_steps = min(trusted.dependencies.explain_steps, proposed.dependencies.explain_steps)
     return replace(
         trusted,
         **{name: getattr(proposed, name) for name in PROPOSED},
-        dependencies=replace(proposed.dependencies, steps=steps),
+        dependencies=replace(proposed.dependencies, steps=steps, explain_steps=explain_steps),
         pull_requests=replace(
             trusted.pull_requests,
             open_on=requests.open_on,

@@ -165,4 +165,4 @@ class _WhatIf:
 
 
 def _with(own: Catalogue, package: PackageId, candidates: tuple[Candidate, ...]) -> Catalogue:
-    return Catalogue(dict(sorted({**own.packages, package: candidates}.items())), own.names)
+    return Catalogue(dict(sorted({**own.packages, package: candidates}.items())), own.names, own.refused)

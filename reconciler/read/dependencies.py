@@ -104,7 +104,8 @@ def read_published(inventory: Inventory, mirrors: Mirrors) -> PublishedPackages:
     for siblings in available_by_url(views).values():
         with suppress(UnavailableError):
             reader.read(mirrors.open(siblings[0].remote), siblings)
-    return PublishedPackages(tuple(reader.candidates), reader.revisions, tuple(sorted(reader.warnings)))
+    warnings = tuple(sorted(reader.warnings))
+    return PublishedPackages(tuple(reader.candidates), reader.revisions, warnings, reader.refused)
 
 
 def _upstreams(inventory: Inventory) -> Iterator[PackageKey]:
@@ -125,6 +126,7 @@ class _Reader:
     candidates: list[Candidate] = field(default_factory=list)
     revisions: dict[PackageTree, Candidate] = field(default_factory=dict)
     warnings: set[Problem] = field(default_factory=set)
+    refused: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
 
     def read(self, mirror: Mirror, views: Iterable[RepositoryView]) -> None:
         revisions = [revision for view in views for revision in self.list_revisions(mirror, view)]
@@ -176,6 +178,9 @@ class _Reader:
 
     def add(self, revision: _Revision, manifest: ParsedManifest) -> None:
         self.warnings.update((*manifest.problems, *manifest.warnings))
+        if manifest.problems:
+            name = package_id(self.names[revision.view.url], revision.path).name
+            self.refused[name] = (*self.refused.get(name, ()), *manifest.problems)
         is_origin = _is_origin(revision.view, revision.view.packages[revision.path])
         for candidate in manifest.candidates:
             self.revisions.setdefault(revision.key, candidate if is_origin else replace(candidate, names=()))

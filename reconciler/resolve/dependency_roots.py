@@ -161,7 +161,11 @@ def _install(key: RootKey, root: Root) -> Install:
         key.namespace,
         key.name,
         Dialect.KPT,
-        PackageNeed(candidate.id, exact_range(Dialect.KPT, candidate.version.text)),
+        PackageNeed(
+            candidate.id,
+            exact_range(Dialect.KPT, candidate.version.text),
+            root.source.at("spec", "upstream", "revision"),
+        ),
         kind=VARIANT_KIND,
         api_version=PACKAGE_VARIANT,
         inherit=_inherited(root.variant),

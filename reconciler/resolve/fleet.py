@@ -168,7 +168,9 @@ def _cluster_inputs(inventory: Inventory, dependencies: DependencyInputs, roots:
     index, clusters = read_index(inventory.index), fleet_clusters(inventory)
     instance = inventory.policy.instance
     authored = (document for document in inventory.documents if not is_generated_by(document.value, instance))
-    return collect_cluster_inputs(authored, dependencies.published.candidates, index, clusters, installs)
+    published = dependencies.published
+    index = replace(index, refused={**published.refused, **index.refused})
+    return collect_cluster_inputs(authored, published.candidates, index, clusters, installs)
 
 
 def _update_locks(
@@ -221,7 +223,7 @@ def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
     own = [e for e in scope.explanations if any(name in text for text in (*e.sentences, *e.paths))]
     explanations = own or list(scope.explanations)
     sentences = dict.fromkeys(sentence for e in explanations for sentence in e.sentences)
-    hints = dict.fromkeys(hint for e in explanations for hint in e.hints)
+    hints = dict.fromkeys(e.hint for e in explanations if e.hint)
     is_cycle = any(e.code == "E-CYCLE" for e in explanations)
     reason = Reason.DEPENDENCY_CYCLE if is_cycle else Reason.DEPENDENCY_CONFLICT
     message = f"Dependencies cannot be met: {'; '.join(sentences) or _UNDECIDED}"

@@ -19,7 +19,7 @@ from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, In
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.solution import Solution
 from reconciler.dependencies.versions import VersionPolicy, parse_loose
-from reconciler.errors import Location
+from reconciler.errors import Location, Problem
 from reconciler.inventory import Source
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def world_of(text: str, **changes: Any) -> ClusterInputs:
     """Return the world that a text of several documents describes; `kind: Cluster` tells what is there."""
     installs: list[Install] = []
     candidates: list[Candidate] = []
+    refused: dict[str, tuple[Problem, ...]] = {}
     presence, choices = ClusterState(), ResolverSettings()
     plain = textwrap.dedent(text)
     documents = yaml.safe_load_all(plain)
@@ -65,11 +66,14 @@ def world_of(text: str, **changes: Any) -> ClusterInputs:
             presence, choices = _presence(document), _choices(document.get("choices") or {})
             continue
         reading = read(document, source)
+        if reading.problems and document.get("kind") == "Package":
+            refused[document["spec"]["refName"]] = reading.problems
+            continue
         assert reading.problems == (), reading.problems
         installs += reading.installs
         candidates += reading.candidates
     fields: dict[str, Any] = {"presence": presence, "choices": choices, **changes}
-    return ClusterInputs(tuple(installs), build_catalogue(candidates), **fields)
+    return ClusterInputs(tuple(installs), build_catalogue(candidates, refused), **fields)
 
 
 def read(document: Mapping[str, Any], source: Source) -> ParsedManifest:

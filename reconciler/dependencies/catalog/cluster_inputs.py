@@ -114,6 +114,7 @@ def resolver_settings(policy: Policy) -> ResolverSettings:
         ),
         shared_namespace=policy.dependencies.shared_namespace,
         budget=settings.steps,
+        explain_steps=settings.explain_steps,
     )
 
 
@@ -141,6 +142,7 @@ def collect_cluster_inputs(
     scopes: dict[str, _ClusterManifests] = {}
     doubtful: set[str] = set()
     problems, warnings = list(index.problems), list(index.warnings)
+    refused = dict(index.refused)
     for document in (manifest for manifest in documents if not _in_index(manifest)):
         reading = read_manifest(document.value, document.source)
         if reading is None:
@@ -152,6 +154,7 @@ def collect_cluster_inputs(
         warnings += reading.warnings
         scope = cluster or (fleet.only if asks or wrong else "")
         if wrong:
+            refused |= _refused(document, reading.problems, refused)
             doubtful.add(scope)
             continue
         mine = scopes.setdefault(scope, _ClusterManifests())
@@ -168,8 +171,18 @@ def collect_cluster_inputs(
         if cluster in scopes or any(candidate.requires for candidate in variant_installs.pinned):
             _add_variants(scopes.setdefault(cluster, _ClusterManifests()), variant_installs)
     shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
-    worlds = tuple(_cluster_inputs(scopes, shared, index, fleet))
+    worlds = tuple(_cluster_inputs(scopes, shared, index, fleet, refused))
     return FleetInputs(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
+
+
+def _refused(
+    document: SourcedDocument, problems: tuple[Problem, ...], refused: Mapping[str, tuple[Problem, ...]]
+) -> dict[str, tuple[Problem, ...]]:
+    """Return the problems of a Carvel Package that is no candidate, by its name."""
+    spec = document.value.get("spec")
+    name = str(spec.get("refName") or "") if isinstance(spec, Mapping) else ""
+    is_package = document.value.get("kind") in ("Package", "InternalPackage")
+    return {name: (*refused.get(name, ()), *problems)} if name and is_package and problems else {}
 
 
 def _add_variants(scope: _ClusterManifests, variants: VariantInstalls) -> None:
@@ -183,6 +196,7 @@ def _cluster_inputs(
     shared: list[Candidate],
     index: IndexContents,
     fleet: FleetClusters,
+    refused: Mapping[str, tuple[Problem, ...]],
 ) -> Iterator[ClusterInputs]:
     public = frozenset(shared)
     catalogues: dict[frozenset[Candidate], Catalogue] = {}
@@ -192,7 +206,7 @@ def _cluster_inputs(
             offered = offered_packages(fleet.snapshot.exactly(cluster), installs)
             own = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
             if own not in catalogues:
-                catalogues[own] = build_catalogue([*sorted(own, key=str), *shared])
+                catalogues[own] = build_catalogue([*sorted(own, key=str), *shared], refused)
             inputs = _inputs_of(cluster, installs, catalogues[own], index, fleet)
             yield replace(inputs, activations=tuple(sorted(scope.activations, key=str)))
 

@@ -129,6 +129,8 @@ class IndexContents:
     layers: Mapping[str, LayerDefaults] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    refused: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    """Problems of versions that are no candidates, by the name of their package."""
 
     def environment_of(self, cluster: str) -> str:
         """Return the environment that a cluster's layer names, "" if it names none."""
@@ -159,6 +161,7 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
     layers: dict[str, LayerDefaults] = {}
     problems: list[Problem] = []
     warnings: list[Problem] = []
+    refused: dict[str, tuple[Problem, ...]] = {}
     ordered = sorted(documents, key=lambda index_document: index_document.source.location)
     for document in (
         index_document for index_document in ordered if index_document.value.get("kind") == INDEX_KIND
@@ -177,7 +180,10 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
         candidates += reading.candidates
         problems += reading.problems
         warnings += reading.warnings
-    return IndexContents(tuple(candidates), layers, tuple(sorted(problems)), tuple(sorted(warnings)))
+        if reading.problems:
+            names = {str(document.value.get("source") or "") for document in folder} - {""}
+            refused |= {name: (*refused.get(name, ()), *reading.problems) for name in names}
+    return IndexContents(tuple(candidates), layers, tuple(sorted(problems)), tuple(sorted(warnings)), refused)
 
 
 def _folders(documents: Iterable[SourcedDocument]) -> Iterator[list[SourcedDocument]]:

@@ -257,6 +257,8 @@ class PublishedPackages:
     candidates: tuple[Candidate, ...] = ()
     revisions: Mapping[PackageTree, Candidate] = field(default_factory=dict)
     warnings: tuple[Problem, ...] = ()
+    refused: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    """Problems of revisions that are no candidates, by the name of their package."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from reconciler.api.annotations import DEPENDENCY, INSTALLATION, check_keys, che
 from reconciler.api.validation import FieldError
 from reconciler.dependencies.dialects import carvel, crossplane
 from reconciler.dependencies.dialects.carvel import (
+    DOWNGRADABLE,
+    IGNORED_PLATFORMS,
     package_id,
     read_carvel,
     read_kpt,
@@ -22,7 +24,9 @@ GROUPS = carvel.GROUPS | crossplane.GROUPS
 """The API groups of the dialects; Porter's manifests have none."""
 
 __all__ = [
+    "DOWNGRADABLE",
     "GROUPS",
+    "IGNORED_PLATFORMS",
     "ParsedManifest",
     "package_id",
     "read_bundle",

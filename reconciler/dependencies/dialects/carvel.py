@@ -45,13 +45,14 @@ GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev"
 WITHDRAWN = "reconciler.dev/withdrawn"
 
 
-_DOWNGRADABLE = "packaging.carvel.dev/downgradable"
+DOWNGRADABLE = "packaging.carvel.dev/downgradable"
 
 
-_IGNORE = {
-    "packaging.carvel.dev/ignore-kubernetes-version-selection": Platform.KUBERNETES,
-    "packaging.carvel.dev/ignore-kapp-controller-version-selection": Platform.KAPP_CONTROLLER,
+IGNORED_PLATFORMS = {
+    Platform.KUBERNETES: "packaging.carvel.dev/ignore-kubernetes-version-selection",
+    Platform.KAPP_CONTROLLER: "packaging.carvel.dev/ignore-kapp-controller-version-selection",
 }
+"""Annotations that install a package on a version of a platform that it does not allow."""
 
 
 _DEPENDENCY_KINDS = ("package", "gvk", "or")
@@ -210,11 +211,12 @@ class _Items:
         if item.gvk is not None:
             by = item.gvk.provided_by
             provider = None if by is None else self._package(by, (*path, "gvk", "providedBy", "version"))
-            yield ApiNeed(_gvk(item.gvk.api_version, item.gvk.kind), provider)
+            location = self.notes.at(*path, "gvk", "apiVersion")
+            yield ApiNeed(_gvk(item.gvk.api_version, item.gvk.kind), provider, location)
 
     def _package(self, reference: api.PackageReference, path: Path) -> PackageNeed:
         range_ = self.notes.range(self.dialect, reference.version, path)
-        return PackageNeed(PackageId(Ecosystem.CARVEL, reference.ref_name), range_)
+        return PackageNeed(PackageId(Ecosystem.CARVEL, reference.ref_name), range_, self.notes.at(*path))
 
 
 def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
@@ -237,7 +239,11 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         parsed.metadata.namespace or "default",
         parsed.metadata.name,
         Dialect.CARVEL,
-        PackageNeed(PackageId(Ecosystem.CARVEL, spec.package_ref.ref_name), range_),
+        PackageNeed(
+            PackageId(Ecosystem.CARVEL, spec.package_ref.ref_name),
+            range_,
+            notes.at("spec", "packageRef", "versionSelection", "constraints"),
+        ),
         kind="PackageInstall",
         api_version=parsed.api_version,
         labels=tuple(sorted((parsed.metadata.labels or {}).items())),
@@ -250,9 +256,9 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
             Values(v.alias or v.ref_name, v.secret_ref.name, v.secret_ref.key) for v in dependencies.values
         ),
         inherit=_inherited(spec),
-        allow_downgrade=_DOWNGRADABLE in noted,
+        allow_downgrade=DOWNGRADABLE in noted,
         prune_dependencies=dependencies.delete_policy != "orphan",
-        ignore_platforms=frozenset(platform for name, platform in _IGNORE.items() if name in noted),
+        ignore_platforms=frozenset(platform for platform, name in IGNORED_PLATFORMS.items() if name in noted),
         location=notes.source.location,
     )
     return notes.reading(installs=(install,))

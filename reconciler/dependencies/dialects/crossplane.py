@@ -125,7 +125,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         "",
         parsed.metadata.name,
         Dialect.CROSSPLANE,
-        PackageNeed(PackageId(Ecosystem.XPKG, name), range_),
+        PackageNeed(PackageId(Ecosystem.XPKG, name), range_, notes.at("spec", "package")),
         kind=parsed.kind,
         api_version=parsed.api_version,
         labels=tuple(sorted((parsed.metadata.labels or {}).items())),
@@ -306,7 +306,7 @@ def _dependency(dependency: api.MetaDependency, path: Path, notes: Diagnostics) 
     if tag or digest:
         notes.warn(path, f"The version of {written} belongs into the field version")
     range_ = notes.range(Dialect.CROSSPLANE, text, (*path, "version"))
-    need = PackageNeed(PackageId(Ecosystem.XPKG, name), range_)
+    need = PackageNeed(PackageId(Ecosystem.XPKG, name), range_, notes.at(*path, "version"))
     return Requirement((need,), actions=DEFAULT_ACTIONS, location=notes.at(*path))
 
 

@@ -64,7 +64,11 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
         parsed.namespace,
         parsed.name,
         Dialect.PORTER,
-        PackageNeed(PackageId(Ecosystem.BUNDLE, bundle.repository), _pinned(bundle, notes)),
+        PackageNeed(
+            PackageId(Ecosystem.BUNDLE, bundle.repository),
+            _pinned(bundle, notes),
+            notes.at("bundle", "version"),
+        ),
         kind="Installation",
         api_version=str(document.get("schemaVersion", "")),
         labels=tuple(sorted(parsed.labels.items())),
@@ -247,7 +251,7 @@ class _Required:
             second = self.item.bundle is not None
             where = (*self.path, "bundle", "version") if second else (*self.path, "version")
             range_ = self.notes.range(Dialect.PORTER, _tag(version), where, releases_only=second)
-            return PackageNeed(package, range_)
+            return PackageNeed(package, range_, self.notes.at(*where))
         tagged = digest or (_tag(tag) if tag and tag != "latest" else "")
         try:
             return PackageNeed(

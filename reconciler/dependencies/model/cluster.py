@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.dependencies.model.packages import (
@@ -17,6 +18,7 @@ from reconciler.dependencies.model.packages import (
     Platform,
 )
 from reconciler.dependencies.versions import Version, VersionPolicy, precedence_with_build
+from reconciler.errors import Problem
 from reconciler.ids import GroupKind
 
 
@@ -101,10 +103,14 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Every candidate of every package, lowest version first. Order-free: built from any order."""
+    """Every candidate of every package, lowest version first. Order-free: built from any order.
+
+    `refused` are the problems of manifests that are no candidates because of them, by the package's name.
+    """
 
     packages: Mapping[PackageId, tuple[Candidate, ...]] = field(default_factory=dict)
     names: Mapping[PackageId, PackageId] = field(default_factory=dict)
+    refused: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
 
     def find(self, id_: PackageId) -> PackageId:
         """Return the package that a name means: itself, or the one that lists it among its names."""
@@ -115,7 +121,9 @@ class Catalogue:
         return self.packages.get(id_, ())
 
 
-def build_catalogue(candidates: Iterable[Candidate]) -> Catalogue:
+def build_catalogue(
+    candidates: Iterable[Candidate], refused: Mapping[str, tuple[Problem, ...]] = MappingProxyType({})
+) -> Catalogue:
     """Sort candidates into a catalogue; of two with one version the greater (source, digest) is dropped."""
     chosen: dict[tuple[PackageId, str], Candidate] = {}
     for candidate in candidates:
@@ -134,7 +142,7 @@ def build_catalogue(candidates: Iterable[Candidate]) -> Catalogue:
                 names.setdefault(PackageId(id_.ecosystem, name), id_)
                 if id_.ecosystem is Ecosystem.KPT:
                     names.setdefault(PackageId(Ecosystem.CARVEL, name), id_)
-    return Catalogue(ordered, names)
+    return Catalogue(ordered, names, refused)
 
 
 def _height(candidate: Candidate) -> tuple[object, str]:
@@ -146,7 +154,8 @@ class ResolverSettings:
     """Settings of the resolution of one cluster.
 
     `defaults` maps an interface to the packages that implement it here, best first.
-    `reconsider` lifts the lock of or-choices, `upgrade` that of the named packages.
+    `reconsider` lifts the lock of or-choices, `upgrade` that of the named packages. `explain_steps` bounds
+    the explanation of a conflict and changes no solution, so it is no part of the input digest.
     """
 
     allow_downgrade: bool = False
@@ -159,6 +168,7 @@ class ResolverSettings:
     shared_namespace: str = ""
     depth: int = 10
     budget: int = 200_000
+    explain_steps: int = field(default=2000, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

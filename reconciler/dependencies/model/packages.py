@@ -181,10 +181,11 @@ def exact_range(dialect: Dialect, text: str) -> VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class PackageNeed:
-    """A package in a range of versions."""
+    """A package in a range of versions; `location` is where that range is written."""
 
     id: PackageId
     range: VersionRange
+    location: Location = field(default=Location(""), compare=False)
 
     def __str__(self) -> str:
         return f"{self.id.name} {self.range}" if self.range.text else self.id.name
@@ -200,6 +201,7 @@ class ApiNeed:
 
     gvk: Gvk
     provider: PackageNeed | None = None
+    location: Location = field(default=Location(""), compare=False)
 
     def __str__(self) -> str:
         return f"the API {self.gvk} of {self.provider}" if self.provider else f"the API {self.gvk}"

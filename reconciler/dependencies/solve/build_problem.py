@@ -75,6 +75,7 @@ def build_problem(inputs: ClusterInputs) -> BuiltProblem:
         locked_alternatives={} if inputs.choices.reconsider else _locked_alternatives(inputs),
         forbid_cycles=frozenset(inputs.choices.forbid_cycles),
         budget=inputs.choices.budget,
+        explain_steps=inputs.choices.explain_steps,
     )
     return BuiltProblem(problem, problems)
 

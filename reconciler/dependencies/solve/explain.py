@@ -1,8 +1,8 @@
-"""Explain an unsatisfiable problem in sentences: the conflicting facts, their places, and hints."""
+"""Explain an unsatisfiable problem: the chain of requirements, what contradicts it, and tried changes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from reconciler.dependencies.model.cluster import ClusterInputs, ClusterState, Instance
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -20,15 +20,19 @@ from reconciler.dependencies.solve.problem import (
     Unsatisfiable,
 )
 from reconciler.dependencies.solve.solution import Explanation, Rejection
+from reconciler.dependencies.solve.suggest import suggest_fixes
 from reconciler.dependencies.versions import lint_constraint
 from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
 from reconciler.errors import Location
 
-_MOST_VERSIONS = 3
+_MOST_NAMES = 3
+"""Versions, places or packages that one sentence names; more of them are counted."""
 
+_MOST_SENTENCES = 14
+"""Sentences of one explanation: with rejected versions and hints it fits on a screen of 24 lines."""
 
-_MOST_FACTS = 24
-
+_FIRST_SENTENCES = 7
+"""Sentences at the beginning of a chain that stay when its middle is left out."""
 
 _CODES = {
     CauseKind.CYCLE: "E-CYCLE",
@@ -41,28 +45,25 @@ _CODES = {
 
 
 def explain(inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable) -> Explanation:
-    """Explain a conflict in sentences, with places, rejected versions and hints.
+    """Explain a conflict: a chain of sentences from the users' installs down, with places and hints.
 
-    Order-free: causes are sorted from the user's installs downwards.
+    Order-free. A hint is given only if the solver finds a solution when it is followed.
     """
     explainer = _Explainer(inputs, problem, conflict.causes)
-    ranked = sorted(conflict.causes, key=explainer.rank)
-    ordered = ranked[:_MOST_FACTS]
-    more = len(ranked) - len(ordered)
+    chain = explainer.chain()
     return Explanation(
         code=explainer.code(),
-        sentences=(
-            *(explainer.sentence(cause) for cause in ordered),
-            *([f"{more} more facts take part in this"] if more else []),
-        ),
-        places=tuple(dict.fromkeys(place for cause in ordered for place in explainer.places(cause))),
-        paths=tuple(
-            dict.fromkeys(explainer.path(d.parent) for d in explainer.requirements.values() if d.parent)
-        ),
-        rejected=tuple(explainer.rejected()),
-        hints=suggest_fixes(inputs, problem, conflict.causes),
+        sentences=tuple(explainer.sentences(chain)),
+        places=tuple(dict.fromkeys(place for group in chain for place in explainer.places(group))),
+        paths=explainer.paths(),
+        rejected=tuple(explainer.rejected(chain)),
+        hints=suggest_fixes(inputs, problem, conflict),
         minimal=conflict.minimal,
     )
+
+
+Group = tuple[Cause, ...]
+"""Causes that one sentence tells: equal requirements of several versions of a package, or a single cause."""
 
 
 class _Explainer:
@@ -73,14 +74,54 @@ class _Explainer:
         named = frozenset(causes)
         self.requirements = {d.cause: d for d in problem.requirements() if d.cause in named}
         self.depths = _depths(problem)
+        self.by_parent: dict[Instance | None, list[InstanceRequirement]] = {}
+        for demand in self.requirements.values():
+            self.by_parent.setdefault(demand.parent, []).append(demand)
 
-    def rank(self, cause: Cause) -> tuple[int, int, Cause]:
-        kinds = list(CauseKind)
+    # The order of the causes
+
+    def chain(self) -> list[Group]:
+        """Return the causes in the order of a chain: each install, what it needs, and what contradicts it."""
+        walks = [self._walk(root) for root in self.by_parent.get(None, ())]
+        ordered: dict[Cause, None] = {}
+        for walk in sorted(walks, key=lambda walk: -len(walk)):
+            ordered.update(dict.fromkeys(walk))
+        rest = [cause for cause in self.causes if cause not in ordered]
+        ordered.update(dict.fromkeys(sorted(rest, key=self._rank)))
+        groups: dict[object, list[Cause]] = {}
+        for cause in ordered:
+            groups.setdefault(self._group_key(cause), []).append(cause)
+        return [tuple(group) for group in groups.values()]
+
+    def _walk(self, root: InstanceRequirement) -> list[Cause]:
+        """Return the causes that a root leads to, depth first."""
+        ordered: dict[Cause, None] = {}
+        stack = [root]
+        while stack:
+            demand = stack.pop()
+            if demand.cause not in ordered:
+                ordered[demand.cause] = None
+                for target in reversed(_targets(demand)):
+                    stack.extend(reversed(self.by_parent.get(target, ())))
+        return list(ordered)
+
+    def _rank(self, cause: Cause) -> tuple[int, int, Cause]:
         demand = self.requirements.get(cause)
         depth = 0 if demand is None or demand.parent is None else self.depths.get(demand.parent, 0)
-        return (kinds.index(cause.kind), depth, cause)
+        return (list(CauseKind).index(cause.kind), depth, cause)
+
+    def _group_key(self, cause: Cause) -> object:
+        """Return what requirements of several versions for the same package have in common."""
+        demand = self.requirements.get(cause)
+        if demand is None or demand.parent is None or len(demand.alternatives) != 1:
+            return cause
+        is_simple = not self._unmet(demand) and demand.alternatives[0].instance is not None
+        return (demand.parent, demand.alternatives[0].instance, demand.optional) if is_simple else cause
+
+    # The code
 
     def code(self) -> str:
+        """Return the code of the conflict."""
         kinds = {cause.kind for cause in self.causes}
         if any(cause.kind is CauseKind.ONCE and cause.detail == "namespace" for cause in self.causes):
             return "E-CARD-NS"
@@ -97,7 +138,9 @@ class _Explainer:
             return "E-INTERFACE"
         if any(isinstance(need, ApiNeed) for need in needs):
             return "E-API"
-        return "E-NOCANDIDATE" if any(True for _ in self._unknown()) else "E-VERSION"
+        targets = (target for demand in self.requirements.values() for target in _targets(demand))
+        is_unknown = any(not self.problem.nodes[target].candidates for target in targets)
+        return "E-NOCANDIDATE" if is_unknown else "E-VERSION"
 
     def _is_composition(self, cause: Cause) -> bool:
         candidates = (c for node in self.problem.nodes.values() for c in node.candidates)
@@ -107,18 +150,133 @@ class _Explainer:
         install = None if demand.parent is None else self.inputs.install_of(demand.parent)
         return install is not None and demand.requirement.alias in dict(install.bindings)
 
-    def _unknown(self) -> Iterator[InstanceNode]:
-        targets = {
-            w.instance for d in self.requirements.values() for w in d.alternatives if w.instance is not None
-        }
-        return (self.problem.nodes[i] for i in targets if not self.problem.nodes[i].candidates)
+    # The sentences
 
-    def sentence(self, cause: Cause) -> str:
-        demand = self.requirements.get(cause)
-        if demand is not None:
-            return self._asked(cause, demand)
-        name = _name(cause.subject)
-        sentences: dict[CauseKind, Callable[[], str]] = {
+    def sentences(self, chain: Sequence[Group]) -> Iterator[str]:
+        """Yield the sentences of a chain; a single one names the packages in the middle of a long chain."""
+        if len(chain) <= _MOST_SENTENCES:
+            yield from map(self._sentence, chain)
+            return
+        last = _MOST_SENTENCES - _FIRST_SENTENCES - 1
+        middle = chain[_FIRST_SENTENCES:-last]
+        yield from map(self._sentence, chain[:_FIRST_SENTENCES])
+        parents = (d.parent for group in middle if (d := self.requirements.get(group[0])) and d.parent)
+        names = list(dict.fromkeys(parent.package.name for parent in parents))
+        way = " → ".join(names if len(names) <= _MOST_NAMES else [*names[:2], "…", names[-1]])
+        yield f"{len(middle)} more requirements in between, {way}" if way else f"{len(middle)} more facts"
+        yield from map(self._sentence, chain[-last:])
+
+    def _sentence(self, group: Group) -> str:
+        demands = [self.requirements[cause] for cause in group if cause in self.requirements]
+        places = " ".join(f"({place})" for place in self.places(group))
+        if not demands:
+            return f"{self._fact(group[0])} {places}".rstrip()
+        demand = demands[0]
+        if len(demands) > 1:
+            texts = [self._requirement(demand) for demand in demands[:_MOST_NAMES]]
+            more = len(demands) - len(texts)
+            texts += [f"{more} more version{'s' if more > 1 else ''} likewise"] if more else []
+            return f"{_listing(texts, most=len(texts))} {places}".rstrip()
+        unmet = self._unmet(demand)
+        text = f"{self._requirement(demand)} {places}".rstrip()
+        return f"{text}; {unmet}" if unmet else text
+
+    def _requirement(self, demand: InstanceRequirement) -> str:
+        if demand.parent is None:
+            return f"{demand.cause.subject} asks for {demand.requirement}"
+        candidates = self._having(demand)
+        name, is_plural = demand.parent.package.name, len(candidates) > 1
+        versions = f"{name} {_listing([str(candidate.version) for candidate in candidates])}"
+        if is_plural and len(candidates) == len(self.problem.nodes[demand.parent].candidates):
+            versions, is_plural = f"Every version of {name}", False
+        if demand.optional:
+            return f"{versions} accept{'' if is_plural else 's'} only {demand.requirement}"
+        return f"{versions} require{'' if is_plural else 's'} {demand.requirement}"
+
+    def _having(self, demand: InstanceRequirement) -> list[Candidate]:
+        """Return the versions of the parent that have a requirement."""
+        node = self.problem.nodes[demand.parent] if demand.parent else None
+        if node is None:
+            return []
+        pairs = zip(node.candidates, node.requirements, strict=True)
+        return [c for c, group in pairs if any(other.cause == demand.cause for other in group)]
+
+    def _unmet(self, demand: InstanceRequirement) -> str:
+        """Return why nothing meets a requirement by itself, "" if something does."""
+        if any(alternative.instance is None for alternative in demand.alternatives):
+            return ""
+        nodes = [self.problem.nodes[target] for target in _targets(demand)]
+        if not nodes:
+            return "; ".join(self._nothing(demand))
+        if all(not node.candidates for node in nodes):
+            return self._unpublished(nodes[0])
+        if all(not alternative.allowed for alternative in demand.alternatives):
+            return "; ".join(self._misfit(demand, nodes[0]))
+        if all(not alternative.active for alternative in demand.alternatives):
+            return "it may be met only by what is installed for other reasons"
+        return ""
+
+    def _unpublished(self, node: InstanceNode) -> str:
+        name = node.instance.package.name
+        refused = self.inputs.catalogue.refused.get(name, ())
+        if refused:
+            return f"no version of {name} is valid: {refused[0].location}: {refused[0].message}"
+        return f"no version of {name} is published"
+
+    def _nothing(self, demand: InstanceRequirement) -> Iterator[str]:
+        """Yield why a requirement has no alternative."""
+        if self._is_bound(demand):
+            install = self.inputs.install_of(demand.parent) if demand.parent else None
+            bound = dict(install.bindings)[demand.requirement.alias] if install else ""
+            yield f"its binding {demand.requirement.alias}={bound} names nothing that fits"
+            return
+        if not demand.requirement.install:
+            yield "nothing there meets it, and nothing may be installed"
+            return
+        for need in demand.requirement.alternatives:
+            yield self._nothing_for(need)
+
+    def _nothing_for(self, need: Need) -> str:
+        candidates = [c for versions in self.inputs.catalogue.packages.values() for c in versions]
+        match need:
+            case ApiNeed():
+                apis = {g for c in candidates for g in c.provides} | self.inputs.presence.apis
+                makers = sorted({c.id.name for c in candidates if need.gvk in c.provides})
+                kin = sorted({str(gvk) for gvk in apis if gvk.group_kind == need.gvk.group_kind})
+                if makers:
+                    return f"nothing that is installed brings it, {_listing(makers)} would"
+                return f"there is only {_listing(kin)}" if kin else "no known package brings it"
+            case InterfaceNeed():
+                makers = sorted({c.id.name for c in candidates if any(i.id == need.id for i in c.interfaces)})
+                if makers:
+                    return f"{_listing(makers)} implements it, but is not the default"
+                return "no known package implements it"
+            case PackageNeed():
+                return "nothing meets it"
+
+    def _misfit(self, demand: InstanceRequirement, node: InstanceNode) -> Iterator[str]:
+        """Yield why no published version is in the range of a requirement."""
+        versions = [candidate.version for candidate in node.candidates]
+        published = _listing([str(version) for version in versions], last=True)
+        verb = "is" if len(versions) == 1 else "are"
+        yield f"no version of {node.instance.package.name} fits: {published} {verb} published"
+        for refused in self.inputs.catalogue.refused.get(node.instance.package.name, ())[:1]:
+            yield f"another one is not valid: {refused.location}: {refused.message}"
+        for need in demand.requirement.alternatives:
+            constraint = need.range.constraint if isinstance(need, PackageNeed) else None
+            if constraint is None:
+                continue
+            yield from lint_constraint(constraint)[:1]
+            if only_prereleases(constraint, versions) or any(
+                version.prerelease and constraint.allows(version) for version in versions
+            ):
+                yield f"only pre-releases match {constraint}"
+            if only_with_build(constraint, versions):
+                yield "build metadata counts in this range"
+
+    def _fact(self, cause: Cause) -> str:
+        name = cause.package
+        facts: dict[CauseKind, Callable[[], str]] = {
             CauseKind.PLATFORM: lambda: self._platform(cause),
             CauseKind.WITHDRAWN: lambda: f"{name} {cause.detail} is withdrawn{self._withdrawal(cause)}",
             CauseKind.DOWNGRADE: lambda: f"{name} is locked at {cause.detail} and may not go below that",
@@ -133,61 +291,24 @@ class _Explainer:
             CauseKind.ONCE: lambda: f"{name} may not stand twice in a {cause.detail}: {self._twice(cause)}",
         }
         circle = "Packages that need one another in a circle have no order of installation"
-        return sentences.get(cause.kind, lambda: circle)()
+        return facts.get(cause.kind, lambda: circle)()
 
-    def _asked(self, cause: Cause, demand: InstanceRequirement) -> str:
-        places = " ".join(f"({place})" for place in self.places(cause))
-        if demand.parent is None:
-            text = f"{cause.subject} asks for {demand.requirement} {places}".rstrip()
-        else:
-            verb = "would like" if demand.optional else "requires"
-            text = f"{self._versions(demand)} {verb} {demand.requirement} {places}".rstrip()
-            text += f", and is needed by {self.path(demand.parent)}"
-        unmet = self._unmet(demand)
-        return f"{text}; {unmet}" if unmet else text
+    def places(self, group: Group) -> list[Location]:
+        """Return where the causes of a sentence are written, the first few."""
+        locations: set[Location] = set()
+        for cause in group:
+            locations |= {_place(demand) for demand in self._all(cause)}
+            if cause.kind in (CauseKind.PLATFORM, CauseKind.OWNER, CauseKind.HELD, CauseKind.WITHDRAWN):
+                locations |= {candidate.location for candidate in self._concerned(cause)}
+        return sorted(place for place in locations if place.path)[:_MOST_NAMES]
 
-    def _unmet(self, demand: InstanceRequirement) -> str:
-        if any(w.instance is None for w in demand.alternatives):
-            return ""
-        nodes = [self.problem.nodes[w.instance] for w in demand.alternatives if w.instance]
-        if not demand.alternatives:
-            install = demand.requirement.install
-            return "nothing meets it" if install else "nothing there meets it, and nothing may be installed"
-        if all(not node.candidates for node in nodes):
-            return f"no version of {nodes[0].instance.package.name} is published"
-        if all(not alternative.allowed for alternative in demand.alternatives):
-            return f"no version of {nodes[0].instance.package.name} fits"
-        if all(not alternative.active for alternative in demand.alternatives):
-            return "it may be met only by what is installed for other reasons"
-        return ""
-
-    def _versions(self, demand: InstanceRequirement) -> str:
-        if demand.parent is None:
-            return demand.cause.subject
-        node = self.problem.nodes[demand.parent]
-        having = [
-            c for c, ds in zip(node.candidates, node.requirements, strict=True) if _contains(ds, demand.cause)
-        ]
-        name = demand.parent.package.name
-        if len(having) == len(node.candidates) > 1:
-            return f"Every version of {name}"
-        texts = [str(candidate.version) for candidate in having]
-        if len(texts) > _MOST_VERSIONS:
-            texts = [*texts[:_MOST_VERSIONS], f"{len(texts) - _MOST_VERSIONS} more"]
-        return f"{name} {', '.join(texts)}"
-
-    def places(self, cause: Cause) -> list[Location]:
-        locations: dict[Location, None] = {}
-        for demand in self._all(cause):
-            locations[demand.requirement.location] = None
-        if cause.kind in (CauseKind.PLATFORM, CauseKind.OWNER, CauseKind.HELD, CauseKind.WITHDRAWN):
-            for node in self.problem.nodes.values():
-                for place, candidate in enumerate(node.candidates):
-                    if cause in node.banned.get(place, ()) or cause.subject in _owned_names(
-                        candidate.provides
-                    ):
-                        locations[candidate.location] = None
-        return sorted(place for place in locations if place.path)[:_MOST_VERSIONS]
+    def _concerned(self, cause: Cause) -> Iterator[Candidate]:
+        """Yield the versions that a rule is about."""
+        for node in self.problem.nodes.values():
+            for place, candidate in enumerate(node.candidates):
+                owned = (*(str(gvk.group_kind) for gvk in candidate.provides), *candidate.compositions)
+                if cause in node.banned.get(place, ()) or cause.subject in owned:
+                    yield candidate
 
     def _all(self, cause: Cause) -> Iterator[InstanceRequirement]:
         yield from (demand for demand in self.problem.roots if demand.cause == cause)
@@ -198,55 +319,44 @@ class _Explainer:
     def _platform(self, cause: Cause) -> str:
         platforms = {str(name): version for name, version in self.inputs.presence.platforms}
         platform = cause.detail.split()[0]
-        texts = [
-            str(node.candidates[place].version)
-            for node in self.problem.nodes.values()
-            for place, causes in node.banned.items()
-            if cause in causes
-        ]
-        needed = f"{_name(cause.subject)} {', '.join(texts[:_MOST_VERSIONS])} needs {cause.detail}"
-        return f"{needed}, and this cluster has {Platform(platform)} {platforms.get(platform)}"
+        texts = [str(candidate.version) for candidate in self._concerned(cause)]
+        verb = "needs" if len(texts) == 1 else "need"
+        return (
+            f"{cause.package} {_listing(texts)} {verb} {cause.detail}, "
+            f"and this cluster has {Platform(platform)} {platforms.get(platform)}"
+        )
 
     def _withdrawal(self, cause: Cause) -> str:
-        for node in self.problem.nodes.values():
-            for place in node.banned:
-                candidate = node.candidates[place]
-                if cause in node.banned[place] and candidate.withdrawn not in ("", "true"):
-                    return f": {candidate.withdrawn}"
-        return ""
+        reasons = [c.withdrawn for c in self._concerned(cause) if c.withdrawn not in ("", "true")]
+        return f": {reasons[0]}" if reasons else ""
 
     def _owners(self, cause: Cause) -> str:
-        names = {
-            str(candidate)
-            for node in self.problem.nodes.values()
-            for candidate in node.candidates
-            if cause.subject in (*_owned_names(candidate.provides), *candidate.compositions)
-        }
-        return ", ".join(sorted(names))
+        return _listing(sorted({str(candidate) for candidate in self._concerned(cause)}))
 
     def _twice(self, cause: Cause) -> str:
         where = [self.path(i) for i in self.problem.nodes if str(i.package) == cause.subject]
         return " and ".join(sorted(where))
 
+    # Paths
+
+    def paths(self) -> tuple[str, ...]:
+        """Return the path from each install of the conflict to the last package that it leads to."""
+        walks = [self._walk(root) for root in self.by_parent.get(None, ())]
+        ends = (self.requirements[walk[-1]].parent for walk in walks)
+        return tuple(dict.fromkeys(self.path(end) for end in ends if end is not None))
+
     def path(self, instance: Instance) -> str:
         """Return the path from the user's manifest to an instance, as text."""
+        roots = {target: d for d in self.problem.roots for target in _targets(d)}
         trail = [instance]
-        while trail[0] not in self._roots():
+        while trail[0] not in roots:
             earlier = self._parent(trail[0], trail)
             if earlier is None:
                 break
             trail.insert(0, earlier)
-        root = self._roots().get(trail[0])
+        root = roots.get(trail[0])
         names = [step.package.name for step in trail]
         return " → ".join([root.cause.subject, *names] if root else names)
-
-    def _roots(self) -> dict[Instance, InstanceRequirement]:
-        return {
-            alternative.instance: d
-            for d in self.problem.roots
-            for alternative in d.alternatives
-            if alternative.instance
-        }
 
     def _parent(self, instance: Instance, trail: Iterable[Instance]) -> Instance | None:
         parents = [
@@ -260,58 +370,77 @@ class _Explainer:
         ]
         return min(parents, key=lambda p: (self.depths.get(p, 0), p), default=None)
 
-    def rejected(self) -> Iterator[tuple[str, tuple[Rejection, ...]]]:
-        """Yield the rejected versions of each package in the conflict, with reasons."""
-        targets = {
-            w.instance for d in self.requirements.values() for w in d.alternatives if w.instance is not None
-        }
-        for instance in sorted(targets):
-            node = self.problem.nodes[instance]
-            against = [self._against(node, place) for place in range(len(node.candidates))]
-            rejections = tuple(
-                Rejection(str(candidate.version), tuple(reasons))
-                for candidate, reasons in zip(node.candidates, against, strict=True)
-                if reasons
-            )
-            if rejections:
-                yield instance.package.name, rejections
+    # The versions
 
-    def _against(self, node: InstanceNode, place: int) -> list[str]:
-        reasons = []
-        for cause, demand in self.requirements.items():
-            ways = [
-                alternative for alternative in demand.alternatives if alternative.instance == node.instance
+    def rejected(self, chain: Sequence[Group]) -> Iterator[tuple[str, tuple[Rejection, ...]]]:
+        """Yield the rejected versions of the package where the chains meet: two causes reject some of it."""
+        demands = [self.requirements[c] for group in chain for c in group if c in self.requirements]
+        meeting: Instance | None = None
+        for target in dict.fromkeys(target for demand in demands for target in _targets(demand)):
+            rejecting = [
+                d for d in demands if target in _targets(d) and not _allows_all(d, target, self.problem)
             ]
-            if ways and not any(place in alternative.allowed for alternative in ways):
-                asker = cause.subject if demand.parent is None else demand.parent.package.name
-                reasons.append(f"{asker} asks for {demand.requirement}")
-        reasons += [self.sentence(cause) for cause in node.banned.get(place, ()) if cause in self.causes]
-        for demand in node.requirements[place]:
-            if demand.cause in self.causes:
-                reasons.append(f"requires {demand.requirement}")
-        return reasons
+            if len({_asker(demand) for demand in rejecting}) > 1:
+                meeting = target
+        if meeting is not None:
+            yield meeting.package.name, tuple(self._rejections(self.problem.nodes[meeting]))
+
+    def _rejections(self, node: InstanceNode) -> Iterator[Rejection]:
+        """Yield the versions of a package with the reasons against them, equal reasons together."""
+        versions: dict[tuple[str, ...], list[str]] = {}
+        for place, candidate in enumerate(node.candidates):
+            reasons = tuple(self._against(node, place))
+            if reasons:
+                versions.setdefault(reasons, []).append(str(candidate.version))
+        for reasons, texts in list(versions.items())[:_MOST_NAMES]:
+            yield Rejection(_listing(texts), reasons[:2])
+        more = sum(len(texts) for texts in list(versions.values())[_MOST_NAMES:])
+        if more:
+            yield Rejection(f"{more} more", ("likewise",))
+
+    def _against(self, node: InstanceNode, place: int) -> Iterator[str]:
+        for demand in self.requirements.values():
+            ways = [way for way in demand.alternatives if way.instance == node.instance]
+            if ways and not any(place in way.allowed for way in ways):
+                verb = (
+                    "accepts only" if demand.optional else "asks for" if demand.parent is None else "requires"
+                )
+                yield f"{_asker(demand)} {verb} {demand.requirement}"
+        yield from (self._fact(cause) for cause in node.banned.get(place, ()) if cause in self.causes)
 
 
-def _contains(demands: tuple[InstanceRequirement, ...], cause: Cause) -> bool:
-    return any(demand.cause == cause for demand in demands)
+def _targets(demand: InstanceRequirement) -> list[Instance]:
+    return [way.instance for way in demand.alternatives if way.instance is not None]
 
 
-def _owned_names(provides: Iterable[object]) -> list[str]:
-    return [str(getattr(gvk, "group_kind", gvk)) for gvk in provides]
+def _asker(demand: InstanceRequirement) -> str:
+    return demand.cause.subject if demand.parent is None else demand.parent.package.name
 
 
-def _name(subject: str) -> str:
-    return subject.partition(":")[2].partition("@")[0]
+def _allows_all(demand: InstanceRequirement, target: Instance, problem: ResolutionProblem) -> bool:
+    allowed = frozenset[int]().union(*(w.allowed for w in demand.alternatives if w.instance == target))
+    return len(allowed) == len(problem.nodes[target].candidates)
+
+
+def _place(demand: InstanceRequirement) -> Location:
+    """Return where a requirement is written; that of a user's install is the field with its version."""
+    needs = demand.requirement.alternatives
+    own = needs[0].location if demand.parent is None and isinstance(needs[0], PackageNeed) else Location("")
+    return own if own.path else demand.requirement.location
+
+
+def _listing(texts: Sequence[str], *, most: int = _MOST_NAMES, last: bool = False) -> str:
+    """Join texts as a sentence does; of many the first are named, with `last` also the highest one."""
+    if len(texts) <= most:
+        return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+    if last:
+        return f"{', '.join(texts[: most - 1])}, … and {texts[-1]}"
+    return f"{', '.join(texts[:most])} and {len(texts) - most} more"
 
 
 def _depths(problem: ResolutionProblem) -> dict[Instance, int]:
     depths: dict[Instance, int] = {}
-    queue = [
-        (alternative.instance, 0)
-        for d in problem.roots
-        for alternative in d.alternatives
-        if alternative.instance
-    ]
+    queue = [(target, 0) for d in problem.roots for target in _targets(d)]
     for instance, depth in queue:
         if instance in depths:
             continue
@@ -320,136 +449,3 @@ def _depths(problem: ResolutionProblem) -> dict[Instance, int]:
             for demand in group:
                 queue.extend((w.instance, depth + 1) for w in demand.alternatives if w.instance and w.active)
     return depths
-
-
-_HINTS = {
-    CauseKind.DOWNGRADE: (
-        "Consent with packaging.carvel.dev/downgradable on the PackageInstall or `allowDowngrade` in "
-        "reconciler.yaml, or take the package out of the lock with `lock --upgrade {name}`"
-    ),
-    CauseKind.WITHDRAWN: "Ask for another version of {name}",
-    CauseKind.POLICY: "Change the version policy of {name}, or name a version",
-    CauseKind.FOREIGN: "Declare what is there in a manifest, so that it is adopted, or remove it",
-    CauseKind.OWNER: "Remove one of the two packages, or ask for a version without {name}",
-    CauseKind.HELD: (
-        "Remove {holder} or ask for a version of it without that, and annotate {name} with "
-        "reconciler.dev/take-over: {holder}"
-    ),
-    CauseKind.ONCE: "Remove one of the two manifests, or let both use the one that is there",
-    CauseKind.CYCLE: "Ask for a version of one of them that does not need the others",
-    CauseKind.PLATFORM: "Upgrade the cluster, or ask for a version that supports it",
-}
-
-
-_NO_SNAPSHOT = (
-    "Nothing is known of what cluster CLUSTER serves: import its snapshot with "
-    "`reconciler snapshot import --cluster CLUSTER --api-resources FILE`"
-)
-"""Names no cluster, because a result can be shared between clusters; see `name_cluster`."""
-
-
-def name_cluster(hint: str, cluster: str) -> str:
-    """Return a hint with the name of the cluster that it is for."""
-    return hint.replace(_NO_SNAPSHOT, _NO_SNAPSHOT.replace("CLUSTER", cluster))
-
-
-def suggest_fixes(
-    inputs: ClusterInputs, problem: ResolutionProblem, causes: tuple[Cause, ...]
-) -> tuple[str, ...]:
-    """Return hints, most specific first, each once."""
-    named = frozenset(causes)
-    demands = [demand for demand in problem.requirements() if demand.cause in named]
-    suggestions: dict[str, None] = {}
-    for demand in demands:
-        suggestions.update(dict.fromkeys(_about_demand(inputs, demand)))
-    for cause in causes:
-        if cause.kind in _HINTS:
-            name = cause.subject.partition(":")[2].partition("@")[0] or cause.subject
-            holder = cause.detail.rpartition(" of ")[2]
-            suggestions[_HINTS[cause.kind].format(name=name, holder=holder)] = None
-    if not suggestions and len(demands) > 1:
-        ranges = sorted({str(n) for d in demands for n in d.requirement.alternatives if _is_narrow(n)})
-        suggestions[f"Relax one of these: {', '.join(ranges)}"] = None
-    return tuple(suggestions)
-
-
-def _is_narrow(need: Need) -> bool:
-    return isinstance(need, PackageNeed) and bool(need.range.text)
-
-
-def _about_demand(inputs: ClusterInputs, demand: InstanceRequirement) -> Iterator[str]:
-    install = None if demand.parent is None else inputs.install_of(demand.parent)
-    if install is not None and not demand.alternatives:
-        bound = dict(install.bindings).get(demand.requirement.alias)
-        if bound is not None:
-            yield f"The binding {demand.requirement.alias}={bound} names nothing that fits; check its name"
-            return
-    for need in demand.requirement.alternatives:
-        yield from _about_need(inputs, need, demand)
-    creates = any(alternative.active for alternative in demand.alternatives)
-    if not demand.requirement.install and not creates:
-        yield f"Install {demand.requirement} yourself, or let it be installed with `install: true`"
-
-
-def _about_need(inputs: ClusterInputs, need: Need, demand: InstanceRequirement) -> Iterator[str]:
-    match need:
-        case PackageNeed():
-            yield from _about_package(inputs, need)
-        case ApiNeed():
-            makers = sorted({c.id.name for c in _all(inputs) if any(g == need.gvk for g in c.provides)})
-            if makers and demand.requirement.install:
-                yield f"{', '.join(makers)} would bring {need.gvk}: require it, or turn discovery on"
-            elif not makers:
-                kin = sorted(
-                    {str(g) for c in _all(inputs) for g in c.provides if g.group_kind == need.gvk.group_kind}
-                )
-                kin += sorted(str(g) for g in inputs.presence.apis if g.group_kind == need.gvk.group_kind)
-                if not kin and inputs.presence == ClusterState():
-                    yield _NO_SNAPSHOT
-                yield f"There is {', '.join(kin)}" if kin else f"No known package brings {need.gvk}"
-        case InterfaceNeed():
-            makers = sorted({c.id.name for c in _all(inputs) if any(i.id == need.id for i in c.interfaces)})
-            if not makers:
-                yield f"No known package implements {need.id}"
-            else:
-                yield (
-                    f"Set a default for {need.id} with `index set-default`, or bind an installation; "
-                    f"known: {', '.join(makers)}"
-                )
-
-
-def _about_package(inputs: ClusterInputs, need: PackageNeed) -> Iterator[str]:
-    candidates = inputs.catalogue.candidates(inputs.catalogue.find(need.id))
-    if not candidates:
-        near = sorted(id_.name for id_ in inputs.catalogue.packages if _is_near(id_.name, need.id.name))
-        similar = f"; similar names: {', '.join(near)}" if near else ""
-        yield f"Add {need.id.name} to the index, or correct its name{similar}"
-        return
-    constraint = need.range.constraint
-    if constraint is None or any(need.range.allows(c.version, c.digest) for c in candidates):
-        return
-    versions = [candidate.version for candidate in candidates]
-    yield from lint_constraint(constraint)
-    selection = need.range.selection
-    if selection is None and only_prereleases(constraint, versions):
-        yield f"Only pre-releases match {need.range}; add -0 to its versions to admit them"
-    elif selection is not None and any(v.prerelease and constraint.allows(v) for v in versions):
-        yield f"Only pre-releases match {need.range}; admit them with `prereleases: {{}}`"
-    builds = only_with_build(constraint, versions)
-    if builds:
-        yield f"Build metadata counts here; write {' or '.join(str(v) for v in builds)} in full"
-    yield f"Published are {_version_span(candidates)}"
-
-
-def _version_span(candidates: tuple[Candidate, ...]) -> str:
-    texts = [str(candidate.version) for candidate in candidates]
-    return ", ".join(texts if len(texts) <= 5 else [*texts[:2], "…", *texts[-2:]])  # noqa: PLR2004 - two at each end
-
-
-def _is_near(name: str, other: str) -> bool:
-    tails = name.rpartition("/")[2], other.rpartition("/")[2]
-    return tails[0] == tails[1] or name.partition(".")[0] == other.partition(".")[0]
-
-
-def _all(inputs: ClusterInputs) -> Iterator[Candidate]:
-    return (candidate for candidates in inputs.catalogue.packages.values() for candidate in candidates)

@@ -59,6 +59,11 @@ class Cause(NamedTuple):
     subject: str
     detail: str = ""
 
+    @property
+    def package(self) -> str:
+        """The name of the package that this is about, without ecosystem and slot; else the subject."""
+        return self.subject.partition(":")[2].partition("@")[0] or self.subject
+
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
@@ -133,6 +138,7 @@ class ResolutionProblem:
     locked_alternatives: Mapping[Cause, int] = field(default_factory=dict)
     forbid_cycles: frozenset[str] = frozenset()
     budget: int = 200_000
+    explain_steps: int = 2000
 
     def requirements(self) -> Iterator[InstanceRequirement]:
         """Yield every demand once, the user's first."""

@@ -152,8 +152,7 @@ def _name(namespace: str, name: str) -> str:
 
 def _preemption_problem(install: Install, explanation: Explanation) -> Problem:
     message = f"{install} gives way and stays as it was: {'; '.join(explanation.sentences)}"
-    hint = "; ".join(explanation.hints)
-    return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, hint, str(install))
+    return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, explanation.hint, str(install))
 
 
 def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -> Iterator[Problem]:
@@ -179,7 +178,7 @@ def _conflict_problems(
 ) -> list[Problem]:
     message = "Dependencies cannot be met: " + "; ".join(explanation.sentences)
     reason = Reason.DEPENDENCY_CYCLE if explanation.code == "E-CYCLE" else Reason.DEPENDENCY_CONFLICT
-    return _problems(inputs, part, reason, message, "; ".join(explanation.hints))
+    return _problems(inputs, part, reason, message, explanation.hint)
 
 
 def _budget_problems(

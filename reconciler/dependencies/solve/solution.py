@@ -76,6 +76,12 @@ class Explanation:
     minimal: bool = True
     preempted: str = ""
 
+    @property
+    def hint(self) -> str:
+        """The hints as one sentence, for a problem; "" without any."""
+        first, *others = self.hints or ("",)
+        return "; or ".join([first, *(text[0].lower() + text[1:] for text in others)])
+
     def __str__(self) -> str:
         lines = [f"{number}. {sentence}" for number, sentence in enumerate(self.sentences, 1)]
         for package, rejections in self.rejected:

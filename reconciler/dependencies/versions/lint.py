@@ -50,11 +50,12 @@ def never_matches(constraint: Constraint) -> bool:
     """
     if constraint.digest:
         return False
+    return not any(constraint.allows(probe) for probe in probe_versions(constraint))
+
+
+def probe_versions(constraint: Constraint) -> Iterator[Version]:
+    """Yield versions at and next to every bound of a constraint: it admits one of them, or none at all."""
     bounds = [part.bound for group in constraint.groups for part in group]
-    return not any(constraint.allows(probe) for probe in _probes(bounds))
-
-
-def _probes(bounds: list[Version]) -> Iterator[Version]:
     yield from map(parse_strict, ("0.0.0-0", "0.0.0"))
     for bound in bounds:
         major, minor, patch = bound.core

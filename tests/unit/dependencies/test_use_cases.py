@@ -275,7 +275,7 @@ def test_an_optional_package_that_is_there_must_fit() -> None:
     )
 
     (explanation,) = resolve_cluster(world).explanations
-    assert "would like metrics.io >=2.0.0" in str(explanation)
+    assert "web.io 1.0.0 accepts only metrics.io >=2.0.0" in str(explanation)
 
 
 OVERRIDDEN = """dependencies:
