@@ -1,7 +1,7 @@
-"""`approve`: merge drafts and deletions on the local forge, if nothing forbids it (D10, D18)."""
+"""`approve`: merge drafts and deletions, on every forge, if nothing forbids it (D10, D18)."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -9,6 +9,8 @@ import click
 from reconciler.cli.output import (
     Output,
     control_options,
+    dry_run_option,
+    filter_options,
     make_printer,
     output_options,
     require_readable,
@@ -43,13 +45,16 @@ class Approved(NamedTuple):
     error: ReconcilerError | None = None
     notes: tuple[str, ...] = ()
     already: str = ""
+    planned: str = ""
 
     @property
     def result(self) -> str:
         """The result in a word or two, as in JSON."""
         if self.error:
             return "refused"
-        return f"already {self.already}" if self.already else "approved" if self.commit else "proposed"
+        if self.already:
+            return f"already {self.already}"
+        return self.planned or ("approved" if self.commit else "proposed")
 
 
 @click.command()
@@ -57,7 +62,9 @@ class Approved(NamedTuple):
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("names", nargs=-1, metavar="[REPO/PACKAGE]...")
 @click.option("--all", "every", is_flag=True, help="Every open pull request of every repository.")
+@filter_options
 @click.option("--propose-only", is_flag=True, help="Only mark as ready for review; another person approves.")
+@dry_run_option
 def approve(
     settings: "RunOptions",
     output: str,
@@ -65,42 +72,55 @@ def approve(
     *,
     no_color: bool,
     every: bool,
+    sets: tuple[str, ...],
+    labels: tuple[str, ...],
     propose_only: bool,
+    dry_run: bool,
 ) -> Exit:
-    r"""Approve the draft or the deletion of packages on the local forge.
+    r"""Approve the draft or the deletion of packages, on every forge.
 
-    A draft is published as Porch does it: a commit with two parents on the main branch, the tag
-    PACKAGE/vN, and no draft any more, in one push. A proposed deletion removes the package from the
-    main branch; its tags stay as history. Drafts with unmet readiness gates are refused where packages
-    are deployed, drafts with unresolved conflicts everywhere. A closed pull request is refused until it
-    is opened again; a merged one needs nothing.
+    On the local forge a draft is published as Porch does it: a commit with two parents on the main
+    branch, the tag PACKAGE/vN, and no draft any more, in one push. Other forges merge the pull request,
+    and the next `apply` makes the tag. A proposed deletion removes the package from the main branch; its
+    tags stay as history. Drafts with unmet readiness gates are refused where packages are deployed,
+    drafts with unresolved conflicts everywhere. A closed pull request is refused until it is opened
+    again; a merged one needs nothing.
 
     \b
     Examples:
       reconciler approve edge-east/nginx
       reconciler approve edge-east#3               one pull request by number
+      reconciler approve 'edge-*/nginx'            every open one that matches
+      reconciler approve --set nginx --dry-run     what approving the packages of a set would do
       reconciler approve --all                     everything that is open
       reconciler approve --propose-only edge-east/nginx
     """
-    from reconciler.cli.pull_requests import find_or_open_pulls, list_pulls
+    from reconciler.cli.pull_requests import PullFilter, find_or_open_pulls, find_pulls, list_pulls
     from reconciler.inventory import PullState
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import plan_fleet
 
-    if bool(names) == every:
-        raise UsageError("Name packages, or pass --all", hint="`reconciler pr list` shows what is open.")
+    chosen_by = PullFilter(sets, labels)
+    if bool(names) == (every or (bool(chosen_by) and not names)):
+        raise UsageError(
+            "Name packages, or pass --all, --set or --label", hint="`reconciler pr list` shows what is open."
+        )
     world = read_inputs(settings, writes=True)
     require_readable(world.inventory, names)
     listed = list_pulls(world)
-    chosen = [f for name in names for f in find_or_open_pulls(world, listed, name)]
-    if every:
-        chosen = [f for f in listed if f.pull.state is PullState.OPEN]
-    once = {pull.name: pull for pull in chosen}.values()
+    chosen = [f for f in listed if f.pull.state is PullState.OPEN]
+    if names:
+        find = find_pulls if dry_run else partial(find_or_open_pulls, world)
+        chosen = [f for name in names for f in find(listed, name)]
+    once = {pull.name: pull for pull in chosen_by.select(chosen)}.values()
     plan = cache(lambda: plan_fleet(world).plan)
-    results = [_propose(pull) if propose_only else _approve(pull, world, plan) for pull in once]
-    unread = find_unread(world.inventory) if every else {}
+    if propose_only:
+        results = [_propose(pull, dry_run=dry_run) for pull in once]
+    else:
+        results = [_approve(pull, world, plan, dry_run=dry_run) for pull in once]
+    unread = {} if names else find_unread(world.inventory)
     printer = make_printer(color=not no_color)
     if output == Output.JSON:
         printer.value(listing("Approval", (_value(result) for result in results)))
@@ -111,9 +131,10 @@ def approve(
     )
 
 
-def _approve(listed: "ListedPull", world: "RunInputs", plan: "Callable[[], Plan]") -> Approved:
-    from reconciler.cli.pull_requests import closed_error, is_merged, outdated_error
-    from reconciler.forge.local_merge import OutdatedError
+def _approve(
+    listed: "ListedPull", world: "RunInputs", plan: "Callable[[], Plan]", *, dry_run: bool
+) -> Approved:
+    from reconciler.cli.pull_requests import closed_error, is_merged
 
     if is_merged(listed):
         return Approved(listed, already="merged")
@@ -124,18 +145,27 @@ def _approve(listed: "ListedPull", world: "RunInputs", plan: "Callable[[], Plan]
         hint = f"{readiness.hint} `reconciler explain {listed.package}` says where each comes from."
         error = RefusedError(f"Readiness conditions are not met: {'; '.join(readiness.against)}", hint=hint)
         return Approved(listed, error=error)
+    if dry_run:
+        return Approved(listed, notes=readiness.shown, planned="would be approved")
+    return _approve_ready(listed, plan)._replace(notes=readiness.shown)
+
+
+def _approve_ready(listed: "ListedPull", plan: "Callable[[], Plan]") -> Approved:
+    from reconciler.cli.pull_requests import outdated_error
+    from reconciler.forge.local_merge import OutdatedError
+
     try:
         commit = listed.forge.approve(listed.pull.number, expect=listed.pull.head_oid)
     except OutdatedError as error:
         return Approved(listed, error=outdated_error(error, listed, plan))
     except ReconcilerError as error:
         return Approved(listed, error=error)
-    refs = listed.forge.mirror.refs()
+    refs = listed.mirror.refs()
     tags = (ref for ref, oid in refs.items() if oid == commit and ref.startswith("refs/tags/"))
-    return Approved(listed, commit, min(tags, default="").removeprefix("refs/tags/"), notes=readiness.shown)
+    return Approved(listed, commit, min(tags, default="").removeprefix("refs/tags/"))
 
 
-def _propose(listed: "ListedPull") -> Approved:
+def _propose(listed: "ListedPull", *, dry_run: bool) -> Approved:
     from reconciler.cli.pull_requests import closed_error, is_merged
 
     if is_merged(listed):
@@ -144,6 +174,8 @@ def _propose(listed: "ListedPull") -> Approved:
         return Approved(listed, error=closed)
     if not listed.pull.draft:
         return Approved(listed, already="proposed")
+    if dry_run:
+        return Approved(listed, planned="would be proposed")
     try:
         listed.forge.mark_ready(listed.pull.number)
     except ReconcilerError as error:
@@ -163,6 +195,9 @@ def _lines(results: Sequence[Approved], *, propose_only: bool, is_whole: bool) -
                 yield f"  hint: {terminal(result.error.hint)}"
         elif result.already:
             yield f"already {result.already}: {name} in {terminal(result.listed.name)}"
+        elif result.planned:
+            yield f"{result.planned}: {name} in {terminal(result.listed.name)}"
+            yield from (f"  not ready: {terminal(note)}" for note in result.notes)
         elif propose_only:
             yield f"proposed {name}"
         else:
@@ -175,10 +210,12 @@ def _became(result: Approved) -> str:
     from reconciler.forge.local_merge import DeletionHead, parse_head
     from reconciler.ids import Oid
 
+    if not result.listed.is_local:
+        return "merged; the next `reconciler apply` records it"
     about = parse_head(result.listed.pull.head)
     if not isinstance(about, DeletionHead):
         return "merged"
-    if result.listed.forge.mirror.subtree(Oid(result.commit), about.path) is None:
+    if result.listed.mirror.subtree(Oid(result.commit), about.path) is None:
         return "removed"
     return "merged; the files that its branch keeps are still there"
 
@@ -275,7 +312,7 @@ def _conflict(note: ConflictNote) -> str:
 
 
 def _gates(draft: Draft, listed: ListedPull) -> tuple[str, ...]:
-    mirror = listed.forge.mirror
+    mirror = listed.mirror
     blob = mirror.blob_at(draft.tip.oid, f"{draft.path}/{KPTFILE}")
     if blob is None:
         return ()

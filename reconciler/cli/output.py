@@ -239,6 +239,21 @@ def shard_option(command: Command) -> Command:
     )(command)
 
 
+def filter_options(command: Command) -> Command:
+    """Give a command `--set` and `--label`; it receives `sets` and `labels`."""
+    for option in (
+        click.option("--label", "labels", multiple=True, metavar="LABEL", help="Only those with this label."),
+        click.option(
+            "--set", "sets", multiple=True, metavar="SET", help="Only packages of this PackageVariantSet."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+
+
 def with_consent(settings: "RunOptions", allow_deletes: int, shard: str = "") -> "RunOptions":
     """Return `settings` with a person's consent to this many deletions, for one part of the fleet.
 

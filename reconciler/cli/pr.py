@@ -1,15 +1,18 @@
-"""`pr`: pull requests of the local forge."""
+"""`pr`: pull requests, on every forge."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from reconciler.cli.output import (
     Output,
+    Printer,
     control_options,
+    dry_run_option,
+    filter_options,
     make_printer,
     output_options,
     require_readable,
@@ -22,8 +25,7 @@ from reconciler.report.escape import terminal
 if TYPE_CHECKING:
     from reconciler.cli.pull_requests import ListedPull
     from reconciler.inventory import RecordedStatus
-    from reconciler.plan.changes import Plan
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.inputs import RunInputs, RunOptions
 
     Recorded = Mapping[tuple[str, str], RecordedStatus]
 
@@ -32,16 +34,18 @@ FORMS = (Output.TEXT, Output.JSON)
 
 @click.group()
 def pr() -> None:
-    r"""List, show, merge, close and reopen pull requests of the local forge.
+    r"""List, show, merge, close and reopen pull requests, on every forge.
 
     A pull request is named by repository and number (`edge-east#3`), by its number where that is
-    enough, or by its package (`edge-east/nginx`).
+    enough, or by its package (`edge-east/nginx`). A pattern names all open ones that it matches
+    (`edge-*/nginx`).
 
     \b
     Examples:
-      reconciler pr list
+      reconciler pr list --set nginx
       reconciler pr show edge-east/nginx
       reconciler pr close edge-east#3 --comment "Not before the sale"
+      reconciler pr merge 'edge-*/nginx' --dry-run
     """
 
 
@@ -49,16 +53,26 @@ def pr() -> None:
 @control_options
 @output_options(*FORMS)
 @click.option("--all", "every", is_flag=True, help="Merged and closed ones too.")
-def list_(settings: "RunOptions", output: str, *, no_color: bool, every: bool) -> Exit:
+@filter_options
+def list_(
+    settings: "RunOptions",
+    output: str,
+    *,
+    no_color: bool,
+    every: bool,
+    sets: tuple[str, ...],
+    labels: tuple[str, ...],
+) -> Exit:
     """List the open pull requests of every repository."""
-    from reconciler.cli.pull_requests import list_pulls
+    from reconciler.cli.pull_requests import PullFilter, list_pulls
     from reconciler.inventory import PullState
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
 
     world = read_inputs(settings)
-    listed = [f for f in list_pulls(world) if every or f.pull.state is PullState.OPEN]
+    chosen = PullFilter(sets, labels)
+    listed = [f for f in chosen.select(list_pulls(world)) if every or f.pull.state is PullState.OPEN]
     recorded = {(s.repository, s.head): s for s in world.inventory.statuses.values()}
     unread = find_unread(world.inventory)
     printer = make_printer(color=not no_color)
@@ -67,7 +81,9 @@ def list_(settings: "RunOptions", output: str, *, no_color: bool, every: bool) -
             listing("PullRequest", ({**_value(f), "status": _recorded(f, recorded)} for f in listed))
         )
     else:
-        printer.lines(_table(listed, recorded, is_whole=not unread, width=printer.width))
+        which = "pull requests" if every else "open pull requests"
+        none = f"There are no {which}{' that match' if chosen else ''}"
+        printer.lines(_table(listed, recorded, none, is_whole=not unread, width=printer.width))
     return worst(show_unread(printer, unread))
 
 
@@ -97,43 +113,26 @@ def show(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> E
 @control_options
 @output_options(*FORMS)
 @click.argument("name")
-def merge(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> Exit:
+@dry_run_option
+def merge(settings: "RunOptions", output: str, name: str, *, no_color: bool, dry_run: bool) -> Exit:
     """Merge a pull request that is ready; a draft is approved with `reconciler approve`."""
-    from reconciler.cli.pull_requests import find_pulls, list_pulls
-    from reconciler.inventory import PullState
-    from reconciler.report.json import listing
-    from reconciler.run.inputs import read_inputs
-    from reconciler.run.plan import plan_fleet
-
-    world = read_inputs(settings, writes=True)
-    require_readable(world.inventory, [name])
-    listed = find_pulls(list_pulls(world), name)
-    printer = make_printer(color=not no_color)
-    plan = cache(lambda: plan_fleet(world).plan)
-    merged = [(each, _merge(each, plan)) for each in listed]
-    if output == Output.JSON:
-        printer.value(listing("Merge", ({"pullRequest": each.name, "commit": oid} for each, oid in merged)))
-    else:
-        printer.lines(_result_line(each, "merged", PullState.MERGED) for each, _ in merged)
-    return Exit.DONE
-
-
-def _merge(listed: "ListedPull", plan: "Callable[[], Plan]") -> str:
     from reconciler.cli.pull_requests import closed_error, outdated_error
     from reconciler.forge.local_merge import OutdatedError
+    from reconciler.run.plan import plan_fleet
 
-    if closed := closed_error(listed):
+    chosen = _choose(settings, name)
+    plan = cache(lambda: plan_fleet(chosen.world).plan)
+    if closed := next(filter(None, map(closed_error, chosen.pulls)), None):
         raise closed
-    try:
-        return listed.forge.merge(listed.pull.number, expect=listed.pull.head_oid)
-    except OutdatedError as error:
-        raise outdated_error(error, listed, plan) from error
 
+    def act(listed: "ListedPull") -> dict[str, str]:
+        try:
+            return {"commit": listed.forge.merge(listed.pull.number, expect=listed.pull.head_oid)}
+        except OutdatedError as error:
+            raise outdated_error(error, listed, plan) from error
 
-def _result_line(listed: "ListedPull", verb: str, state: str) -> str:
-    """Return what was done to a pull request; nothing was if it had that state already."""
-    done = f"already {state}" if listed.pull.state == state else verb
-    return f"{done} {terminal(listed.name)} {terminal(listed.pull.title)}"
+    done = _Step("Merge", "merged", "merge", "merged")
+    return done.take(chosen.pulls, act, make_printer(color=not no_color), output, dry_run=dry_run)
 
 
 @pr.command()
@@ -141,52 +140,96 @@ def _result_line(listed: "ListedPull", verb: str, state: str) -> str:
 @output_options(*FORMS)
 @click.argument("name")
 @click.option("--comment", default="", help="Why.")
-def close(settings: "RunOptions", output: str, name: str, comment: str, *, no_color: bool) -> Exit:
+@dry_run_option
+def close(
+    settings: "RunOptions", output: str, name: str, comment: str, *, no_color: bool, dry_run: bool
+) -> Exit:
     """Close a pull request: exactly this content is not proposed again."""
-    from reconciler.cli.pull_requests import find_pulls, list_pulls
     from reconciler.inventory import PullState
-    from reconciler.report.json import listing
-    from reconciler.run.inputs import read_inputs
 
-    world = read_inputs(settings, writes=True)
-    require_readable(world.inventory, [name])
-    listed = find_pulls(list_pulls(world), name)
-    printer = make_printer(color=not no_color)
-    merged = next((each for each in listed if each.pull.state is PullState.MERGED), None)
+    chosen = _choose(settings, name)
+    merged = next((each for each in chosen.pulls if each.pull.state is PullState.MERGED), None)
     if merged is not None:
         hint = "Revert its commit on the base, or change what its variant asks for."
         raise RefusedError(f"Pull request {merged.name} was merged and cannot be closed", hint=hint)
-    for each in listed:
-        each.forge.reject(each.pull.number, comment=comment)
-    if output == Output.JSON:
-        printer.value(listing("Close", ({"pullRequest": each.name} for each in listed)))
-    else:
-        printer.lines(_result_line(each, "closed", PullState.CLOSED) for each in listed)
-    return Exit.DONE
+
+    def act(listed: "ListedPull") -> dict[str, str]:
+        listed.forge.reject(listed.pull.number, comment=comment)
+        return {}
+
+    done = _Step("Close", "closed", "close", "closed")
+    return done.take(chosen.pulls, act, make_printer(color=not no_color), output, dry_run=dry_run)
 
 
 @pr.command()
 @control_options
 @output_options(*FORMS)
 @click.argument("name")
-def reopen(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> Exit:
+@dry_run_option
+def reopen(settings: "RunOptions", output: str, name: str, *, no_color: bool, dry_run: bool) -> Exit:
     """Open a closed pull request again, as its branch is now: it is no rejection any more."""
+
+    def act(listed: "ListedPull") -> dict[str, str]:
+        listed.forge.reopen(listed.pull.number)
+        return {}
+
+    done = _Step("Reopen", "reopened", "reopen", "open")
+    chosen = _choose(settings, name)
+    return done.take(chosen.pulls, act, make_printer(color=not no_color), output, dry_run=dry_run)
+
+
+class _Chosen(NamedTuple):
+    """The inputs of a run, and the pull requests that the user named."""
+
+    world: "RunInputs"
+    pulls: "Sequence[ListedPull]"
+
+
+def _choose(settings: "RunOptions", name: str) -> _Chosen:
+    """Read the inputs of a run, and return the pull requests that match `name`."""
     from reconciler.cli.pull_requests import find_pulls, list_pulls
-    from reconciler.inventory import PullState
-    from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
 
     world = read_inputs(settings, writes=True)
     require_readable(world.inventory, [name])
-    listed = find_pulls(list_pulls(world), name)
-    printer = make_printer(color=not no_color)
-    for each in listed:
-        each.forge.reopen(each.pull.number)
-    if output == Output.JSON:
-        printer.value(listing("Reopen", ({"pullRequest": each.name} for each in listed)))
-    else:
-        printer.lines(_result_line(each, "reopened", PullState.OPEN) for each in listed)
-    return Exit.DONE
+    return _Chosen(world, find_pulls(list_pulls(world), name))
+
+
+class _Step(NamedTuple):
+    """A step of pull requests: its kind in JSON, participle and verb, and the state that it leads to."""
+
+    kind: str
+    done: str
+    verb: str
+    state: str
+
+    def take(
+        self,
+        pulls: "Sequence[ListedPull]",
+        act: "Callable[[ListedPull], dict[str, str]]",
+        printer: Printer,
+        output: str,
+        *,
+        dry_run: bool,
+    ) -> Exit:
+        """Take the step for each pull request, or tell what it would do, and print it."""
+        from reconciler.report.json import listing
+
+        results = [(each, {} if dry_run else act(each)) for each in pulls]
+        if output == Output.JSON:
+            mode = {"dryRun": True} if dry_run else {}
+            rows = ({"pullRequest": each.name, **fields, **mode} for each, fields in results)
+            printer.value(listing(self.kind, rows))
+        else:
+            printer.lines(self._line(each, dry_run=dry_run) for each, _ in results)
+        return Exit.DONE
+
+    def _line(self, listed: "ListedPull", *, dry_run: bool) -> str:
+        """Return what was done to a pull request; nothing was if it had that state already."""
+        word = f"would {self.verb}" if dry_run else self.done
+        if listed.pull.state == self.state:
+            word = f"already {self.state}"
+        return f"{word} {terminal(listed.name)} {terminal(listed.pull.title)}"
 
 
 def _value(listed: "ListedPull", *, body: bool = False) -> dict[str, Any]:
@@ -208,11 +251,10 @@ def _recorded(listed: "ListedPull", recorded: "Recorded") -> dict[str, Any] | No
 
 
 def _table(
-    listed: Sequence["ListedPull"], recorded: "Recorded", *, is_whole: bool, width: int | None
+    listed: Sequence["ListedPull"], recorded: "Recorded", none: str, *, is_whole: bool, width: int | None
 ) -> Iterator[str]:
     if not listed:
-        where = "" if is_whole else " in the repositories that were read"
-        yield f"There are no open pull requests{where}."
+        yield f"{none}{'' if is_whole else ' in the repositories that were read'}."
         return
     heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "SINCE", "STATUS")
     yield from table_lines(heads, [_row(f, _recorded(f, recorded) or {}) for f in listed], width)
@@ -229,6 +271,8 @@ def _details(listed: "ListedPull") -> Iterator[str]:
     pull = listed.pull
     yield f"{terminal(listed.name)}: {terminal(pull.title)} ({_state(listed)})"
     yield f"  package: {terminal(listed.package)}"
+    if pull.url:
+        yield f"  url: {terminal(pull.url)}"
     yield f"  head: {terminal(pull.head)} {pull.head_oid}"
     yield f"  base: {terminal(pull.base)}"
     yield ""

@@ -1,7 +1,10 @@
-"""Pull requests of the local forge: lookup by `REPO/PACKAGE`, `REPO#3` or `3`, and refusals with a hint."""
+"""Pull requests on every forge: lookup by `REPO/PACKAGE`, `REPO#3` or `3`, filters, refusals with a hint."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from reconciler.api.meta import ObjectMeta
@@ -11,21 +14,36 @@ from reconciler.forge.local import LocalForge
 from reconciler.forge.local_merge import OutdatedError, parse_head
 from reconciler.forge.local_store import head_branches
 from reconciler.forge.local_transaction import missing_branch_hint
+from reconciler.forge.registry import Forge
+from reconciler.git.repository import Mirror
 from reconciler.ids import ObjectName
 from reconciler.inventory import Draft, PullRequest, PullState, RepositoryView, Source
 from reconciler.plan.changes import Change, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.refs import HEADS, short_branch
 from reconciler.run.inputs import RunInputs
+from reconciler.state import PackageVariantRecord
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+
+_PATTERN = re.compile(r"[*?\[]")
 
 
 class ListedPull(NamedTuple):
-    """A pull request, the repository it is shown under, and its forge."""
+    """A pull request, the repository it is shown under, its forge and its clone.
+
+    `sets` are the PackageVariantSets that its packages were made by, as `namespace/name`.
+    """
 
     view: RepositoryView
     pull: PullRequest
-    forge: LocalForge
+    forge: Forge
+    mirror: Mirror
+    sets: frozenset[str] = frozenset()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Git alone keeps it, so that its merge is in the clone at once."""
+        return isinstance(self.forge, LocalForge)
 
     @property
     def name(self) -> str:
@@ -40,17 +58,62 @@ class ListedPull(NamedTuple):
 
 
 def list_pulls(world: RunInputs) -> list[ListedPull]:
-    """Return the pull requests of every repository of the local forge, by repository and number."""
+    """Return the pull requests of every repository that was read, by repository and number."""
     listed: list[ListedPull] = []
+    sets = _sets(world.inventory.records.values())
     for url in sorted({view.url for view in world.inventory.repositories.values() if view.is_available}):
         views = list(world.inventory.views_of(url))
-        forge = world.forges.of(world.mirrors.open(views[0].remote))
-        if isinstance(forge, LocalForge):
-            listed += (
-                ListedPull(_view_of(views, p), p, forge) for p in forge.list_pulls() if not p.unreadable
-            )
+        mirror = world.mirrors.open(views[0].remote)
+        forge = world.forges.of(mirror)
+        for pull in world.inventory.pulls.get(url, ()):
+            made_by = frozenset(name for head in _about(pull) for name in sets.get((url, head), ()))
+            listed.append(ListedPull(_view_of(views, pull), pull, forge, mirror, made_by))
     listed += _of_lock(world, {each.view.url for each in listed})
     return sorted(listed, key=lambda f: (f.view.key, f.pull.number))
+
+
+def _sets(records: Iterable[PackageVariantRecord]) -> Mapping[tuple[str, str], frozenset[str]]:
+    """Return the sets by the URL and the path, or the group branch, of the packages that they made."""
+    sets: dict[tuple[str, str], set[str]] = {}
+    for record in records:
+        if record.set_name:
+            for about in filter(None, (record.path, record.group)):
+                sets.setdefault((record.url, about), set()).add(f"{record.namespace}/{record.set_name}")
+    return {place: frozenset(names) for place, names in sets.items()}
+
+
+def _about(pull: PullRequest) -> Iterator[str]:
+    """Yield the head of a pull request, and the path of its package if it has one alone."""
+    yield pull.head
+    if about := parse_head(pull.head):
+        yield about.path
+
+
+@dataclass(frozen=True, slots=True)
+class PullFilter:
+    """Filters of pull requests: those count that match each filter which is given.
+
+    Attributes:
+        sets: PackageVariantSets, as `name` or `namespace/name`; one of them made the packages.
+        labels: Labels of the pull request; it has all of them.
+    """
+
+    sets: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether any filter is given."""
+        return bool(self.sets or self.labels)
+
+    def select(self, listed: Iterable[ListedPull]) -> list[ListedPull]:
+        """Return the pull requests that match, in the same order."""
+        return [each for each in listed if self._matches(each)]
+
+    def _matches(self, listed: ListedPull) -> bool:
+        names = {*listed.sets, *(name.partition("/")[2] for name in listed.sets)}
+        return (not self.sets or not names.isdisjoint(self.sets)) and set(self.labels) <= {
+            *listed.pull.labels
+        }
 
 
 def _of_lock(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull]:
@@ -58,24 +121,28 @@ def _of_lock(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull]:
     control = world.inventory.control
     if world.inventory.reviewed is None or control.url in listed:
         return
-    forge = world.forges.of(world.mirrors.open(control.remote))
+    mirror = world.mirrors.open(control.remote)
+    forge = world.forges.of(mirror)
     name = ObjectName("", "control")
     manifest = Repository(api_version=REPOSITORY, kind="Repository", metadata=ObjectMeta(name=name.name))
     view = RepositoryView(
         name, control.url, control.remote, control.branch, "", manifest, Source(Location(LOCKS_DIRECTORY))
     )
-    if isinstance(forge, LocalForge):
-        yield from (ListedPull(view, pull, forge) for pull in forge.list_pulls() if not pull.unreadable)
+    yield from (ListedPull(view, pull, forge, mirror) for pull in world.inventory.pulls.get(control.url, ()))
 
 
 def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
     """Return the pull requests that `text` names.
 
-    `REPO#3` or `3` name one whatever its state; `REPO/PACKAGE` the open ones, else the newest.
+    `REPO#3` or `3` name one whatever its state; `REPO/PACKAGE` the open ones, else the newest. A pattern
+    like `edge-*/web` names all open ones that it matches.
 
     Raises:
         UsageError: It names none, or a bare number names several.
     """
+    if _PATTERN.search(text):
+        matching = [f for f in listed if any(fnmatchcase(name, text) for name in (f.name, *_names(f)))]
+        return _some([f for f in matching if f.pull.state is PullState.OPEN], text, ())
     if text.isdecimal() or "#" in text:
         repository, _, number = text.rpartition("#")
         named = [f for f in listed if str(f.pull.number) == number and repository in ("", f.view.key.name)]
@@ -110,24 +177,25 @@ def find_or_open_pulls(world: RunInputs, listed: Sequence[ListedPull], text: str
 
 
 def _is_proposed(draft: Draft, view: RepositoryView, listed: Sequence[ListedPull]) -> bool:
-    """Whether a draft has a pull request that is open, or that a person closed as the draft is now."""
+    """Whether a draft has a pull request that is open, or that was merged or closed as the draft is now."""
     named = [
         f.pull
         for f in listed
         if f.view.url == view.url and short_branch(draft.ref) in head_branches(f.pull.head)
     ]
     newest = max(named, key=by_weight, default=None)
-    if newest is None or newest.state is PullState.MERGED:
+    if newest is None:
         return False
+    if newest.state is PullState.MERGED:  # other forges than the local one leave its branch to the next run
+        return newest.head_oid == draft.tip.oid
     return newest.state is PullState.OPEN or newest.head_oid in ("", draft.tip.oid)
 
 
 def _opened(world: RunInputs, view: RepositoryView, head: str, text: str) -> ListedPull:
-    forge = world.forges.of(world.mirrors.open(view.remote))
-    if not isinstance(forge, LocalForge):
-        raise UsageError(f"{text} has no pull request", hint="Propose it on its forge.")
+    mirror = world.mirrors.open(view.remote)
+    forge = world.forges.of(mirror)
     proposal = PullRequest(head, view.branch, f"Propose {text}", "Proposed by hand.\n")
-    return ListedPull(view, forge.ensure(proposal), forge)
+    return ListedPull(view, forge.ensure(proposal), forge, mirror)
 
 
 def _some(named: list[ListedPull], text: str, candidates: Iterable[str]) -> list[ListedPull]:
@@ -174,7 +242,7 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
         return None
     message = f"Pull request {listed.name} was closed"
     # A pull request can only be opened again while its branch exists.
-    refs = listed.forge.mirror.refs()
+    refs = listed.mirror.refs()
     if any(f"{HEADS}{name}" in refs for name in head_branches(listed.pull.head)):
         hint = f"Open it again with `reconciler pr reopen {listed.name}`, then approve it."
         return RefusedError(message, hint=hint)
@@ -198,7 +266,7 @@ def _renews(write: object, listed: ListedPull) -> bool:
     """Whether a planned write makes the branch start at the base's head, or merges that."""
     if not isinstance(write, WriteDraft | WriteRemoval):
         return False
-    base = listed.forge.mirror.refs().get(f"{HEADS}{listed.pull.base}")
+    base = listed.mirror.refs().get(f"{HEADS}{listed.pull.base}")
     renewed = {write.onto, write.merges} if isinstance(write, WriteDraft) else {write.onto}
     return short_branch(write.ref) in head_branches(listed.pull.head) and base in renewed
 

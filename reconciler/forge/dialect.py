@@ -125,6 +125,10 @@ class ApiDialect(Protocol):
         """Close a pull request."""
         ...
 
+    def reopen(self, pull: ApiPullRequest) -> None:
+        """Open a closed pull request again; InvalidError without its branch."""
+        ...
+
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         """Merge a pull request if its head is `expect`; MergePendingError, InvalidError if it cannot be."""
         ...

@@ -177,6 +177,10 @@ class GitHub:
         """Close a pull request."""
         self._patch(pull, {"state": "closed"})
 
+    def reopen(self, pull: ApiPullRequest) -> None:
+        """Open a closed pull request again."""
+        self._patch(pull, {"state": "open"})
+
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         """Merge a pull request if its head is `expect`, by the first method that the repository permits."""
         for method in self._methods:

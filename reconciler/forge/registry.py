@@ -78,6 +78,14 @@ class Forge(Protocol):
         """
         ...
 
+    def reject(self, number: int, *, comment: str = "") -> None:
+        """Close a pull request because a person rejects its content."""
+        ...
+
+    def reopen(self, number: int) -> None:
+        """Open a closed pull request again, with its branch as it is now; RefusedError if that cannot be."""
+        ...
+
     def comment(self, number: int, *, key: str, body: str) -> None:
         """Write the comment with this hidden key, or update its text."""
         ...

@@ -74,6 +74,7 @@ class RestDialect(ABC):
     _base: ClassVar[str]
     _user: ClassVar[str]
     _closing: ClassVar[Mapping[str, str]]
+    _reopening: ClassVar[Mapping[str, str]]
 
     def __init__(self, transport: Transport, name: str, pulls: str, issues: str) -> None:
         self.name = name
@@ -102,6 +103,10 @@ class RestDialect(ABC):
     def close(self, pull: ApiPullRequest) -> None:
         """Close a pull request."""
         self._update(pull, self._closing)
+
+    def reopen(self, pull: ApiPullRequest) -> None:
+        """Open a closed pull request again."""
+        self._update(pull, self._reopening)
 
     def add_comment(self, number: int, body: str) -> Comment:
         """Comment in one request."""
@@ -147,6 +152,7 @@ class GitLab(RestDialect):
     _base = "target_branch"
     _user = "username"
     _closing = {"state_event": "close"}  # noqa: RUF012 - a constant of the class
+    _reopening = {"state_event": "reopen"}  # noqa: RUF012 - a constant of the class
 
     def __init__(self, transport: Transport, name: str, merge_method: MergeMethod = "") -> None:
         self._squash = merge_method == "squash"
@@ -264,6 +270,7 @@ class Gitea(RestDialect):
     _base = "base"
     _user = "login"
     _closing = {"state": "closed"}  # noqa: RUF012 - a constant of the class
+    _reopening = {"state": "open"}  # noqa: RUF012 - a constant of the class
 
     def __init__(
         self,

@@ -67,6 +67,8 @@ class GitLabSimulator(Simulator):
                     pull.labels = [name for name in body["labels"].split(",") if name]
                 if body.get("state_event") == "close":
                     pull.state, pull.closed = "closed", self.clock.now()
+                if body.get("state_event") == "reopen":
+                    pull.state, pull.closed = "open", None
                 pull.updated = self.clock.now()
                 return Answer(200, self.shown(hosted, pull))
             case "PUT merge":
