@@ -1,5 +1,6 @@
 """Conventions that hold in every file of the project."""
 
+import ast
 import configparser
 import itertools
 import re
@@ -7,6 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support.asserts import ANY_ERROR, ITSELF, LETTER, LOOP, NOTHING, OR, find_judges, weak_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted(p for p in (ROOT / "reconciler").rglob("*.py"))
@@ -27,9 +30,10 @@ def test_architecture_describes_every_folder() -> None:
 
 
 def test_architecture_names_modules_that_exist() -> None:
-    text = (ROOT / "docs/architecture.md").read_text()
+    names = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/architecture.md").read_text())
 
-    for name in re.findall(r"`([\w/]+\.py)`", text):
+    assert names
+    for name in names:
         assert (ROOT / "reconciler" / name).is_file(), name
 
 
@@ -48,7 +52,9 @@ def test_arrows_of_the_architecture_point_down_the_layers() -> None:
 
 
 def test_every_adr_fits_one_page() -> None:
-    for path in (ROOT / "docs/adr").glob("*.md"):
+    paths = sorted((ROOT / "docs/adr").glob("*.md"))
+    assert paths
+    for path in paths:
         text = path.read_text()
         assert len(text.split()) <= 450, path.name
         assert re.match(r"# \d+\. ", text), path.name
@@ -61,7 +67,9 @@ def test_no_absolute_path_of_a_machine_is_committed() -> None:
 
 
 def test_every_kept_mutant_applies_and_names_tests_that_exist() -> None:
-    for patch in sorted((ROOT / "tests/mutants").glob("*.patch")):
+    patches = sorted((ROOT / "tests/mutants").glob("*.patch"))
+    assert patches
+    for patch in patches:
         command = ["git", "apply", "--check", "--whitespace=nowarn", str(patch)]
         checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, f"{patch.name}: {checked.stderr}"
@@ -70,3 +78,55 @@ def test_every_kept_mutant_applies_and_names_tests_that_exist() -> None:
         for path, function in names:
             text = (ROOT / path).read_text()
             assert f"def {function}" in text, f"{patch.name}: {path} has no {function or 'test'}"
+
+
+def test_every_test_can_fail_for_its_own_reason() -> None:
+    sources = {path: path.read_text() for path in sorted((ROOT / "tests").rglob("*.py"))}
+    trees = {path: ast.parse(text) for path, text in sources.items()}
+    judges = find_judges(trees.values())
+
+    weak = [
+        f"{path.relative_to(ROOT)}:{test.line}: {test.test}: {test.reason}"
+        for path, tree in trees.items()
+        for test in weak_tests(tree, sources[path], judges)
+    ]
+
+    assert weak == []
+
+
+WEAK = {
+    "run()": NOTHING,
+    "for case in cases:\n        assert case": LOOP,
+    "for case in cases:\n        with pytest.raises(KeyError):\n            case()": LOOP,
+    "assert first or second": OR,
+    "assert 'e' in str(error)": LETTER,
+    "assert parse(text) == parse(text)": ITSELF,
+    "with pytest.raises(Exception):\n        run()": ANY_ERROR,
+}
+STRONG = [
+    "with pytest.raises(KeyError):\n        run()",
+    "verify(run())",
+    "assert cases\n    for case in cases:\n        assert case",
+    "for case in (1, 2):\n        assert case",
+    "for case in CASES.items():\n        assert case",
+    "assert first or second  # the second holds where there is no first",
+    "assert 'error' in str(error)",
+    "assert parse(text) == parse(other)",
+]
+JUDGE = "def verify(value):\n    assert value\n\n\ndef test_it():\n    {}\n"
+
+
+@pytest.mark.parametrize("body", WEAK)
+def test_weak_test_is_recognised(body: str) -> None:
+    source = JUDGE.format(body)
+    tree = ast.parse(source)
+
+    assert [test.reason for test in weak_tests(tree, source, find_judges([tree]))] == [WEAK[body]]
+
+
+@pytest.mark.parametrize("body", STRONG)
+def test_strong_test_is_accepted(body: str) -> None:
+    source = JUDGE.format(body)
+    tree = ast.parse(source)
+
+    assert list(weak_tests(tree, source, find_judges([tree]))) == []

@@ -220,7 +220,9 @@ def actionlint(root: Path, *files: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("folder", WORKFLOWS)
 def test_workflows_have_the_least_permissions(project_root: Path, folder: str) -> None:
-    for path in sorted((project_root / folder).glob("*.yml")):
+    paths = sorted((project_root / folder).glob("*.yml"))
+    assert paths
+    for path in paths:
         workflow = yaml.safe_load(path.read_text())
         triggers = workflow[True]  # YAML 1.1 reads `on` as true
         if set(triggers) == {"workflow_call"}:  # the caller's permissions hold where none are set

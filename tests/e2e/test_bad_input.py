@@ -432,8 +432,8 @@ def changed(world: World) -> Iterator[Path]:
         yield directory
 
 
-def plan(world: World) -> tuple[int, dict[str, Any]]:
-    said = world.run("plan", "--output", "json")
+def plan(world: World, *options: str) -> tuple[int, dict[str, Any]]:
+    said = world.run("plan", "--output", "json", *options)
     assert said.out, said.err
     return said.code, json.loads(said.out)
 
@@ -509,11 +509,13 @@ def test_an_empty_snapshot_deletes_nothing(copy: Copy) -> None:
 def test_a_snapshot_that_says_that_it_is_empty_is_believed(copy: Copy) -> None:
     """The twin of the empty snapshot: with positive evidence the set may shrink, with consent."""
     header = HEADER.replace("count: 2", "count: 0")
-    code, planned = plan(copy({"snapshot/clusters.yaml": None, "snapshot/snapshot.yaml": header}))
+    world = copy({"snapshot/clusters.yaml": None, "snapshot/snapshot.yaml": header})
 
-    refused = code == Exit.REFUSED
-    deleted = {ops(planned)[name] for name in WEBS} == {"delete"}
-    assert refused or deleted, planned["changes"]
+    code, planned = plan(world)
+    assert (code, {ops(planned)[name] for name in WEBS}) == (Exit.REFUSED, {"keep"})
+
+    code, planned = plan(world, "--allow-deletes", str(len(WEBS)))
+    assert (code, {ops(planned)[name] for name in WEBS}) == (Exit.DONE, {"delete"})
 
 
 def test_a_manifest_that_stopped_parsing_keeps_what_its_file_owned(copy: Copy) -> None:

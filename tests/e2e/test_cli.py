@@ -359,8 +359,11 @@ def test_unchanged_packages_are_listed_with_all(world: World) -> None:
     ]
 
 
-@pytest.mark.parametrize("command", [("status",), ("pr", "list"), ("plan",)])
-def test_tables_fit_a_terminal(world: World, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [(("status",), "web-edge-1"), (("pr", "list"), "edge-1/web"), (("plan", "--all"), "edge-1/web")],
+)
+def test_tables_fit_a_terminal(world: World, command: tuple[str, ...], name: str) -> None:
     import pty
 
     world.run("apply")
@@ -378,7 +381,7 @@ def test_tables_fit_a_terminal(world: World, command: tuple[str, ...]) -> None:
     os.close(leader)
 
     assert ran.returncode == 0
-    assert "edge-1/web" in shown or "web-edge-1" in shown
+    assert name in shown
     long = [text for text in shown.splitlines() if len(text) > 80]
     assert [text for text in long if "checksum" not in text] == []
 

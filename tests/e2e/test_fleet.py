@@ -41,7 +41,9 @@ def test_every_draft_is_there(fleet: World) -> None:
 
 
 def test_every_repository_is_sound(fleet: World) -> None:
-    for repository in fleet.repositories():
+    repositories = list(fleet.repositories())
+    assert repositories
+    for repository in repositories:
         assert git(repository, "fsck", "--strict", "--full") == ""
 
 

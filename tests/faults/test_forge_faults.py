@@ -384,6 +384,7 @@ def test_nothing_is_wrong_with_the_repositories_afterwards(world: ForgeWorld) ->
     world.simulator.plan("reset_after", "POST", OPEN, times=3)
     world.run()
 
+    assert world.edges
     for edge in world.edges:
         ran = subprocess.run(
             ["git", "-C", str(world.root / "acme" / f"{edge}.git"), "fsck", "--strict", "--no-dangling"],

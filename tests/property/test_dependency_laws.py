@@ -85,7 +85,8 @@ def test_the_verifier_accepts_every_answer_and_no_damaged_one() -> None:
             for edge in one.edges:
                 kept = tuple(other for other in one.edges if other is not edge)
                 less = {**solution.resolved, instance: replace(one, edges=kept)}
-                assert verify(world, replace(solution, resolved=less)) or edge.requirement.optional, seed
+                if not edge.requirement.optional:
+                    assert verify(world, replace(solution, resolved=less)), seed
             damaged += 1
     assert damaged > 400
 

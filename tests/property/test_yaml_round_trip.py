@@ -324,6 +324,7 @@ def test_real_files_are_split_without_loss() -> None:
     if not files:
         pytest.skip(f"the folder of real packages is not here: {CORPUS}")
 
+    assert len(files) > 100
     for path in files:
         data = path.read_bytes()
         file = split_file(data, path.name)
@@ -426,11 +427,14 @@ def test_every_kind_of_edit_stays_in_its_field_and_rarely_falls_back() -> None:
 
 
 def test_every_real_scalar_has_a_node() -> None:
+    checked = 0
     for name, text in _corpus_documents():
         tree = Tree.parse(text, PACKAGE_LIMITS)
         for path, found in _sample(list(_paths(tree.value)), 50, name):
+            checked += 1
             node = tree.find(path)
             assert node is not None, (name, path)
             assert _same(node.value, found), (name, path)
             if isinstance(node, Scalar) and node.style in (Style.SINGLE, Style.DOUBLE):
                 assert node.text[0] == node.text[-1], (name, path)
+    assert checked > 1_000

@@ -118,6 +118,9 @@ def test_clusters_that_have_the_same_differ_in_their_name_alone() -> None:
 
 def test_the_documents_depend_on_nothing_but_the_decision() -> None:
     world = replace(world_of(PLATFORM + NET), cluster="dev")
+    decision = decision_of(world)
 
-    assert status_files([world], decision_of(world)) == status_files([world], decision_of(world))
+    shuffled = replace(world, installs=world.installs[::-1])
+
+    assert status_files([shuffled], decision) == status_files([world], decision)
     assert status_files([], decision_of(world)) == {}

@@ -51,8 +51,8 @@ def test_doubts(case: Doubt) -> None:
     found = lint_constraint(parse_constraint(case.text, case.grammar))
 
     assert any(doubt.startswith("No version can ever") for doubt in found) is case.never
-    assert any(case.words in doubt for doubt in found) or not case.words
-    assert found or not (case.never or case.words)
+    assert bool(found) is (case.never or bool(case.words))
+    assert bool(case.words) is any(case.words in doubt for doubt in found if case.words)
 
 
 def test_a_digest_is_satisfied_by_that_content_alone() -> None:

@@ -41,13 +41,13 @@ def test_text_of_people_around_the_part_is_kept(before: str, old: str, after: st
     assert following.body == new
 
 
-@given(text, st.integers(300, 500))
+@given(text.filter(lambda line: "```" not in line and "~~~" not in line), st.integers(300, 500))
 def test_text_is_within_the_limit_and_closes_its_code_blocks(line: str, limit: int) -> None:
     made = composed(f"```\n{line}\n```\n" * 30, limit=limit)
 
     fences = [part for part in parse(made).body.split("\n") if part == "```"]
     assert len(made) <= limit
-    assert len(fences) % 2 == 0 or "```" in line
+    assert len(fences) % 2 == 0
 
 
 def test_generated_text_cannot_end_its_own_part() -> None:

@@ -166,7 +166,9 @@ def hostile_trees(repo: Repo) -> dict[str, Oid]:
 
 
 def test_unsafe_package_is_refused_with_the_reason(repo: Repo, mirror: Mirror) -> None:
-    for name, tree in hostile_trees(repo).items():
+    trees = hostile_trees(repo)
+    assert trees
+    for name, tree in trees.items():
         with pytest.raises(PackageRefusedError) as caught:
             mirror.files(tree, LIMITS)
         assert caught.value.reason, name

@@ -91,6 +91,7 @@ def test_comments_without_a_field_belong_to_the_document() -> None:
 def test_spans_of_comments_cover_their_text() -> None:
     tree = Tree.parse(TEXT)
 
+    assert tree.comments.by_start
     for comments in tree.comments.by_start.values():
         for text, span in zip(comments[:3], comments[3:], strict=True):
             lines = tree.text[slice(*span)].split("\n") if span else []
