@@ -167,6 +167,7 @@ MODELS = sorted(
         for module in MODULES
         for model in vars(module).values()
         if inspect.isclass(model) and issubclass(model, BaseModel) and model.__module__ == module.__name__
+        if model.model_fields
     },
     key=lambda model: (model.__module__, model.__name__),
 )
