@@ -68,3 +68,26 @@ def test_invalid_selector_is_refused_as_in_kubernetes(wrong: LabelSelector, mess
 
     assert str(caught.value) == message
     assert field in caught.value.field
+
+
+@pytest.mark.parametrize(
+    ("key", "is_valid"),
+    [
+        (f"{'a' * 253}/{'b' * 63}", True),
+        (f"{'a' * 254}/b", False),
+        (f"a/{'b' * 64}", False),
+        ("b" * 63, True),
+        ("b" * 64, False),
+        ("/b", False),
+        ("a/", False),
+        ("a.example/b_c.d-e", True),
+        ("A.example/b", False),
+    ],
+)
+def test_label_key_has_a_domain_of_253_and_a_name_of_63_characters(key: str, *, is_valid: bool) -> None:
+    chosen = selector(term("Exists", key=key))
+    if is_valid:
+        assert compile_selector(chosen)({key: ""})
+    else:
+        with pytest.raises(SelectorError):
+            compile_selector(chosen)

@@ -1,9 +1,11 @@
 """Desired variants as manifests that Porch would create."""
 
+import pytest
+
 from reconciler.api.porch import PACKAGE_VARIANT_SET, PackageVariant
 from reconciler.expand import expand
 from reconciler.expand.variants import to_manifest
-from tests.support.sets import package_set, variant, world
+from tests.support.sets import blueprints, package_set, repository, variant, world
 
 
 def test_generated_variant_names_its_set() -> None:
@@ -30,3 +32,19 @@ def test_authored_variant_has_no_owner_reference() -> None:
     (generated,) = expand(inventory).variants
 
     assert set(to_manifest(generated, inventory)["metadata"]) == {"name", "namespace", "uid"}
+
+
+@pytest.mark.parametrize("text", ["true", "false", "True", "yes", ""])
+@pytest.mark.parametrize("paused", ["variant", "set", "repository"])
+def test_only_the_text_true_pauses(paused: str, text: str) -> None:
+    note = {"annotations": {"reconciler.dev/paused": text}}
+    of_owner = {"metadata": note} if paused == "variant" else {}
+    views = (blueprints(), repository("edge", **(note if paused == "repository" else {})))
+    targets = [{"repositories": [{"name": "edge"}]}]
+    fleet = package_set(targets=targets, **(note if paused == "set" else {}))
+
+    (generated,) = expand(world(fleet, views=views)).variants
+    (authored,) = expand(world(variant(**of_owner), views=views)).variants
+
+    assert generated.paused is (text == "true" and paused != "variant")
+    assert authored.paused is (text == "true" and paused != "set")

@@ -6,18 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.api.porch import PackageVariantSpec, Upstream
 from reconciler.errors import Location, Problem
-from reconciler.expand import Desired
+from reconciler.expand import Desired, DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Control, Inventory, ReviewedLock
+from reconciler.inventory import Commit, Control, Inventory, ReviewedLock, Source
 from reconciler.objects import File
 from reconciler.plan.changes import Change, MoveRef, Op, PinChange, Plan, Refusal
-from reconciler.plan.compare import ALTER, WITHDRAW, LockFiles, Side, compare, compare_locks, lock_files
-from reconciler.plan.deletion_diff import SetDiff
+from reconciler.plan.compare import (
+    ALTER,
+    WITHDRAW,
+    Fate,
+    LockFiles,
+    Side,
+    compare,
+    compare_locks,
+    lock_files,
+)
+from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, FunctionPolicy, Limits, Policy, govern
 from reconciler.reasons import Reason
 from reconciler.report.comparison import problem_sentence, sentence
 from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from tests.support.decision_table import Case, DecisionTable, Row
 
 WRITE = MoveRef("refs/heads/drafts/a/w", None, Oid("1" * 40))
 
@@ -197,3 +208,74 @@ def test_a_reviewed_lock_is_what_main_holds_and_any_other_what_a_plan_records() 
     assert lock_files(automatic, plan) == files(pin("a", NEW))
     assert lock_files(automatic, None) == {}
     assert lock_files(reviewed, plan) == lock_files(reviewed, None) == files(pin("a", OLD))
+
+
+STATES = ("absent", "created", "created otherwise", "changed", "kept", "deleted", "taken over", "guarded")
+DECLARED = {"created": Op.CREATE, "created otherwise": Op.CREATE, "changed": Op.UPDATE, "kept": Op.KEEP}
+LEAVING = ("deleted", "taken over", "guarded")
+FATES: DecisionTable[Fate | None] = DecisionTable(
+    {"base": STATES, "head": STATES},
+    [
+        ({"base": "absent", "head": "absent"}, None, "no side has it"),
+        ({"head": "absent"}, Fate.DROP, "it was never applied, and is not declared any more"),
+        ({"base": ("absent", *LEAVING), "head": tuple(DECLARED)}, Fate.CREATE, "merging declares it"),
+        ({"base": "deleted", "head": "deleted"}, None, "it is deleted anyway"),
+        ({"base": "taken over", "head": "taken over"}, None, "it is taken over anyway"),
+        ({"base": "guarded", "head": "guarded"}, None, "it is kept anyway"),
+        ({"head": "deleted"}, Fate.DELETE, "merging deletes it"),
+        ({"head": "taken over"}, Fate.TRANSFER, "merging hands its package over"),
+        ({"head": "guarded"}, Fate.KEEP, "merging removes it, and its package stays"),
+        ({"head": "created otherwise", "base": ("created", "changed", "kept")}, Fate.CHANGE, "another spec"),
+        (
+            {"base": "created otherwise", "head": ("created", "changed", "kept")},
+            Fate.CHANGE,
+            "its spec before",
+        ),
+        ({}, None, "both sides declare the same"),
+    ],
+)
+A = ObjectName("default", "a")
+
+
+def a_diff(state: str) -> SetDiff:
+    revision = 2 if "otherwise" in state else 1
+    spec = PackageVariantSpec(upstream=Upstream(revision=revision))
+    declared = DesiredVariant(A, "", spec, Source(Location("a.yaml"))) if state in DECLARED else None
+    changes = (VariantChange(A, Reason.UP_TO_DATE, variant=declared),)
+    fields = {
+        "changed": "update",
+        "deleted": "delete",
+        "taken over": "transfer",
+        "kept": "keep",
+        "guarded": "keep",
+    }
+    return SetDiff(**{fields.get(state, "create"): changes}) if state != "absent" else SetDiff()
+
+
+def fate(case: Case) -> Fate | None:
+    base, head = (Side(Desired(), a_diff(case[name])) for name in ("base", "head"))
+    differences = compare(base, head).variants
+    assert {difference.key for difference in differences} <= {A}
+    return differences[0].fate if differences else None
+
+
+def test_table_of_fates_is_complete() -> None:
+    FATES.check_complete()
+
+
+@pytest.mark.parametrize("row", FATES.rows, ids=str)
+def test_variant_is_compared_as_the_table_says(row: Row[Fate | None]) -> None:
+    assert FATES.mistakes(row, fate) == []
+
+
+def test_number_of_targets_is_compared_also_where_a_set_exists_on_one_side() -> None:
+    base, head = (
+        Side(Desired(targets={ObjectName("default", name): n for name, n in targets.items()}), SetDiff())
+        for targets in ({"gone": 1, "same": 2, "grown": 3}, {"new": 1, "same": 2, "grown": 4})
+    )
+
+    assert [(t.key.name, t.before, t.after) for t in compare(base, head).targets] == [
+        ("gone", 1, None),
+        ("grown", 3, 4),
+        ("new", None, 1),
+    ]

@@ -1,15 +1,21 @@
 """Tags that move: a numbered one needs consent, a floating one is followed there and back (D9)."""
 
+from dataclasses import replace
+
 import pytest
 
+from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
-from reconciler.errors import Exit
-from reconciler.expand import expand
+from reconciler.errors import Exit, Location
+from reconciler.expand import DesiredVariant, expand
+from reconciler.inventory import Source
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.provenance import find_origins
 from reconciler.reasons import Reason
-from reconciler.resolve.pins import FOLLOW
+from reconciler.resolve.pins import FOLLOW, find_moved_tag
+from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, resolve
+from tests.support.plan_values import WEB, a_pin, oid
 
 V1, V2, STABLE = "refs/tags/web/v1", "refs/tags/web/v2", "refs/tags/web/stable"
 
@@ -85,16 +91,6 @@ def test_it_is_followed_once_a_person_names_the_new_commit(world: ModelWorld) ->
     assert the_change(world).reason is Reason.UP_TO_DATE, "what the draft has was consented to"
 
 
-@pytest.mark.parametrize("consent", ["true", "deadbeef", ""])
-def test_consent_to_another_commit_is_none(world: ModelWorld, consent: str) -> None:
-    world.variants["web"] = spec()
-    world.run()
-    move(world, V1, V2)
-    world.annotations["web"] = {FOLLOW: consent}
-
-    assert the_change(world).reason is Reason.UPSTREAM_TAG_MOVED
-
-
 def test_a_restored_tag_needs_nobody(world: ModelWorld) -> None:
     world.variants["web"] = spec()
     world.run()
@@ -145,3 +141,80 @@ def test_explain_shows_the_commit_in_use_while_a_moved_tag_is_not_followed(world
     texts = [f"{origin.value} {origin.source}" for origin in origins]
     assert any(used in text for text in texts)
     assert not any(new in text for text in texts)
+
+
+PINNED = a_pin(1)
+CONSENTS: DecisionTable[bool] = DecisionTable(
+    {
+        "upstream": ("numbered", "floating"),
+        "lock": ("none", "of another commit", "of this commit", "of another tag", "of another repository"),
+        "consent": (
+            "none",
+            "whole commit",
+            "seven digits",
+            "six digits",
+            "one digit",
+            "whole commit in spaces",
+            "another commit",
+        ),
+    },
+    [
+        ({"upstream": "floating"}, False, "a floating upstream promises no content"),
+        ({"lock": ("none", "of this commit")}, False, "the package was made from this commit, or from none"),
+        ({"lock": ("of another tag", "of another repository")}, False, "it was made from something else"),
+        (
+            {"consent": ("whole commit", "seven digits", "whole commit in spaces")},
+            False,
+            "a person named the new commit",
+        ),
+        ({}, True, "the tag moved, and nobody named its new commit"),
+    ],
+)
+
+
+def has_moved(case: Case) -> bool:
+    old = GitUpstream(repo="https://host/blueprints", directory="web", ref="web/v1", commit=oid("a9"))
+    lock = {
+        "none": None,
+        "of another commit": old,
+        "of this commit": replace(old, commit=PINNED.commit.oid),
+        "of another tag": replace(old, ref="web/v0"),
+        "of another repository": replace(old, repo="https://host/others"),
+    }[case["lock"]]
+    commit = PINNED.commit.oid
+    texts = {
+        "none": "",
+        "whole commit": commit,
+        "seven digits": commit[:7],
+        "six digits": commit[:6],
+        "one digit": commit[:1],
+        "whole commit in spaces": f" {commit} ",
+        "another commit": oid("a9"),
+    }
+    consent = texts[case["consent"]]
+    source = Source(Location("web.yaml"))
+    variant = DesiredVariant(WEB, "", spec(), source, annotations={FOLLOW: consent} if consent else {})
+    pin = PINNED if case["upstream"] == "numbered" else replace(PINNED, revision=-1)
+    moved = find_moved_tag([None, KptfileHeader(upstream_lock=lock)], pin, variant)
+    assert not moved or all(word in moved for word in ("web/v1", oid("a9"), f"{FOLLOW}: {commit}"))
+    return bool(moved)
+
+
+def test_table_of_moved_tags_is_complete() -> None:
+    CONSENTS.check_complete()
+
+
+@pytest.mark.parametrize("row", CONSENTS.rows, ids=str)
+def test_numbered_tag_moves_only_with_consent_to_its_new_commit(row: Row[bool]) -> None:
+    assert CONSENTS.mistakes(row, has_moved) == []
+
+
+def test_draft_decides_before_main_whether_its_tag_moved() -> None:
+    old = GitUpstream(repo="https://host/blueprints", directory="web", ref="web/v1", commit=oid("a9"))
+    outdated, current = (
+        KptfileHeader(upstream_lock=lock) for lock in (old, replace(old, commit=PINNED.commit.oid))
+    )
+    variant = DesiredVariant(WEB, "", spec(), Source(Location("web.yaml")))
+
+    assert find_moved_tag([current, outdated], PINNED, variant) == ""
+    assert find_moved_tag([outdated, current], PINNED, variant) != ""

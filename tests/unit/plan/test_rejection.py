@@ -1,6 +1,6 @@
 """Rejection: what people refused stays refused, and a fix on main is no refusal (D14)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import pytest
@@ -98,8 +98,9 @@ def desired(made: str) -> DesiredVariant:
     return DesiredVariant(ObjectName("default", name), "", PackageVariantSpec(), source)
 
 
-def find(row: Row) -> str:
+def find(row: Row, pulls: tuple[PullRequest, ...] | None = None, group: str = "") -> str:
     goal = target(row)
+    goal = goal if pulls is None else replace(goal, pulls=pulls)
     pin = Pin(KEY, "", "web/v1", 1, Commit(Oid("d" * 40), 1), TREE)
     key = ObjectName("default", "web")
     resolved = ResolvedVariant(
@@ -121,6 +122,7 @@ def find(row: Row) -> str:
         spec={},
         inputs="same" if row.proposed == "exactly this" else "other",
         output_tree=TREE,
+        group=group,
         local_tree=(goal.package.main_tree or "") if row.onto == "yes" else "e" * 40,
     )
     return find_rejection(goal, resolved, record, TREE)
@@ -238,3 +240,35 @@ def test_a_hotfix_after_a_rollback_is_no_second_rollback(world: ModelWorld) -> N
     change = the_change(world)
 
     assert (change.op, change.reason) == (Op.UPDATE, Reason.UPSTREAM_CHANGED)
+
+
+@pytest.mark.parametrize(
+    ("pulls", "is_rejected"),
+    [
+        ({3: PullState.CLOSED, 7: PullState.MERGED}, False),
+        ({3: PullState.MERGED, 7: PullState.CLOSED}, True),
+        ({3: PullState.OPEN, 7: PullState.CLOSED}, False),
+        ({7: PullState.CLOSED, 12: PullState.CLOSED}, True),
+    ],
+)
+def test_newest_pull_request_of_a_package_decides_whether_it_was_rejected(
+    pulls: dict[int, PullState], *, is_rejected: bool
+) -> None:
+    row = Row("a variant", "exactly this", "no", "newer", "closed", "yes")
+    made = [
+        PullRequest(f"drafts/web/packagevariant-{n}", "main", "", "", number=n, state=state)
+        for n, state in pulls.items()
+    ]
+    elsewhere = PullRequest("drafts/web2/packagevariant-1", "main", "", "", number=99, state=PullState.CLOSED)
+
+    texts = {find(row, (*ordered, elsewhere)) for ordered in (made, made[::-1])}
+
+    assert texts == ({f"Its pull request #{max(pulls)} was closed"} if is_rejected else {""})
+
+
+@pytest.mark.parametrize(("group", "text"), [("reconciler/g/1", "Its pull request #4 was closed"), ("", "")])
+def test_closed_pull_request_of_the_recorded_group_rejects_its_packages(group: str, text: str) -> None:
+    row = Row("a variant", "exactly this", "no", "newer", "closed", "yes")
+    pull = PullRequest("reconciler/g/1", "main", "", "", number=4, state=PullState.CLOSED)
+
+    assert find(row, (pull,), group=group) == text

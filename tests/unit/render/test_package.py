@@ -1,14 +1,28 @@
 """The functions of a package as the last step of rendering, and their failures."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import pytest
+
+from reconciler.api.porch import InjectionSelector, PackageVariantSpec
+from reconciler.errors import Location
+from reconciler.expand import DesiredVariant
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.step import PipelineResult
+from reconciler.ids import ObjectName
+from reconciler.inventory import Commit, Source
 from reconciler.objects import File, Files, tree_id
 from reconciler.reasons import Reason
+from reconciler.render.package import input_time
 from reconciler.render.package import run_functions as all_functions
 from reconciler.render.rendered import Blocked, Package
 from reconciler.render.update import Conflict
+from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.snapshot import Snapshot
+from tests.support.decision_table import Case, DecisionTable, Row
+from tests.support.plan_values import PACKAGE, WEB, a_pin, oid
+from tests.support.sets import repository, world
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n"
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: s\nspec:\n  x: a-a # kpt-set: ${two}-${one}\n"
@@ -83,3 +97,53 @@ def test_functions_of_recorded_package_do_not_run() -> None:
     recorded = Package(tree_id({}), is_recorded=True, unready=("as recorded",))
 
     assert run_functions(recorded) is recorded
+
+
+TIMES: DecisionTable[int] = DecisionTable(
+    {
+        "newest": (
+            "manifest",
+            "selected object",
+            "upstream commit",
+            "snapshot of its cluster",
+            "other snapshot",
+        ),
+        "injectors": ("none", "one"),
+    },
+    [
+        ({"newest": "manifest"}, 9, "the manifest is an input"),
+        ({"newest": "selected object"}, 9, "the object that the set selected is an input"),
+        ({"newest": "upstream commit"}, 9, "the pinned upstream is an input"),
+        ({"newest": "snapshot of its cluster", "injectors": "one"}, 9, "injectors read the snapshot"),
+        ({}, 3, "nothing else is read"),
+    ],
+)
+
+
+def newest_time(case: Case) -> int:
+    def age(name: str) -> int:
+        return 9 if case["newest"] == name else 3
+
+    injectors = [InjectionSelector(name="blue")] if case["injectors"] == "one" else None
+    source = Source(Location("web.yaml"), age("manifest"))
+    times = (3, age("selected object"))
+    variant = DesiredVariant(WEB, "", PackageVariantSpec(injectors=injectors), source, times=times)
+    pin = a_pin(commit=Commit(oid("a1"), age("upstream commit")))
+    clusters = {
+        "prod": Snapshot(present=True, time=age("snapshot of its cluster")),
+        "dev": Snapshot(present=True, time=age("other snapshot")),
+    }
+    inventory = replace(
+        world(views=(repository("edge", cluster="prod"),)),
+        snapshot=Snapshot(present=True, time=age("other snapshot"), clusters=clusters),
+    )
+    return input_time(ResolvedVariant(variant, ObjectName("default", "edge"), PACKAGE, pin), inventory)
+
+
+def test_table_of_input_times_is_complete() -> None:
+    TIMES.check_complete()
+
+
+@pytest.mark.parametrize("row", TIMES.rows, ids=str)
+def test_commit_is_as_old_as_the_newest_of_its_inputs(row: Row[int]) -> None:
+    assert TIMES.mistakes(row, newest_time) == []

@@ -36,7 +36,12 @@ from reconciler.state import PackageVariantRecord
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 
 BASE = "requires-edge-00-base"
-REQUIREMENTS: Mapping[str, tuple[str, ...]] = {"web": ("base",), "base": ()}
+REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
+    "web": ("base",),
+    "base": (),
+    "broken": ("missing",),
+    "plain": (),
+}
 
 
 @dataclass
@@ -211,3 +216,26 @@ def test_variants_of_other_repositories_keep_their_outcome(world: DependencyWorl
     assert [r.variant.key.name for r in first.variants] == ["web"]
     assert second == extend_resolution(Resolution(), inventory, desired)
     assert next(r for r in second.variants if r.variant.key.name == "web") is first.variants[0]
+
+
+# Unmet dependencies
+
+
+@pytest.mark.parametrize(
+    ("package", "reason"),
+    [("broken", "DependencyConflict"), ("web", ""), ("plain", "")],
+)
+def test_only_the_variant_with_an_unmet_dependency_stalls(
+    world: DependencyWorld, package: str, reason: str
+) -> None:
+    for name in ("broken", "plain"):
+        world.variants[name] = variant("blueprints", name, "edge-00", revision=1)
+
+    resolution = world.fleet().resolution
+
+    stalled = {key.name for key in resolution.stalled}
+    assert (package in stalled) is bool(reason)
+    assert [p.reason for p in resolution.problems if p.subject.endswith(f"/{package}")] == (
+        [reason] if reason else []
+    )
+    assert (package in {r.variant.key.name for r in resolution.variants}) is not bool(reason)

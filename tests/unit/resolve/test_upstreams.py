@@ -40,6 +40,7 @@ def world() -> ModelWorld:
     refs["refs/heads/drafts/web/try"] = world.repositories["blueprints"].commit(
         {"web": blueprint("web", a_yaml="a: try\n")}, (refs["refs/heads/main"],), time=1
     )
+    refs["refs/heads/drafts/web/v3"] = refs["refs/heads/drafts/web/try"]
     world.push("blueprints", {"web": blueprint("web", a_yaml="a: main\n"), "db": blueprint("db")})
     return world
 
@@ -63,6 +64,7 @@ CASES = [
     Case("a number may be text", {"revision": "v2"}, "web/v2", "a: 2\n"),
     Case("a workspace names a revision", {"workspace_name": "v1"}, "web/v1", "a: 1\n"),
     Case("number and workspace of one revision", {"revision": 1, "workspace_name": "v1"}, "web/v1", "a: 1\n"),
+    Case("a workspace names a revision before a draft", {"workspace_name": "v3"}, "web/v3", "a: 3\n"),
     Case("a workspace names a draft", {"workspace_name": "try"}, "drafts/web/try", "a: try\n"),
     Case("a tag of the package", {"tag": "stable"}, "web/stable", "a: 2\n"),
     Case("a tag of the whole repository", {"tag": "v2.0.0"}, "v2.0.0", "a: 3\n"),

@@ -1,0 +1,72 @@
+"""Planned packages: which are in scope, and the Repository that each is reported under (law 3)."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.expand import expand
+from reconciler.ids import ObjectName
+from reconciler.inventory import Commit, PackageState, RepositoryRole, RepositoryView
+from reconciler.plan.context import build_context
+from reconciler.render.rendered import Rendered
+from reconciler.resolve import Resolution, ResolvedFleet
+from reconciler.resolve.ownership import downstream_packages
+from tests.support.plan_values import URL, a_draft, oid
+from tests.support.sets import blueprints, repository, variant, world
+
+
+def seen_under(*views: RepositoryView, wanted: str = "edge") -> dict[str, str]:
+    """Return the Repository of every planned package, where one variant wants `mine` in `wanted`."""
+    inventory = world(variant(downstream={"repo": wanted, "package": "mine"}), views=(blueprints(), *views))
+    desired = expand(inventory)
+    resolution = Resolution(downstreams=downstream_packages(desired.variants, inventory))
+    context = build_context(inventory, ResolvedFleet(desired, resolution), Rendered())
+    return {key.path: target.view.key.name for key, target in context.targets.items() if key.url == URL}
+
+
+def packages(*paths: str, owner: str = "", location: str = "") -> dict[str, PackageState]:
+    header = KptfileHeader(owner=owner, location=location)
+    return {path: PackageState(path, main_tree=oid("b1"), main_header=header) for path in paths}
+
+
+@pytest.mark.parametrize("wanted", ["alias", "edge"])
+def test_package_of_two_repositories_is_reported_under_the_one_that_variants_name(wanted: str) -> None:
+    views = [repository(name, url=URL, packages=packages("theirs")) for name in ("alias", "edge")]
+
+    assert seen_under(*views, wanted=wanted) == {"theirs": wanted, "mine": wanted}
+
+
+def test_repository_that_no_variant_names_has_only_packages_with_our_annotation_in_scope() -> None:
+    theirs = packages("theirs")
+    ours = packages("ours", owner="default/default/gone", location="unused/ours")
+    copy = packages("copy", owner="default/default/gone", location="unused/ours")
+    foreign = packages("foreign", owner="other/default/web", location="unused/foreign")
+    drafted = {"drafted": PackageState("drafted", drafts=(a_draft(path="drafted"),))}
+    tags_only = {"tagged": PackageState("tagged")}
+    unused = repository(
+        "unused", url=URL, packages={**theirs, **ours, **copy, **foreign, **drafted, **tags_only}
+    )
+
+    assert seen_under(unused, repository("edge", url="host/elsewhere")) == dict.fromkeys(
+        ("copy", "drafted", "ours"), "unused"
+    )
+
+
+def test_package_whose_deletion_is_proposed_stays_in_scope_after_it_is_gone() -> None:
+    branches = {
+        "reconciler/default/delete/gone": Commit(oid("a1"), 1),
+        "deletionProposed/old/v1": Commit(oid("a2"), 1),
+    }
+    edge = repository("edge", branches=branches)
+
+    assert seen_under(edge) == {"gone": "edge", "mine": "edge"}
+
+
+def test_packages_of_repositories_that_another_shard_plans_are_out_of_scope() -> None:
+    edge = repository("edge", packages=packages("theirs"))
+    read = replace(edge, role=RepositoryRole.READ)
+
+    assert seen_under(edge) == {"theirs": "edge", "mine": "edge"}
+    assert seen_under(read) == {}
+    assert edge.key == ObjectName("default", "edge")
