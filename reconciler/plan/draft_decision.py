@@ -57,7 +57,8 @@ class Case:
     def is_asked_again(self) -> bool:
         """Whether a person asks for what was rejected: by the retry annotation, or on the dashboard."""
         annotated = self.resolved.variant.annotations.get(RETRY, "")
-        if annotated != (self.record.retry if self.record else ""):
+        # Removing the annotation asks for nothing.
+        if annotated and annotated != (self.record.retry if self.record else ""):
             return True
         fresh, draft = self.rendered.fresh, self.target.draft
         trees = {fresh.tree if isinstance(fresh, Package) else None, draft.tree if draft else None}

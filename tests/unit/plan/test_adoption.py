@@ -5,14 +5,23 @@ from itertools import product
 
 import pytest
 
-from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.ids import Oid
-from reconciler.inventory import Inventory
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.api.porch import GROUP, Downstream, PackageVariantSpec, Upstream
+from reconciler.errors import Location
+from reconciler.expand import DesiredVariant
+from reconciler.ids import ObjectKey, ObjectName, Oid
+from reconciler.inventory import Inventory, PackageState, Source
 from reconciler.objects import Files, tree_id
+from reconciler.plan.adoption import Denied, claim_package
 from reconciler.plan.changes import Op
+from reconciler.plan.context import PlanTarget
 from reconciler.reasons import Reason
 from reconciler.resolve.resolution import Resolution
+from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import MAIN, ModelWorld, blueprint, kptfile, package
+from tests.support.plan_values import PACKAGE, WEB, a_context, a_draft, oid
+from tests.support.sets import repository
+from tests.support.sets import world as plain_world
 
 POLICIES = ("adoptNone", "adoptExisting")
 PLACES = ("nothing", "file", "directory", "package", "package of another instance")
@@ -119,3 +128,95 @@ def test_adoption(policy: str, place: str, draft: str, inside: str) -> None:
     if place == "directory" and writes:
         assert change.written is not None
         assert change.written.files["README.md"].data == b"mine\n"
+
+
+# Who may have a package, whatever is in its way
+
+CLAIMS: DecisionTable[tuple[Op | Reason, bool]] = DecisionTable(
+    {
+        "owner": ("nobody", "the variant", "a variant that is gone", "a variant that is not understood"),
+        "policy": ("adoptNone", "adoptExisting"),
+        "main": (
+            "nothing",
+            "a package",
+            "a broken package",
+            "another instance's",
+            "a directory",
+        ),
+        "draft": ("none", "ours", "other people's", "other people's, merged"),
+    },
+    [
+        ({"owner": "the variant"}, (Op.UPDATE, False), "it is its own"),
+        (
+            {"owner": "a variant that is not understood"},
+            (Reason.OWNER_STALLED, False),
+            "its owner may still want it",
+        ),
+        ({"owner": "a variant that is gone"}, (Op.TRANSFER, False), "its owner is gone"),
+        ({"main": "another instance's"}, (Reason.PACKAGE_EXISTS, False), "another instance owns it"),
+        (
+            {"policy": "adoptExisting", "draft": "other people's"},
+            (Reason.FOREIGN_DRAFT, True),
+            "a second draft would be opened beside that of other people",
+        ),
+        (
+            {"main": "nothing", "draft": ("none", "ours")},
+            (Op.CREATE, False),
+            "nothing of others is there",
+        ),
+        ({"main": "a directory", "draft": "ours"}, (Op.CREATE, False), "our draft made a package of it"),
+        ({"main": "a directory"}, (Op.ADOPT, False), "the directory becomes a package"),
+        ({"policy": "adoptNone"}, (Reason.PACKAGE_EXISTS, False), "the variant asks for no adoption"),
+        ({"main": "nothing"}, (Op.CREATE, False), "main has the merged draft of other people no more"),
+        ({}, (Op.ADOPT, False), "the variant asks for adoption"),
+    ],
+    {
+        "a package without an owner of ours has no draft of ours": {
+            "owner": "nobody",
+            "draft": "ours",
+            "main": ("a package", "a broken package", "another instance's"),
+        }
+    },
+)
+OTHER = ObjectName("default", "other")
+
+
+def claim(case: Case) -> tuple[Op | Reason, bool]:
+    """Return what a change would be called, or the reason why there is none, and whether people must act."""
+    owners = {"nobody": None, "the variant": WEB}
+    owner = owners.get(case["owner"], OTHER)
+    headers = {
+        "a package": KptfileHeader(),
+        "a broken package": KptfileHeader(error="not YAML"),
+        "another instance's": KptfileHeader(owner="other/default/web", location="edge/web"),
+    }
+    header = headers.get(case["main"])
+    theirs = a_draft(ref="refs/heads/drafts/web/theirs", workspace="theirs", header=KptfileHeader())
+    drafts = {
+        "ours": (a_draft(),),
+        "other people's": (theirs,),
+        "other people's, merged": (replace(theirs, base=theirs.tip.oid),),
+    }.get(case["draft"], ())
+    view = repository("edge", directories={"web": oid("b3")} if case["main"] == "a directory" else {})
+    package = PackageState("web", oid("b1") if header else None, header, drafts=drafts)
+    mine = a_draft() if case["draft"] == "ours" else None
+    target = PlanTarget(PACKAGE, view, package, owner=owner, main_owner=owner, draft=mine)
+    stalled = {ObjectKey(GROUP, "PackageVariant", *OTHER)} if "not understood" in case["owner"] else set()
+    spec = PackageVariantSpec(adoption_policy=case["policy"])
+    variant = DesiredVariant(WEB, "", spec, Source(Location("web.yaml")))
+    outcome = claim_package(
+        target, variant, a_context(plain_world(views=(view,)), stalled=frozenset(stalled))
+    )
+    if isinstance(outcome, Denied):
+        assert bool(outcome.problem) is (outcome.reason is Reason.PACKAGE_EXISTS)
+        return outcome.reason, outcome.waits
+    return outcome, False
+
+
+def test_claim_table_is_complete() -> None:
+    CLAIMS.check_complete()
+
+
+@pytest.mark.parametrize("row", CLAIMS.rows, ids=str)
+def test_variant_gets_a_package_as_the_table_says(row: Row[tuple[Op | Reason, bool]]) -> None:
+    assert CLAIMS.mistakes(row, claim) == []

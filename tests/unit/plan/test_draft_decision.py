@@ -1,4 +1,4 @@
-"""Every change of content names what it is for: the product of causes and of where the package stands."""
+"""What happens to the draft of a package, and the causes that every change of content names."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -16,16 +16,26 @@ from reconciler.api.porch import (
     Upstream,
 )
 from reconciler.errors import Location
-from reconciler.expand import expand
+from reconciler.expand import DesiredVariant, expand
 from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory
+from reconciler.inventory import Commit, Draft, Inventory, PackageState, PullState, Source
 from reconciler.plan.changes import Change, Op, WriteDraft
-from reconciler.plan.draft_decision import content_causes
+from reconciler.plan.context import PlanTarget
+from reconciler.plan.draft_decision import Case as DraftCase
+from reconciler.plan.draft_decision import content_causes, decide_output
+from reconciler.plan.rejection import RETRY
 from reconciler.policy import FunctionPolicy
 from reconciler.reasons import Reason
+from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
+from reconciler.render.update import Conflict as RenderConflict
+from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.snapshot import Snapshot, SnapshotObject
+from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
+from tests.support.plan_values import PACKAGE, WEB, a_context, a_draft, a_pin, a_pull, a_record, oid
 from tests.support.points import team_point
+from tests.support.sets import repository
+from tests.support.sets import world as plain_world
 
 POINT = team_point("optional")
 SET_LABELS = "ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2.0"
@@ -236,3 +246,216 @@ def test_a_draft_whose_branch_is_gone_is_made_again_and_says_so() -> None:
     (change,) = world.run().changes
 
     assert change.message == "No input changed, but the draft that was proposed is gone"
+
+
+# The decision about a draft, whatever the content is
+
+PLAIN = ("main's", "new", "new, with a conflict", "new, functions failed", "blocked")
+STANDING = (
+    "the draft's",
+    "the draft's, merged anew",
+    "the draft's, its merge is blocked",
+    "the draft's, merged with failed functions",
+    "new, merged without effect",
+    "new, not merged",
+)
+MERGED = (
+    *STANDING[1:],
+    "new, merged",
+    "new, merged with a conflict",
+    "new, a conflict waits in the draft",
+    "new, merged with failed functions",
+    "new, its merge is blocked",
+)
+BLOCKING = ("blocked", "new, its merge is blocked")
+FAILING = ("new, functions failed", "new, merged with failed functions")
+REFUSED = {"pull request": "closed", "requested again": "no"}
+Decided = tuple[Op, Reason, bool]
+DRAFTS: DecisionTable[Decided] = DecisionTable(
+    {
+        "tag": ("stands", "moved"),
+        "draft": ("none", "untouched", "edited"),
+        "content": (*PLAIN, STANDING[0], *MERGED),
+        "main": ("as the draft left it", "changed"),
+        "pull request": ("none", "open", "closed"),
+        "requested again": ("no", "yes"),
+    },
+    [
+        ({"tag": "moved"}, (Op.KEEP, Reason.UPSTREAM_TAG_MOVED, True), "a person consents to the new commit"),
+        ({"content": BLOCKING}, (Op.BLOCK, Reason.MERGE_CONFLICT, True), "it cannot be made"),
+        ({"content": "main's", "draft": "none"}, (Op.KEEP, Reason.UP_TO_DATE, False), "main is up to date"),
+        (
+            {"content": "main's", "draft": "untouched"},
+            (Op.CLOSE, Reason.DRAFT_SUPERSEDED, False),
+            "main is up to date, and the draft has nothing to propose",
+        ),
+        (
+            {"content": "main's"},
+            (Op.KEEP, Reason.DRAFT_EDITED, True),
+            "main is up to date, and the draft is left to the person who edited it",
+        ),
+        (
+            {"draft": "none", **REFUSED},
+            (Op.KEEP, Reason.REJECTED, True),
+            "this content was rejected, and its branch is gone",
+        ),
+        (
+            {"content": STANDING, "main": "changed", "pull request": ("none", "open")},
+            (Op.EDIT, Reason.CONTENT_CHANGED, False),
+            "the draft takes in what changed on main",
+        ),
+        (
+            {"content": STANDING, "main": "changed", "requested again": "yes"},
+            (Op.EDIT, Reason.CONTENT_CHANGED, False),
+            "the draft is requested again, and takes in what changed on main",
+        ),
+        (
+            {"content": STANDING, "draft": "untouched", "pull request": "open"},
+            (Op.KEEP, Reason.UP_TO_DATE, False),
+            "the draft waits for a review",
+        ),
+        (
+            {"content": STANDING, "pull request": "open"},
+            (Op.KEEP, Reason.DRAFT_EDITED, False),
+            "the edited draft waits for a review",
+        ),
+        (
+            {"content": "new, a conflict waits in the draft", "pull request": "open"},
+            (Op.KEEP, Reason.MERGE_CONFLICT, True),
+            "the draft waits for answers",
+        ),
+        (
+            {"content": (*STANDING, "new, a conflict waits in the draft"), **REFUSED},
+            (Op.KEEP, Reason.REJECTED, True),
+            "the draft was rejected",
+        ),
+        (
+            {"content": STANDING},
+            (Op.UPDATE, Reason.PULL_REQUEST_MISSING, False),
+            "the draft gets its pull request",
+        ),
+        (
+            {"content": "new, a conflict waits in the draft"},
+            (Op.UPDATE, Reason.PULL_REQUEST_MISSING, True),
+            "the draft with a conflict gets its pull request",
+        ),
+        (
+            {"content": FAILING, "draft": ("untouched", "edited"), "pull request": "open"},
+            (Op.KEEP, Reason.PIPELINE_FAILED, False),
+            "the good draft stays while functions fail",
+        ),
+        (
+            {"content": FAILING, "draft": ("untouched", "edited"), **REFUSED},
+            (Op.KEEP, Reason.PIPELINE_FAILED, True),
+            "the good draft stays while functions fail, and was rejected",
+        ),
+        (
+            {"content": FAILING, "draft": ("untouched", "edited")},
+            (Op.UPDATE, Reason.PIPELINE_FAILED, False),
+            "the good draft stays while functions fail, and gets its pull request",
+        ),
+        (
+            {"content": ("new, with a conflict", "new, merged with a conflict")},
+            (Op.UPDATE, Reason.UPSTREAM_CHANGED, True),
+            "the draft is written and needs answers",
+        ),
+        ({}, (Op.UPDATE, Reason.UPSTREAM_CHANGED, False), "the draft is written"),
+    ],
+    {
+        "only an edited draft is merged with": {"draft": ("none", "untouched"), "content": MERGED},
+        "without a draft nothing is its content": {"draft": "none", "content": STANDING[0]},
+        "an edited draft is always merged with": {
+            "draft": "edited",
+            "content": ("new", "new, with a conflict", "new, functions failed", STANDING[0]),
+        },
+        "without a draft main has not changed since": {"draft": "none", "main": "changed"},
+        "without a branch no pull request is open": {"draft": "none", "pull request": "open"},
+    },
+)
+ON_MAIN, NEW, EDITED = oid("b1"), oid("c9"), oid("d9")
+OPEN_CONFLICT = (RenderConflict("a.yaml", "", "a", "0", "1", "2", "changed"),)
+FAILED = ("Functions failed: set-image",)
+
+
+def rendered(case: Case, draft: Draft | None) -> RenderedVariant:
+    """Return the content of a case: rendered afresh, and merged with the edits of a draft."""
+    name = case["content"]
+    tree = ON_MAIN if name == "main's" else NEW
+    tree = (draft.written or tree) if draft and name.startswith("the draft's") else tree
+    fresh: Package | Blocked = Package(tree)
+    blocked = Blocked(Reason.MERGE_CONFLICT, "conflict")
+    if name == "blocked":
+        fresh = blocked
+    elif name == "new, with a conflict":
+        fresh = Package(tree, conflicts=OPEN_CONFLICT)
+    elif name == "new, functions failed":
+        fresh = Package(tree, unready=FAILED)
+    anew, there = Package(EDITED), Package(draft.tree if draft else tree)
+    merged: dict[str, Package | Blocked] = {
+        "the draft's, merged anew": anew,
+        "the draft's, its merge is blocked": blocked,
+        "the draft's, merged with failed functions": replace(anew, unready=FAILED),
+        "new, merged without effect": there,
+        "new, merged": anew,
+        "new, merged with a conflict": replace(anew, conflicts=OPEN_CONFLICT),
+        "new, a conflict waits in the draft": replace(there, conflicts=OPEN_CONFLICT),
+        "new, merged with failed functions": replace(anew, unready=FAILED),
+        "new, its merge is blocked": blocked,
+    }
+    return RenderedVariant(WEB, fresh, merged.get(name), time=30)
+
+
+def decided(case: Case) -> Decided:
+    draft = None if case["draft"] == "none" else a_draft(behind=case["main"] == "changed", base_tree=ON_MAIN)
+    if draft is not None and case["draft"] == "edited":
+        draft = replace(draft, tree=oid("d8"), has_foreign_commits=True)
+    content = rendered(case, draft)
+    states = {"open": (a_pull(),), "closed": (a_pull(PullState.CLOSED),)}
+    view = repository("edge", head=Commit(oid("e1"), 1))
+    state = PackageState("web", ON_MAIN, drafts=(draft,) if draft else ())
+    pulls = states.get(case["pull request"], ())
+    target = PlanTarget(PACKAGE, view, state, owner=WEB, main_owner=WEB, draft=draft, pulls=pulls)
+    annotations = {RETRY: "1"} if case["requested again"] == "yes" else {}
+    source = Source(Location("web.yaml"))
+    variant = DesiredVariant(WEB, "", PackageVariantSpec(), source, annotations=annotations)
+    moved = "web/v1 moved" if case["tag"] == "moved" else ""
+    resolved = ResolvedVariant(
+        variant,
+        view.key,
+        PACKAGE,
+        a_pin(2),
+        base=a_pin(1),
+        local=ON_MAIN,
+        draft=draft,
+        draft_base=a_pin(1),
+        inputs="same",
+        moved=moved,
+    )
+    fresh = content.fresh.tree if isinstance(content.fresh, Package) else ""
+    record = a_record(inputs="same", output_tree=(draft.written if draft else fresh) or "")
+    inventory = replace(plain_world(views=(view,)), records={WEB: record})
+    context = a_context(inventory, rendered=Rendered({WEB: content}))
+    blank = Change(PACKAGE, view.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=ON_MAIN, after=ON_MAIN)
+    change = decide_output(DraftCase(target, resolved, content, context, Op.UPDATE), blank)
+    check_effects(change, draft)
+    return change.op, change.reason, change.waits
+
+
+def check_effects(change: Change, draft: Draft | None) -> None:
+    """What is kept or blocked has no effect, and what a person committed stays below what we write."""
+    assert change.pending is (change.op not in {Op.KEEP, Op.BLOCK})
+    for write in change.writes:
+        if isinstance(write, WriteDraft) and draft is not None:
+            assert (write.ref, write.expect) == (draft.ref, draft.tip.oid)
+            assert write.onto == (draft.tip.oid if draft.append_only else oid("e1"))
+        else:
+            assert draft is None or not draft.append_only
+
+
+def test_table_of_drafts_is_complete() -> None:
+    DRAFTS.check_complete()
+
+
+@pytest.mark.parametrize("row", DRAFTS.rows, ids=str)
+def test_draft_is_written_kept_or_closed_as_the_table_says(row: Row[Decided]) -> None:
+    assert DRAFTS.mistakes(row, decided) == []

@@ -12,11 +12,17 @@ from reconciler.ids import Lifecycle, ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, PackageRevision, PackageState, PullRequest, PullState, Source
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget
-from reconciler.plan.rejection import RETRY, find_rejection
+from reconciler.plan.draft_decision import Case
+from reconciler.plan.rejection import RETRY, ask_key, find_rejection, retry_text
 from reconciler.reasons import Reason
+from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.state import PackageVariantRecord
+from tests.support.decision_table import Case as DecisionCase
+from tests.support.decision_table import DecisionTable
+from tests.support.decision_table import Row as TableRow
 from tests.support.model import MAIN, ModelWorld, blueprint
+from tests.support.plan_values import PACKAGE, a_context, a_draft, a_record, oid
 from tests.unit.plan.test_conflicts import app, draft, spec
 
 ANY = "*"
@@ -272,3 +278,79 @@ def test_closed_pull_request_of_the_recorded_group_rejects_its_packages(group: s
     pull = PullRequest("reconciler/g/1", "main", "", "", number=4, state=PullState.CLOSED)
 
     assert find(row, (pull,), group=group) == text
+
+
+# Requests for rejected content
+
+REQUESTS: DecisionTable[bool] = DecisionTable(
+    {
+        "annotation": ("none", "as recorded", "another"),
+        "record": ("none", "without a retry", "with a retry"),
+        "ticked box": ("none", "this content", "the draft's content", "another content", "another package"),
+        "package": ("rendered", "blocked"),
+    },
+    [
+        ({"annotation": "another"}, True, "the annotation has a value that no run has seen"),
+        ({"ticked box": "the draft's content"}, True, "a person ticked the box of the draft"),
+        (
+            {"ticked box": "this content", "package": "rendered"},
+            True,
+            "a person ticked the box of this content",
+        ),
+        (
+            {"annotation": "none", "record": "with a retry"},
+            False,
+            "the annotation was removed, which asks for nothing",
+        ),
+        ({}, False, "nobody asked"),
+    ],
+    {
+        "what no run recorded is another value": {
+            "annotation": "as recorded",
+            "record": ("none", "without a retry"),
+        }
+    },
+)
+
+
+def is_requested(case: DecisionCase) -> bool:
+    texts = {"none": {}, "as recorded": {RETRY: "1"}, "another": {RETRY: "2"}}
+    variant = replace(desired("a variant"), annotations=texts[case["annotation"]])
+    fresh = Package(oid("c1")) if case["package"] == "rendered" else Blocked(Reason.MERGE_CONFLICT, "")
+    tree = {"this content": "c1", "the draft's content": "d1"}.get(case["ticked box"], "c2")
+    key = PACKAGE._replace(path="api") if case["ticked box"] == "another package" else PACKAGE
+    tree = "c1" if case["ticked box"] == "another package" else tree
+    ticked = {ask_key(key, oid(tree))} if case["ticked box"] != "none" else set()
+    record = (
+        None if case["record"] == "none" else a_record(retry="1" if case["record"] == "with a retry" else "")
+    )
+    inventory = replace(
+        ModelWorld().inventory(),
+        records={record.key: record} if record else {},
+        retry_requests=frozenset(ticked),
+    )
+    pin = Pin(KEY, "", "web/v1", 1, Commit(OLD, 1), OLD)
+    goal = replace(target(ROWS[0]), key=PACKAGE, draft=a_draft())
+    resolved = ResolvedVariant(variant, goal.view.key, PACKAGE, pin)
+    rendered = RenderedVariant(variant.key, fresh)
+    return Case(goal, resolved, rendered, a_context(inventory), Op.UPDATE).is_asked_again
+
+
+def test_table_of_requests_is_complete() -> None:
+    REQUESTS.check_complete()
+
+
+@pytest.mark.parametrize("row", REQUESTS.rows, ids=str)
+def test_rejected_content_is_proposed_again_only_on_request(row: TableRow[bool]) -> None:
+    assert REQUESTS.mistakes(row, is_requested) == []
+
+
+@pytest.mark.parametrize(("recorded", "value"), [("", "1"), ("4", "5"), ("x", "1"), ("²", "1")])
+@pytest.mark.parametrize("of_set", [None, ObjectName("default", "fleet")])
+def test_text_names_the_next_value_and_the_manifest_to_write_it_in(
+    recorded: str, value: str, of_set: ObjectName | None
+) -> None:
+    text = retry_text(replace(desired("a variant"), set_key=of_set), a_record(retry=recorded))
+
+    named = "PackageVariantSet default/fleet" if of_set else "PackageVariant default/web"
+    assert text.endswith(f'annotation {RETRY}: "{value}" is set on {named} in web.yaml')

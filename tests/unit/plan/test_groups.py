@@ -1,0 +1,298 @@
+"""Groups: which packages share a branch and a pull request (D4), and the times of their commits."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from reconciler.api.porch import PackageVariantSpec
+from reconciler.errors import Location
+from reconciler.expand import DesiredVariant
+from reconciler.ids import ObjectName
+from reconciler.inventory import (
+    Commit,
+    Draft,
+    GroupBranch,
+    Inventory,
+    PackageState,
+    PullState,
+    RepositoryView,
+    Source,
+)
+from reconciler.plan.changes import Change, ConflictNote, MoveRef, Op, WriteDraft, WriteGroup
+from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.groups import HELD, Placement, RepositoryGroups, find_groups, group_changes, place_change
+from reconciler.policy import GroupBy, Policy, PullRequestPolicy
+from reconciler.reasons import Reason
+from reconciler.refs import group_ref, short_branch
+from reconciler.render.rendered import Package, Rendered, RenderedVariant
+from tests.support.decision_table import Case, DecisionTable, Row
+from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pull, oid
+from tests.support.sets import repository, world
+
+REF = group_ref("default", ("repository", "default", "edge"), 1)
+BRANCH_OF_GROUP = GroupBranch(REF, Commit(oid("a1"), 1), ("web",))
+ENDED = ("in a closed group", "in a merged group", "in a group that main contains")
+UNREADY = ("with a conflict", "with an unmet gate", "without its injected object")
+WRITTEN = ("written", "written for the first time")
+TABLE: DecisionTable[str] = DecisionTable(
+    {
+        "draft": ("none", "of its own", "in an open group", "in an open group, edited", *ENDED),
+        "change": ("kept", *WRITTEN, "obsolete", "orphaned", "not wanted"),
+        "package": ("ready", *UNREADY, "with an unmet gate where gates do not hold"),
+        "grouped by": ("package", "set", "repository"),
+        "variant": ("of a set", "authored", "gone"),
+    },
+    [
+        ({"draft": "of its own"}, "apart", "a draft stays on the branch that it has"),
+        (
+            {
+                "draft": "in an open group, edited",
+                "change": (*WRITTEN, "orphaned"),
+                "package": "with a conflict",
+            },
+            "stays as people left it",
+            "people edited it, and the same values changed",
+        ),
+        ({"draft": "in an open group, edited"}, "stays", "people edited it on the group's branch"),
+        (
+            {"draft": "in an open group", "change": "orphaned"},
+            "leaves, rewritten",
+            "orphans are released apart",
+        ),
+        (
+            {"draft": "in an open group", "change": WRITTEN, "package": UNREADY},
+            "leaves, rewritten",
+            "a package that is not ready holds back only itself",
+        ),
+        ({"draft": "in an open group", "change": "obsolete"}, "leaves", "main has its content"),
+        ({"draft": "in an open group", "change": "not wanted"}, "leaves", "no variant wants it"),
+        ({"draft": "in an open group"}, "stays", "it is proposed with its group"),
+        (
+            {"change": ("kept", "obsolete", "orphaned", "not wanted")},
+            "apart",
+            "nothing is proposed with others",
+        ),
+        ({"package": UNREADY}, "apart", "a package that is not ready is proposed alone"),
+        ({"grouped by": "repository"}, "joins", "packages of a repository share a branch"),
+        ({"grouped by": "set", "variant": "of a set"}, "joins", "packages of a set share a branch"),
+        ({}, "apart", "the configuration groups no such packages"),
+    ],
+    {
+        "a variant that is gone is orphaned or not wanted": {
+            "variant": "gone",
+            "change": ("kept", *WRITTEN, "obsolete"),
+        },
+        "a declared variant is wanted": {
+            "variant": ("of a set", "authored"),
+            "change": ("orphaned", "not wanted"),
+        },
+        "what is written for the first time has no draft": {
+            "change": "written for the first time",
+            "draft": ("of its own", "in an open group", "in an open group, edited", *ENDED),
+        },
+    },
+)
+
+
+def a_write(**fields: object) -> WriteDraft:
+    given: dict[str, object] = {
+        "ref": f"refs/heads/{BRANCH}",
+        "expect": None,
+        "onto": oid("e1"),
+        "path": "web",
+        "files": {},
+        "tree": oid("d5"),
+        "message": 'Create\n\n\nkpt:{"package":"web","workspaceName":"packagevariant-1"}\n',
+        "time": 40,
+        **fields,
+    }
+    return WriteDraft(**given)  # type: ignore[arg-type]
+
+
+CHANGES = {
+    "kept": (Op.KEEP, Reason.UP_TO_DATE),
+    "written": (Op.UPDATE, Reason.UPSTREAM_CHANGED),
+    "written for the first time": (Op.CREATE, Reason.NEW),
+    "obsolete": (Op.CLOSE, Reason.DRAFT_SUPERSEDED),
+    "orphaned": (Op.ORPHAN, Reason.ORPHANED),
+    "not wanted": (Op.DELETE, Reason.NOT_DESIRED),
+}
+
+
+def a_change(case: Case) -> Change:
+    op, reason = CHANGES[case["change"]]
+    has_write = case["change"] in (*WRITTEN, "orphaned")
+    return Change(
+        PACKAGE,
+        ObjectName("default", "edge"),
+        op,
+        reason,
+        variant=WEB,
+        after=oid("b1") if case["change"] == "obsolete" else oid("d5"),
+        writes=(a_write(),) if has_write else (),
+        conflicts=(ConflictNote("a.yaml", "a", "1", "2"),) if case["package"] == "with a conflict" else (),
+        unready=("security.review",) if "unmet gate" in case["package"] else (),
+    )
+
+
+@cache
+def edge(*, deployment: bool) -> RepositoryView:
+    view = repository("edge", head=Commit(oid("e1"), 1), groups=(BRANCH_OF_GROUP,))
+    spec = view.manifest.spec.model_copy(update={"deployment": deployment})
+    return replace(view, manifest=view.manifest.model_copy(update={"spec": spec}))
+
+
+def a_target(case: Case) -> PlanTarget:
+    draft: Draft | None = None
+    if case["draft"] == "of its own":
+        draft = a_draft()
+    elif case["draft"] != "none":
+        edited = {"written": oid("d9"), "has_foreign_commits": True} if "edited" in case["draft"] else {}
+        draft = a_draft(ref=REF, **edited)
+    view = edge(deployment=case["package"] != "with an unmet gate where gates do not hold")
+    return PlanTarget(PACKAGE, view, PackageState("web", oid("b1")), owner=WEB, main_owner=WEB, draft=draft)
+
+
+def groups_of(case: Case) -> RepositoryGroups:
+    states = {"in a closed group": PullState.CLOSED, "in a merged group": PullState.MERGED}
+    state = states.get(case["draft"], PullState.OPEN)
+    branch = replace(BRANCH_OF_GROUP, merged=case["draft"] == "in a group that main contains")
+    return RepositoryGroups({REF: branch}, {short_branch(REF): a_pull(state, head=short_branch(REF))})
+
+
+@cache
+def grouped_by(group_by: str) -> Inventory:
+    return replace(world(), policy=Policy(pull_requests=PullRequestPolicy(group_by=GroupBy(group_by))))
+
+
+def context_of(case: Case) -> PlanContext:
+    of_set = ObjectName("default", "fleet") if case["variant"] == "of a set" else None
+    source = Source(Location("web.yaml"))
+    variant = DesiredVariant(WEB, "", PackageVariantSpec(), source, set_key=of_set)
+    missing = "needs a Team" if case["package"] == "without its injected object" else None
+    fresh = Package(oid("d5"), injection=missing)
+    declared = case["variant"] != "gone"
+    return a_context(
+        grouped_by(case["grouped by"]),
+        variants={WEB: variant} if declared else {},
+        downstreams={PACKAGE: (variant,)} if declared else {},
+        rendered=Rendered({WEB: RenderedVariant(WEB, fresh)}),
+    )
+
+
+def membership(case: Case) -> str:
+    change, target = a_change(case), a_target(case)
+    member = place_change(change, target, groups_of(case), context_of(case))
+    own = [
+        w
+        for w in member.change.writes
+        if isinstance(w, WriteDraft) and w.ref.startswith("refs/heads/drafts/")
+    ]
+    if member.place is Placement.JOINS:
+        assert member.scope[0] == case["grouped by"]
+    if member.place is Placement.LEAVES:
+        assert member.group == groups_of(case).groups[REF]
+        return "leaves, rewritten" if own else "leaves"
+    if member.place is Placement.STAYS and member.change.reason is Reason.HELD_BACK:
+        assert (member.change.message, member.change.waits, member.change.writes) == (HELD, True, ())
+        return "stays as people left it"
+    return member.place.value
+
+
+def test_membership_table_is_complete() -> None:
+    TABLE.check_complete()
+
+
+@pytest.mark.parametrize("row", TABLE.rows, ids=str)
+def test_package_shares_a_branch_as_the_table_says(row: Row[str]) -> None:
+    assert TABLE.mistakes(row, membership) == []
+
+
+# Commits and branches of groups
+
+READY = {"package": "ready", "grouped by": "repository", "variant": "authored"}
+
+
+def grouped(branch: GroupBranch, changes: dict[str, str], *pulls: PullState) -> dict[str, Change]:
+    """Return the changes of packages on one group's branch, by path."""
+    view = replace(edge(deployment=True), groups=(branch,))
+    inventory = replace(
+        grouped_by("repository"),
+        repositories={view.key: view},
+        pulls={
+            URL: tuple(a_pull(state, head=short_branch(REF), number=n) for n, state in enumerate(pulls, 1))
+        },
+    )
+    targets, made, variants, rendered = {}, [], {}, {}
+    for path, kind in changes.items():
+        case = {**READY, "change": kind, "draft": "in an open group"}
+        key, owner = PACKAGE._replace(path=path), WEB._replace(name=path)
+        target = replace(a_target(case), key=key, view=view, package=PackageState(path, oid("b1")))
+        targets[key] = replace(target, draft=a_draft(ref=REF, path=path))
+        writes = tuple(replace(a_write(), path=path) for _ in a_change(case).writes)
+        made.append(replace(a_change(case), package=key, variant=owner, writes=writes))
+        if kind != "not wanted":
+            source = Source(Location("web.yaml"))
+            variants[owner] = DesiredVariant(owner, "", PackageVariantSpec(), source)
+            rendered[owner] = RenderedVariant(owner, Package(oid("d5")), time=30)
+    downstreams = {PACKAGE._replace(path=owner.name): (variant,) for owner, variant in variants.items()}
+    context = a_context(
+        inventory,
+        targets=targets,
+        variants=variants,
+        downstreams=downstreams,
+        rendered=Rendered(rendered),
+    )
+    return {change.package.path: change for change in group_changes(context, made)}
+
+
+def group_write(change: Change) -> WriteGroup:
+    (write,) = (write for write in change.writes if isinstance(write, WriteGroup))
+    return write
+
+
+def test_group_commit_is_as_old_as_the_newest_input_of_its_packages() -> None:
+    changes = grouped(BRANCH_OF_GROUP, {"api": "written", "web": "kept"}, PullState.OPEN)
+
+    write = group_write(changes["api"])
+    assert (write.time, [part.path for part in write.parts]) == (40, ["api", "web"])
+    assert changes["web"].writes == ()
+
+
+def test_group_commit_on_a_persons_tip_is_no_older_than_theirs_and_has_only_what_changes() -> None:
+    branch = replace(BRANCH_OF_GROUP, has_foreign_commits=True, foreign_commit_time=70)
+
+    write = group_write(grouped(branch, {"api": "written", "web": "kept"}, PullState.OPEN)["api"])
+
+    assert (write.time, write.onto, [part.path for part in write.parts]) == (70, branch.tip.oid, ["api"])
+
+
+def test_group_commit_that_drops_a_package_is_as_old_as_the_removed_manifest() -> None:
+    changes = grouped(BRANCH_OF_GROUP, {"api": "not wanted", "web": "kept"}, PullState.OPEN)
+
+    removed = world().control.commit.time
+    assert removed > a_write().time
+    write = group_write(changes["api"])
+    assert (write.time, [part.path for part in write.parts]) == (removed, ["web"])
+
+
+def test_branch_goes_with_its_last_package_and_its_pull_request_is_closed() -> None:
+    (change,) = grouped(BRANCH_OF_GROUP, {"web": "obsolete"}, PullState.OPEN).values()
+
+    assert change.writes == (MoveRef(REF, oid("a1"), None),)
+    assert [(close.number, close.head) for close in change.close] == [(1, short_branch(REF))]
+
+
+@pytest.mark.parametrize("pulls", [(PullState.CLOSED, PullState.OPEN), (PullState.OPEN, PullState.CLOSED)])
+def test_open_pull_request_of_a_group_counts_before_ended_ones(pulls: tuple[PullState, ...]) -> None:
+    view = edge(deployment=True)
+    requests = tuple(a_pull(state, head=short_branch(REF), number=n) for n, state in enumerate(pulls, 1))
+    other = a_pull(head=BRANCH, number=9)
+    inventory = replace(world(), repositories={view.key: view}, pulls={URL: (*requests, other)})
+
+    groups = find_groups(URL, a_context(inventory))
+
+    assert {head: pull.state for head, pull in groups.pulls.items()} == {short_branch(REF): PullState.OPEN}
+    assert groups.is_open(REF)
+    assert not groups.is_open("refs/heads/reconciler/default/group/other/1")
