@@ -193,26 +193,28 @@ class _Items:
     dialect: Dialect
 
     def requirement(self, item: api.Dependency, path: Path) -> Requirement:
+        needs = list(self._alternatives(item, path, ""))
         return Requirement(
-            tuple(self._alternatives(item, path)),
+            tuple(need for need, _ in needs),
             alias=item.alias,
+            aliases=tuple(alias for _, alias in needs) if any(alias for _, alias in needs) else (),
             optional=item.optional,
             install=item.install is not False,
             actions=DEFAULT_ACTIONS,
             location=self.notes.at(*path),
         )
 
-    def _alternatives(self, item: api.Dependency, path: Path) -> Iterator[Need]:
-        if item.or_ is not None:
-            for number, member in enumerate(item.or_):
-                yield from self._alternatives(member, (*path, "or", number))
+    def _alternatives(self, item: api.Dependency, path: Path, alias: str) -> Iterator[tuple[Need, str]]:
+        """Yield the needs of an item, each with the alias of its own alternative; the item's is `alias`."""
+        for number, member in enumerate(item.or_ or ()):
+            yield from self._alternatives(member, (*path, "or", number), member.alias or alias)
         if item.package is not None:
-            yield self._package(item.package, (*path, "package", "version"))
+            yield self._package(item.package, (*path, "package", "version")), alias
         if item.gvk is not None:
             by = item.gvk.provided_by
             provider = None if by is None else self._package(by, (*path, "gvk", "providedBy", "version"))
             location = self.notes.at(*path, "gvk", "apiVersion")
-            yield ApiNeed(_gvk(item.gvk.api_version, item.gvk.kind), provider, location)
+            yield ApiNeed(_gvk(item.gvk.api_version, item.gvk.kind), provider, location), alias
 
     def _package(self, reference: api.PackageReference, path: Path) -> PackageNeed:
         range_ = self.notes.range(self.dialect, reference.version, path)

@@ -20,7 +20,7 @@ from reconciler.dependencies.emit.manifests import (
     needed_by,
 )
 from reconciler.dependencies.lock.format import ClusterLock, LockedPackage
-from reconciler.dependencies.lock.write import USER
+from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.errors import Problem

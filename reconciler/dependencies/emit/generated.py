@@ -1,6 +1,5 @@
 """List the manifests to generate: packages that others need and no user declares."""
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -8,14 +7,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
-from reconciler.dependencies.lock.write import USER
-from reconciler.dependencies.model.cluster import SlotKind
+from reconciler.dependencies.lock.objects import CARVEL_KIND, PORTER_KIND, USER, bundle_name
 from reconciler.dependencies.model.packages import Ecosystem, Install, Values
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
-
-CARVEL_KIND, PORTER_KIND = "PackageInstall", "Installation"
-
 
 INHERITED_SETTINGS = {
     "Configuration": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy"),
@@ -229,37 +224,3 @@ def name_collisions(
         )
         hint = f"Write a manifest for {candidate.package.instance.name} under another name; it is used then."
         yield candidate, Problem(where, Reason.NAME_TAKEN, message, hint, str(candidate.ref))
-
-
-_SUFFIX = 6
-
-
-_INPUTS = "inputs="
-
-
-def bundle_name(instance: LockedInstance) -> str:
-    """Return the name of a bundle's installation: `<parent>-<alias>` for one parent's own.
-
-    A shared installation is named after its group and its bundle, so that the name does not depend on the
-    parents; a short digest distinguishes labels and inputs.
-    """
-    slot = instance.slot
-    if slot.kind == SlotKind.FOR:
-        return "-".join(slot.path)
-    group, words = sharing_labels(instance)
-    inputs = slot.path[-1:] if slot.path and slot.path[-1].startswith(_INPUTS) else ()
-    parts = [group, instance.name.rpartition("/")[2]]
-    if words or inputs:
-        text = orjson.dumps([sorted(words.items()), *inputs])
-        parts.append(hashlib.sha256(text).hexdigest()[:_SUFFIX])
-    return "-".join(part for part in parts if part)
-
-
-def sharing_labels(instance: LockedInstance) -> tuple[str, dict[str, str]]:
-    """Return the sharing group and the labels that a shared instance is found by."""
-    if instance.slot.kind != SlotKind.SHARED:
-        return "", {}
-    path = instance.slot.path
-    group = path[0] if path and "=" not in path[0] else ""
-    words = [word.partition("=") for word in path[bool(group) :] if not word.startswith(_INPUTS)]
-    return group, {name: value for name, _, value in sorted(words)}

@@ -8,20 +8,21 @@ from typing import Any
 
 from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.emit.generated import (
-    CARVEL_KIND,
     INHERITED_SETTINGS,
-    PORTER_KIND,
     GeneratedPackage,
     owner_of,
-    sharing_labels,
 )
 from reconciler.dependencies.lock.format import LockedRevision
+from reconciler.dependencies.lock.objects import (
+    CARVEL_API_VERSION,
+    CARVEL_KIND,
+    PORTER_KIND,
+    PORTER_SCHEMA,
+    sharing_labels,
+)
 from reconciler.dependencies.solve.lookup import SHARING_GROUP
 from reconciler.dependencies.versions import parse_relaxed
 from reconciler.krm.yaml import emit
-
-CARVEL_API_VERSION = "packaging.carvel.dev/v1alpha1"
-
 
 CARVEL_OWNER = "kapp-controller.carvel.dev/owner"
 
@@ -116,9 +117,6 @@ def active_version(
     return replace(generated, package=generated.package.model_copy(update=held))
 
 
-SCHEMA_VERSION = "1.0.2"
-
-
 PORTER_PARENT = "sh.porter.parentInstallation"
 
 
@@ -137,7 +135,7 @@ def emit_porter(generated: GeneratedPackage, annotations: dict[str, str]) -> dic
         bundle["digest"] = generated.package.digest
     return {
         "schemaType": PORTER_KIND,
-        "schemaVersion": SCHEMA_VERSION,
+        "schemaVersion": PORTER_SCHEMA,
         "name": generated.ref.name,
         **({"namespace": generated.ref.namespace} if generated.ref.namespace else {}),
         **({"labels": dict(sorted(labels.items()))} if labels else {}),

@@ -1,17 +1,16 @@
 """Convert a solution to the resolution that is locked."""
 
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from reconciler.dependencies.lock.format import (
     LockedDependency,
     LockedInstance,
     LockedPackage,
-    LockedSlot,
     Resolution,
     SkippedDependency,
 )
+from reconciler.dependencies.lock.objects import USER, ClusterObject, cluster_objects, locked_instance
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import (
     ApiNeed,
@@ -19,16 +18,8 @@ from reconciler.dependencies.model.packages import (
     Install,
     InterfaceNeed,
     PackageNeed,
-    dns_label,
 )
 from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInstance, Solution
-
-USER = "user"
-"""The owner of packages that a user's manifest installs."""
-
-
-_API_VERSION = "pkg.crossplane.io/v1"
-
 
 _DIALECTS = {
     Ecosystem.XPKG: "crossplane",
@@ -36,14 +27,6 @@ _DIALECTS = {
     Ecosystem.BUNDLE: "porter",
     Ecosystem.KPT: "kpt",
 }
-
-
-class ClusterObject(NamedTuple):
-    """The object of a package in its cluster; empty where its installer names it later."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
 
 
 def lock_solution(
@@ -54,7 +37,9 @@ def lock_solution(
     Deterministic, order-free and independent of the cluster's name.
     """
     previous_packages = {resolved.instance: resolved for resolved in (previous.packages if previous else ())}
-    recorder = _ResolutionWriter(inputs, previous_packages, _objects(inputs, solution, previous_packages))
+    recorder = _ResolutionWriter(
+        inputs, previous_packages, cluster_objects(inputs, solution, previous_packages)
+    )
     fresh = [recorder.package(resolved) for resolved in solution.resolved.values()]
     failed = {locked_instance(instance) for instance in solution.failed}
     kept = [resolved for instance, resolved in previous_packages.items() if instance in failed]
@@ -66,51 +51,6 @@ def lock_solution(
         packages=tuple(sorted((*fresh, *kept), key=lambda resolved: resolved.instance.order)),
         skipped=tuple(sorted(skipped, key=lambda resolved: (resolved.parent.order, resolved.requirement))),
     )
-
-
-def locked_instance(instance: Instance) -> LockedInstance:
-    """Return an instance as locks write it."""
-    slot = LockedSlot(kind=instance.slot.kind, namespace=instance.slot.namespace, path=instance.slot.path)
-    return LockedInstance(ecosystem=instance.package.ecosystem, name=instance.package.name, slot=slot)
-
-
-def _objects(
-    inputs: ClusterInputs, solution: Solution, held: Mapping[LockedInstance, LockedPackage]
-) -> dict[Instance, ClusterObject]:
-    """Return the object of every package: the user's own, the locked one, else a new free name.
-
-    Source: crossplane, internal/xpkg, ToDNSLabel of the repository: the name of a generated package.
-    Differs: two repositories with one path in two registries get two names.
-    """
-    objects: dict[Instance, ClusterObject] = {}
-    generated = []
-    for resolved in sorted(solution.resolved.values(), key=lambda resolved: str(resolved.instance)):
-        install = inputs.install_of(resolved.instance)
-        if install is not None:
-            objects[resolved.instance] = ClusterObject(install.api_version, install.kind, install.name)
-        elif resolved.instance.package.ecosystem is Ecosystem.XPKG:
-            generated.append(resolved)
-    for resolved in generated:
-        objects[resolved.instance] = _generated(
-            resolved, held.get(locked_instance(resolved.instance)), objects.values()
-        )
-    return objects
-
-
-def _generated(
-    resolved: ResolvedInstance, previous: LockedPackage | None, taken: Iterable[ClusterObject]
-) -> ClusterObject:
-    taken = frozenset(taken)
-    if previous is not None and previous.owner != USER:
-        previous_object = ClusterObject(previous.api_version, previous.kind, previous.name)
-        if previous_object not in taken:
-            return previous_object
-    source = resolved.instance.package.name
-    preferred = ClusterObject(_API_VERSION, resolved.candidate.kind, dns_label(source))
-    if preferred not in taken:
-        return preferred
-    mark = hashlib.sha256(source.encode()).hexdigest()[:8]
-    return preferred._replace(name=f"{preferred.name[:54]}-{mark}")
 
 
 class _ResolutionWriter(NamedTuple):
@@ -161,7 +101,7 @@ def _dependency(edge: RequirementEdge, install: Install | None) -> LockedDepende
     need = edge.requirement.alternatives[edge.alternative]
     common = {
         "signature": edge.signature,
-        "alias": edge.requirement.alias,
+        "alias": edge.requirement.alias_of(edge.alternative),
         "resolved": locked_instance(edge.target) if edge.target else None,
         "detail": edge.detail,
         "via": edge.via,

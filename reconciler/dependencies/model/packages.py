@@ -272,6 +272,7 @@ DEFAULT_ACTIONS = Actions(upgrade=False)
 class Requirement:
     """One dependency: one of several alternatives, tried in order.
 
+    `aliases` are those of the single alternatives, where one has its own.
     `default` is the package to create where only an interface is asked for. `install` False
     means that only what is there or planned for other reasons counts; of the alternatives in `declined`
     it is true one by one. `wired` tells that data flows from the dependency, so that the two have an
@@ -280,6 +281,7 @@ class Requirement:
 
     alternatives: tuple[Need, ...]
     alias: str = ""
+    aliases: tuple[str, ...] = ()
     optional: bool = False
     install: bool = True
     share: Share = Share()
@@ -292,6 +294,10 @@ class Requirement:
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.alternatives))
+
+    def alias_of(self, alternative: int) -> str:
+        """Return the alias of one alternative: its own, else that of the dependency."""
+        return (self.aliases[alternative] if self.aliases else "") or self.alias
 
     def may_install(self, alternative: int) -> bool:
         """Whether something may be installed to satisfy this alternative."""

@@ -56,7 +56,7 @@ def effective_requirement(requirement: Requirement, install: Install | None) -> 
     for override in install.overrides:
         for place, need in enumerate(alternatives):
             package = need.id.name if isinstance(need, PackageNeed) else ""
-            if override.name not in (requirement.alias, package):
+            if override.name not in (requirement.alias, requirement.alias_of(place), package):
                 continue
             if override.range is not None and isinstance(need, PackageNeed):
                 alternatives[place] = replace(need, range=override.range)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
-from reconciler.dependencies.model.packages import Install, Interface, InterfaceNeed, PackageNeed
+from reconciler.dependencies.model.packages import Candidate, Install, Interface, InterfaceNeed, PackageNeed
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.explain import explain
 from reconciler.dependencies.solve.problem import (
@@ -156,21 +156,37 @@ def _preemption_problem(install: Install, explanation: Explanation) -> Problem:
 
 
 def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -> Iterator[Problem]:
-    """Yield a warning for each override or value that names no dependency of its install."""
+    """Yield a warning for each override or value that has no effect on a dependency of its install."""
     chosen = {item.instance: item.candidate for item in resolved}
     for install in sorted(inputs.installs, key=str):
         candidate = chosen.get(inputs.instance_of(install))
         if candidate is None or not (install.overrides or install.values):
             continue
-        names = {requirement.alias for requirement in candidate.requires}
-        for requirement in candidate.requires:
-            names |= {need.id.name for need in requirement.alternatives if isinstance(need, PackageNeed)}
+        aliases = _aliases(candidate)
+        names = {*aliases, *(alias for own in aliases.values() for alias in own)}
+        names |= {requirement.alias for requirement in candidate.requires}
         given = [(item.name, item.location) for item in install.overrides]
         given += [(item.name, install.location) for item in install.values]
         for name, location in given:
             if name not in names:
                 message = f"{candidate} has no dependency {name}, so what is said about it has no effect"
                 yield Problem(location, Reason.NOT_FOUND, message, subject=str(install))
+        by_alias = {value.name for value in install.values}
+        for value in install.values:
+            own = aliases.get(value.name, set())
+            if own and own <= by_alias:
+                message = f"The values for {value.name} are not used: those for its alias {min(own)} are"
+                yield Problem(install.location, Reason.NOT_FOUND, message, subject=str(install))
+
+
+def _aliases(candidate: Candidate) -> dict[str, set[str]]:
+    """Return the packages that a package may depend on, each with the aliases of it, empty for none."""
+    aliases: dict[str, set[str]] = {}
+    for requirement in candidate.requires:
+        for place, need in enumerate(requirement.alternatives):
+            if isinstance(need, PackageNeed):
+                aliases.setdefault(need.id.name, set()).add(requirement.alias_of(place))
+    return aliases
 
 
 def _conflict_problems(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.dependencies.lock.format import LockedDependency, LockedPackage, LockOp, Resolution
-from reconciler.dependencies.lock.write import USER
+from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.model.packages import Dialect, version_range
 from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed

@@ -193,7 +193,27 @@ def test_a_package_install_is_a_wish_with_its_words_about_dependencies() -> None
 
 
 def test_the_misspelt_constraint_counts_and_is_warned_about() -> None:
+    cache, _ = read(INSTALL).installs[0].overrides
+    assert cache.range is not None
+    assert not cache.range.allows(parse_relaxed("2.2.0"))
     assert [w.message for w in read(INSTALL).warnings] == ["contraints is read as constraints"]
+
+
+def test_values_of_the_package_may_be_one_mapping() -> None:
+    reading = read(INSTALL, values={"secretRef": {"name": "web-values"}})
+
+    assert (reading.problems, len(reading.installs)) == ((), 1)
+    assert "values is read as a list of one" in [w.message for w in reading.warnings]
+
+
+def test_each_alternative_has_its_own_alias_or_that_of_its_group() -> None:
+    inner = [{"package": {"refName": "c.io"}}, {"package": {"refName": "d.io"}, "alias": "last"}]
+    either = [{"package": {"refName": "a.io"}, "alias": "first"}, {"or": inner, "alias": "group"}]
+    (requirement,) = only(read(HEAD, dependencies=[{"or": either, "alias": "any"}])).requires
+
+    assert [requirement.alias_of(place) for place in range(3)] == ["first", "group", "last"]
+    (plain,) = only(read(HEAD, dependencies=[{"or": inner[:1], "alias": "any"}])).requires
+    assert plain.alias_of(0) == "any"
 
 
 def test_a_missing_version_selection_is_refused_and_an_empty_one_is_not() -> None:

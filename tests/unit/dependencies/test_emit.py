@@ -130,6 +130,24 @@ def test_values_go_to_the_dependency_that_their_alias_names_before_its_name() ->
     assert "values" not in found["packageinstalls/prod/log.io.yaml"]["spec"]
 
 
+def test_values_go_to_the_alternative_that_has_their_alias() -> None:
+    small, big = "{alias: small, secretRef: {name: few}}", "{alias: big, secretRef: {name: many}}"
+    values = f"dependencies: {{values: [{small}, {big}]}}"
+    either = (
+        "{or: [" + needs("gone.io", more=", alias: big") + ", " + needs("db.io", more=", alias: small") + "]}"
+    )
+    world = world_of(
+        install("shop", "web.io", "", ACCOUNT, values)
+        + package("web.io", "1.0.0", either)
+        + package("db.io", "1.0.0")
+    )
+
+    found = documents(generate_manifests(world, locked_of(world), owner=OWNER))
+    secrets = found["packageinstalls/prod/db.io.yaml"]["spec"]["values"]
+    assert secrets == [{"secretRef": {"name": "few"}}]
+    assert resolve_cluster(world).warnings == ()
+
+
 def test_values_go_by_name_where_nothing_has_the_alias() -> None:
     values = "dependencies: {values: [{refName: db.io, secretRef: {name: by-name, key: v.yaml}}]}"
     found = emitted(
@@ -299,6 +317,19 @@ def test_a_bundle_of_its_parents_own_is_called_by_parent_and_alias() -> None:
           reconciler.dev/owner: main/default/dependencies@dev
         """,
     )
+
+
+@pytest.mark.parametrize("text", [APP + MYSQL, SHOP + package("db.io", "1.4.0"), PLATFORM + NET])
+def test_the_lock_names_the_object_of_each_generated_package(text: str) -> None:
+    world = world_of(text)
+    locked = locked_of(world)
+    (package_,) = (p for p in locked.resolution.packages if p.owner != "user")
+
+    (document,) = documents(generate_manifests(world, locked, owner=OWNER)).values()
+    api_version = document.get("apiVersion") or document["schemaVersion"]
+    name = document["name"] if "name" in document else document["metadata"]["name"]
+    kind = document.get("kind") or document["schemaType"]
+    assert (package_.api_version, package_.kind, package_.name) == (api_version, kind, name)
 
 
 def test_a_bundle_gets_what_its_parent_says_for_it_and_the_credentials_that_are_there() -> None:

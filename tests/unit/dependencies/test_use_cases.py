@@ -592,6 +592,19 @@ def test_words_about_a_dependency_that_does_not_exist_are_warned_about() -> None
     assert solution.problems == ()
 
 
+def test_values_by_name_beside_values_by_alias_are_warned_about() -> None:
+    by_name, by_alias = "{refName: db.io, secretRef: {name: a}}", "{alias: store, secretRef: {name: b}}"
+    both = f"dependencies: {{values: [{by_name}, {by_alias}]}}"
+    own = install("shop", "web.io", "", both) + package("db.io", "1.0.0")
+    aliased = package("web.io", "1.0.0", needs("db.io", more=", alias: store"))
+
+    assert [warning.message for warning in resolve_cluster(world_of(own + aliased)).warnings] == [
+        "The values for db.io are not used: those for its alias store are"
+    ]
+    plain = package("web.io", "1.0.0", needs("db.io"), needs("log.io", more=", alias: store"))
+    assert resolve_cluster(world_of(own + plain + package("log.io", "1.0.0"))).warnings == ()
+
+
 def test_one_bundle_is_shared_for_some_parents_and_exclusive_for_others() -> None:
     shared = "{requires: [{name: cache, bundle: {reference: r.io/redis, version: 6.x}, "
     shared += "sharing: {mode: true, group: {name: shop}}}]}"

@@ -1,0 +1,114 @@
+"""Name the objects that packages have in their cluster: the user's own, the locked ones, generated ones."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import orjson
+
+from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, LockedSlot
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance, SlotKind
+from reconciler.dependencies.model.packages import Ecosystem, PackageId, dns_label
+from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
+
+USER = "user"
+"""The owner of packages that a user's manifest installs."""
+
+
+CARVEL_KIND, CARVEL_API_VERSION = "PackageInstall", "packaging.carvel.dev/v1alpha1"
+PORTER_KIND, PORTER_SCHEMA = "Installation", "1.0.2"
+_API_VERSION = "pkg.crossplane.io/v1"
+
+
+class ClusterObject(NamedTuple):
+    """The object of a package in its cluster; empty where its installer names it later."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+def locked_instance(instance: Instance) -> LockedInstance:
+    """Return an instance as locks write it."""
+    slot = LockedSlot(kind=instance.slot.kind, namespace=instance.slot.namespace, path=instance.slot.path)
+    return LockedInstance(ecosystem=instance.package.ecosystem, name=instance.package.name, slot=slot)
+
+
+def cluster_objects(
+    inputs: ClusterInputs, solution: Solution, held: Mapping[LockedInstance, LockedPackage]
+) -> dict[Instance, ClusterObject]:
+    """Return the object of every package: the user's own, the locked one, else a new free name.
+
+    Source: crossplane, internal/xpkg, ToDNSLabel of the repository: the name of a generated package.
+    Differs: two repositories with one path in two registries get two names.
+    """
+    objects: dict[Instance, ClusterObject] = {}
+    generated = []
+    for resolved in sorted(solution.resolved.values(), key=lambda resolved: str(resolved.instance)):
+        install = inputs.install_of(resolved.instance)
+        if install is not None:
+            objects[resolved.instance] = ClusterObject(install.api_version, install.kind, install.name)
+        else:
+            generated.append(resolved)
+    for resolved in generated:
+        objects[resolved.instance] = _generated(
+            resolved, held.get(locked_instance(resolved.instance)), objects.values()
+        )
+    return objects
+
+
+def _generated(
+    resolved: ResolvedInstance, previous: LockedPackage | None, taken: Iterable[ClusterObject]
+) -> ClusterObject:
+    taken = frozenset(taken)
+    if previous is not None and previous.owner != USER:
+        previous_object = ClusterObject(previous.api_version, previous.kind, previous.name)
+        if previous_object not in taken:
+            return previous_object
+    match resolved.instance.package:
+        case PackageId(Ecosystem.CARVEL, name):
+            return ClusterObject(CARVEL_API_VERSION, CARVEL_KIND, name)
+        case PackageId(Ecosystem.BUNDLE, _):
+            return ClusterObject(PORTER_SCHEMA, PORTER_KIND, bundle_name(locked_instance(resolved.instance)))
+        case PackageId(Ecosystem.KPT, _):
+            return ClusterObject()
+    source = resolved.instance.package.name
+    preferred = ClusterObject(_API_VERSION, resolved.candidate.kind, dns_label(source))
+    if preferred not in taken:
+        return preferred
+    mark = hashlib.sha256(source.encode()).hexdigest()[:8]
+    return preferred._replace(name=f"{preferred.name[:54]}-{mark}")
+
+
+_SUFFIX = 6
+
+
+_INPUTS = "inputs="
+
+
+def bundle_name(instance: LockedInstance) -> str:
+    """Return the name of a bundle's installation: `<parent>-<alias>` for one parent's own.
+
+    A shared installation is named after its group and its bundle, so that the name does not depend on the
+    parents; a short digest distinguishes labels and inputs.
+    """
+    slot = instance.slot
+    if slot.kind == SlotKind.FOR:
+        return "-".join(slot.path)
+    group, words = sharing_labels(instance)
+    inputs = slot.path[-1:] if slot.path and slot.path[-1].startswith(_INPUTS) else ()
+    parts = [group, instance.name.rpartition("/")[2]]
+    if words or inputs:
+        text = orjson.dumps([sorted(words.items()), *inputs])
+        parts.append(hashlib.sha256(text).hexdigest()[:_SUFFIX])
+    return "-".join(part for part in parts if part)
+
+
+def sharing_labels(instance: LockedInstance) -> tuple[str, dict[str, str]]:
+    """Return the sharing group and the labels that a shared instance is found by."""
+    if instance.slot.kind != SlotKind.SHARED:
+        return "", {}
+    path = instance.slot.path
+    group = path[0] if path and "=" not in path[0] else ""
+    words = [word.partition("=") for word in path[bool(group) :] if not word.startswith(_INPUTS)]
+    return group, {name: value for name, _, value in sorted(words)}
