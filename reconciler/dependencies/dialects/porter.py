@@ -35,6 +35,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     exact_range,
 )
+from reconciler.dependencies.model.parameters import written_values
 from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose
 from reconciler.inventory import Source
 from reconciler.reasons import Reason
@@ -88,14 +89,8 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
 
 def _inherited(parsed: api.Installation) -> Pairs:
     """Return the settings that dependencies inherit, as canonical JSON: credentials and parameters."""
-    given = {
-        "credentialSets": list(parsed.credential_sets),
-        "parameters": {name: value for name, value in parsed.parameters.items() if "#" in name},
-    }
-    texts = {
-        name: orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str) for name, value in given.items()
-    }
-    return tuple((name, texts[name].decode()) for name, value in given.items() if value)
+    given = {"credentialSets": list(parsed.credential_sets), "parameters": dict(parsed.parameters)}
+    return written_values({name: value for name, value in given.items() if value})
 
 
 def _pinned(bundle: api.InstalledBundle, notes: Diagnostics) -> VersionRange:
@@ -146,6 +141,7 @@ def read_bundle(
         requires=tuple(requirement for requirement in requirements if requirement is not None),
         interfaces=tuple(_provided(provided, shape, notes)),
         inputs=tuple(sorted(_inputs(document))),
+        defaults=written_values(dict(_defaults(document))),
         names=tuple({str(document.get("name"))} - {own, "None"}),
         keywords=tuple(map(str, document.get("keywords") or ())),
         source=own,
@@ -208,12 +204,8 @@ def _requirement(item: Any, path: Path, notes: Diagnostics) -> Requirement | Non
         share=reader.share(),
         actions=reader.actions(),
         default=default,
-        gives=tuple(
-            sorted(
-                [_input(_PARAMETER, name) for name in parsed.parameters]
-                + [_input(_CREDENTIAL, name) for name in parsed.credentials]
-            )
-        ),
+        gives=tuple(sorted(_input(_CREDENTIAL, name) for name in parsed.credentials)),
+        parameters=written_values(parsed.parameters),
         wired=any("bundle.dependencies." in str(value) or ".outputs." in str(value) for value in inner),
         location=notes.at(*path),
     )
@@ -365,6 +357,17 @@ def _inputs(document: Document) -> Iterator[str]:
             optional = "default" in item or item.get("required") is False
             if (listed and not optional) or (not listed and item.get("required") is True):
                 yield _input(what, str(item.get("name") or name))
+
+
+def _defaults(document: Document) -> Iterator[tuple[str, Any]]:
+    """Yield the defaults of parameters, in `porter.yaml` or in the definitions of `bundle.json`."""
+    definitions = document.get("definitions")
+    for name, value in _listed(document.get("parameters")):
+        item = value if isinstance(value, Mapping) else {}
+        defined = definitions.get(item.get("definition")) if isinstance(definitions, Mapping) else None
+        for place in (item, defined):
+            if isinstance(place, Mapping) and "default" in place:
+                yield str(item.get("name") or name), place["default"]
 
 
 def _input(what: str, name: str) -> str:

@@ -41,7 +41,7 @@ __all__ = [
     "package_graph",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when something else is generated from the same lock; then every cluster's is made once more."""
 
 _MAX_PARENTS = 3
@@ -127,7 +127,7 @@ def package_graph(
         str(inputs.instance_of(install)): install for install in inputs.installs if not install.external
     }
     packages = {str(package.instance): package for package in locked.resolution.packages}
-    return PackageGraph(packages, installs, shared_namespace)
+    return PackageGraph(packages, installs, inputs.catalogue, shared_namespace)
 
 
 def _manifest(package: GeneratedPackage, owner: str) -> bytes | Problem:

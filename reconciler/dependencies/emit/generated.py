@@ -7,8 +7,16 @@ from typing import Any, NamedTuple
 import orjson
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
-from reconciler.dependencies.lock.objects import CARVEL_KIND, PORTER_KIND, USER, bundle_name
-from reconciler.dependencies.model.packages import Ecosystem, Install, Values
+from reconciler.dependencies.lock.objects import CARVEL_KIND, PORTER_KIND, USER
+from reconciler.dependencies.model.bundles import bundle_name, rendered_labels
+from reconciler.dependencies.model.cluster import Catalogue, SlotKind
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, Values
+from reconciler.dependencies.model.parameters import (
+    UnknownVariableError,
+    dependency_parameters,
+    render_parameter,
+    template_variables,
+)
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 
@@ -38,9 +46,9 @@ class GeneratedPackage:
     """One package to be installed because others need it.
 
     `parents` are the objects that need it, lowest first; `owner` is the parent that it was created for,
-    while that parent needs it. `settings` are inherited from the parents, `values` are the Secrets that
-    they name for it. `location` is the manifest of the nearest user's install. It `is_complete` if every
-    parent could be read, so that no setting is missing.
+    while that parent needs it. `settings` are inherited from the parents, `labels` are those by which the
+    parent selects it, `values` are the Secrets that parents name for it. `location` is the manifest of the
+    nearest user's install. It `is_complete` if every parent could be read, so that no setting is missing.
     """
 
     package: LockedPackage
@@ -48,6 +56,7 @@ class GeneratedPackage:
     parents: tuple[ObjectRef, ...]
     owner: ObjectRef | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     values: tuple[Values, ...] = ()
     location: Location = field(default=Location(""))
     is_complete: bool = True
@@ -59,6 +68,7 @@ class PackageGraph:
 
     packages: Mapping[str, LockedPackage]
     installs: Mapping[str, Install]
+    catalogue: Catalogue
     shared_namespace: str = "default"
 
     def generated(self) -> tuple[tuple[GeneratedPackage, ...], tuple[Problem, ...]]:
@@ -80,7 +90,7 @@ class PackageGraph:
     def _generated(self, package: LockedPackage) -> tuple[GeneratedPackage, list[Problem]]:
         settings, differing = self._settings(package)
         values, others = self._values(package)
-        parameters, more = self._parameters(package)
+        parameters, more, is_known = self._parameters(package)
         above = list(self._above(package))
         made_for = self.packages.get(package.owner)
         generated = GeneratedPackage(
@@ -89,9 +99,10 @@ class PackageGraph:
             parents=tuple(sorted(self.ref_of(parent) for parent in self._parents(package))),
             owner=self.ref_of(made_for) if made_for else None,
             settings=settings | ({"parameters": parameters} if parameters else {}),
+            labels=self._labels(package),
             values=values,
             location=next((install.location for install in above if install), Location("")),
-            is_complete=None not in above,
+            is_complete=None not in above and is_known,
         )
         return generated, [*differing, *others, *more]
 
@@ -107,7 +118,7 @@ class PackageGraph:
             case Ecosystem.CARVEL:
                 return ObjectRef(CARVEL_KIND, slot.namespace or self.shared_namespace, instance.name)
             case Ecosystem.BUNDLE:
-                return ObjectRef(PORTER_KIND, slot.namespace, bundle_name(instance))
+                return ObjectRef(PORTER_KIND, slot.namespace, bundle_name(instance.name, slot))
             case _:
                 return ObjectRef("PackageVariant", slot.namespace, instance.name.rpartition("/")[2])
 
@@ -170,21 +181,72 @@ class PackageGraph:
         differs = any(other != plain[0] for other in plain)
         return chosen, [self._differs(package, "values", first)] if differs else []
 
-    def _parameters(self, package: LockedPackage) -> tuple[dict[str, Any], list[Problem]]:
-        """Return the parameters that direct parents give a bundle as `alias#name`; the lowest's count."""
+    def _parameters(self, package: LockedPackage) -> tuple[dict[str, Any], list[Problem], bool]:
+        """Return the parameters that parents give a bundle, with warnings, and whether all of them are known.
+
+        The author of a parent gives them, and a user as `alias#name`, which counts more. Of several parents
+        the lowest counts.
+        """
         chosen: dict[str, tuple[Any, Install]] = {}
-        differing = []
-        for parent in self._parents(package):
-            install = self.installs.get(str(parent.instance))
-            if install is None:
+        warnings: list[Problem] = []
+        is_complete = True
+        for parent in self._parents(package) if package.instance.ecosystem == Ecosystem.BUNDLE else ():
+            install = self.installs.get(str(parent.instance)) or next(filter(None, self._above(parent)), None)
+            bundle = self._candidate(parent)
+            if install is None or bundle is None:
+                is_complete = False
                 continue
             aliases, _ = self._names(parent, package.instance)
-            for word, value in orjson.loads(dict(install.inherit).get("parameters", "{}")).items():
-                alias, _, name = word.partition("#")
-                if alias in aliases:
-                    held, first = chosen.setdefault(name, (value, install))
-                    differing += [self._differs(package, f"parameter {name}", first)] if held != value else []
-        return {name: value for name, (value, _) in sorted(chosen.items())}, differing
+            values, unknown = self._given(parent, bundle, aliases)
+            for alias in sorted(aliases):
+                values |= dependency_parameters(install, alias)
+            warnings += [self._unwritten(package, name, install) for name in sorted(unknown - values.keys())]
+            for name, value in values.items():
+                held, first = chosen.setdefault(name, (value, install))
+                warnings += [self._differs(package, f"parameter {name}", first)] if held != value else []
+        return {name: value for name, (value, _) in sorted(chosen.items())}, warnings, is_complete
+
+    def _given(
+        self, parent: LockedPackage, bundle: Candidate, aliases: set[str]
+    ) -> tuple[dict[str, Any], set[str]]:
+        """Return the parameters that a bundle's author gives a dependency, and those with unknown values."""
+        ref = self.ref_of(parent)
+        variables = template_variables(
+            bundle, self.installs.get(str(parent.instance)), ref.name, ref.namespace
+        )
+        values: dict[str, Any] = {}
+        unknown: set[str] = set()
+        for requirement in bundle.requires:
+            for name, text in requirement.parameters if requirement.alias in aliases else ():
+                try:
+                    values[name] = render_parameter(text, variables)
+                except UnknownVariableError:
+                    unknown.add(name)
+        return values, unknown
+
+    def _labels(self, package: LockedPackage) -> dict[str, str]:
+        """Return the labels by which the parent of an exclusive bundle selects it."""
+        labels: dict[str, str] = {}
+        for parent in self._parents(package) if package.instance.slot.kind == SlotKind.FOR else ():
+            aliases, _ = self._names(parent, package.instance)
+            bundle, ref = self._candidate(parent), self.ref_of(parent)
+            for requirement in bundle.requires if bundle is not None else ():
+                if requirement.alias in aliases:
+                    labels |= rendered_labels(requirement.share, ref.name, ref.namespace)
+        return labels
+
+    def _candidate(self, package: LockedPackage) -> Candidate | None:
+        """Return the published version of a locked package; None if it is not published any more."""
+        id_ = PackageId(Ecosystem(package.instance.ecosystem), package.instance.name)
+        published = self.catalogue.candidates(id_)
+        return next((c for c in published if c.version.text == package.version), None)
+
+    def _unwritten(self, package: LockedPackage, name: str, install: Install) -> Problem:
+        message = (
+            f"{self.ref_of(package)} does not get the parameter {name}: its value is known at run time only"
+        )
+        hint = f"Give it as the parameter ALIAS#{name} of {install}, or leave it at its default."
+        return Problem(install.location, Reason.UNBOUND_INPUT, message, hint, str(install))
 
     @staticmethod
     def _names(parent: LockedPackage, instance: LockedInstance) -> tuple[set[str], set[str]]:

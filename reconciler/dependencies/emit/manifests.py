@@ -18,9 +18,8 @@ from reconciler.dependencies.lock.objects import (
     CARVEL_KIND,
     PORTER_KIND,
     PORTER_SCHEMA,
-    sharing_labels,
 )
-from reconciler.dependencies.solve.lookup import SHARING_GROUP
+from reconciler.dependencies.model.bundles import SHARING_GROUP, sharing_labels
 from reconciler.dependencies.versions import parse_relaxed
 from reconciler.krm.yaml import emit
 
@@ -125,8 +124,8 @@ def emit_porter(generated: GeneratedPackage, annotations: dict[str, str]) -> dic
 
     Its schema has no annotations: ours are below `custom`, which is free for any use.
     """
-    group, labels = sharing_labels(generated.package.instance)
-    labels |= {SHARING_GROUP: group} if group else {}
+    group, labels = sharing_labels(generated.package.instance.slot)
+    labels |= {**generated.labels, **({SHARING_GROUP: group} if group else {})}
     if parent := owner_of(generated, PORTER_KIND):
         labels[PORTER_PARENT] = "/".join(part for part in (parent.namespace, parent.name) if part)
     bundle = {"repository": generated.package.source or generated.package.instance.name}

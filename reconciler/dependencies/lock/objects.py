@@ -4,10 +4,9 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-import orjson
-
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, LockedSlot
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance, SlotKind
+from reconciler.dependencies.model.bundles import bundle_name
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Ecosystem, PackageId, dns_label
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 
@@ -68,8 +67,8 @@ def _generated(
     match resolved.instance.package:
         case PackageId(Ecosystem.CARVEL, name):
             return ClusterObject(CARVEL_API_VERSION, CARVEL_KIND, name)
-        case PackageId(Ecosystem.BUNDLE, _):
-            return ClusterObject(PORTER_SCHEMA, PORTER_KIND, bundle_name(locked_instance(resolved.instance)))
+        case PackageId(Ecosystem.BUNDLE, name):
+            return ClusterObject(PORTER_SCHEMA, PORTER_KIND, bundle_name(name, resolved.instance.slot))
         case PackageId(Ecosystem.KPT, _):
             return ClusterObject()
     source = resolved.instance.package.name
@@ -78,37 +77,3 @@ def _generated(
         return preferred
     mark = hashlib.sha256(source.encode()).hexdigest()[:8]
     return preferred._replace(name=f"{preferred.name[:54]}-{mark}")
-
-
-_SUFFIX = 6
-
-
-_INPUTS = "inputs="
-
-
-def bundle_name(instance: LockedInstance) -> str:
-    """Return the name of a bundle's installation: `<parent>-<alias>` for one parent's own.
-
-    A shared installation is named after its group and its bundle, so that the name does not depend on the
-    parents; a short digest distinguishes labels and inputs.
-    """
-    slot = instance.slot
-    if slot.kind == SlotKind.FOR:
-        return "-".join(slot.path)
-    group, words = sharing_labels(instance)
-    inputs = slot.path[-1:] if slot.path and slot.path[-1].startswith(_INPUTS) else ()
-    parts = [group, instance.name.rpartition("/")[2]]
-    if words or inputs:
-        text = orjson.dumps([sorted(words.items()), *inputs])
-        parts.append(hashlib.sha256(text).hexdigest()[:_SUFFIX])
-    return "-".join(part for part in parts if part)
-
-
-def sharing_labels(instance: LockedInstance) -> tuple[str, dict[str, str]]:
-    """Return the sharing group and the labels that a shared instance is found by."""
-    if instance.slot.kind != SlotKind.SHARED:
-        return "", {}
-    path = instance.slot.path
-    group = path[0] if path and "=" not in path[0] else ""
-    words = [word.partition("=") for word in path[bool(group) :] if not word.startswith(_INPUTS)]
-    return group, {name: value for name, _, value in sorted(words)}

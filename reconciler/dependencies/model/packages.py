@@ -276,7 +276,7 @@ class Requirement:
     `default` is the package to create where only an interface is asked for. `install` False
     means that only what is there or planned for other reasons counts; of the alternatives in `declined`
     it is true one by one. `wired` tells that data flows from the dependency, so that the two have an
-    order. `gives` are the inputs that it gets.
+    order. `gives` are the credentials that it gets, `parameters` the parameters, with their values as JSON.
     """
 
     alternatives: tuple[Need, ...]
@@ -289,6 +289,7 @@ class Requirement:
     default: PackageNeed | None = None
     wired: bool = False
     gives: tuple[str, ...] = ()
+    parameters: Pairs = ()
     declined: tuple[int, ...] = ()
     location: Location = field(default=Location(""), compare=False)
 
@@ -350,7 +351,8 @@ class Candidate:
     `kind` is what installs it where a dialect has several kinds. `names` are further names that
     requirements may use. `withdrawn` is the reason not to choose it newly, `unavailable` means that
     only the lock still has it, `retain` that it has data worth keeping when nothing needs it.
-    `inputs` are the required ones: parameters without a default, and credentials.
+    `inputs` are the required ones: parameters without a default, and credentials. `defaults` are the
+    defaults of the other parameters, as JSON.
     """
 
     id: PackageId
@@ -368,6 +370,7 @@ class Candidate:
     source: str = ""
     kind: str = ""
     inputs: tuple[str, ...] = ()
+    defaults: Pairs = ()
     labels: Pairs = ()
     keywords: tuple[str, ...] = ()
     retain: bool = False

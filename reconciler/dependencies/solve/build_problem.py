@@ -18,7 +18,12 @@ from reconciler.dependencies.solve.alternatives import (
     existing_alternatives,
     locked_alternatives,
 )
-from reconciler.dependencies.solve.lookup import CandidateLookup, RequirementContext, effective_requirement
+from reconciler.dependencies.solve.lookup import (
+    CandidateLookup,
+    RequirementContext,
+    effective_requirement,
+    with_rendered_labels,
+)
 from reconciler.dependencies.solve.problem import (
     Alternative,
     AlternativeSource,
@@ -139,7 +144,7 @@ def _demands(
     if scope.install is not None and scope.install.skip_dependencies:
         return
     for written in candidate.requires:
-        requirement = effective_requirement(written, scope.install)
+        requirement = with_rendered_labels(effective_requirement(written, scope.install), instance, scope)
         cause = Cause(CauseKind.REQUIRES, str(instance), _signature(requirement))
         demand = InstanceRequirement(
             instance, requirement, alternatives_for(requirement, scope, lookup), cause

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from reconciler.dependencies.model.bundles import SHARING_GROUP, bundle_name, rendered_labels
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     InstallSlot,
@@ -27,8 +28,6 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
 )
 from reconciler.ids import GroupKind
-
-SHARING_GROUP = "sh.porter.SharingGroup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +70,17 @@ def effective_requirement(requirement: Requirement, install: Install | None) -> 
         declined=tuple(sorted(declined)) if is_installed else (),
         location=location,
     )
+
+
+def with_rendered_labels(
+    requirement: Requirement, parent: Instance, scope: RequirementContext
+) -> Requirement:
+    """Return a requirement with its labels as the installation of its parent has them."""
+    if not requirement.share.labels:
+        return requirement
+    name = scope.install.name if scope.install else bundle_name(parent.package.name, parent.slot)
+    labels = rendered_labels(requirement.share, name, scope.namespace)
+    return replace(requirement, share=replace(requirement.share, labels=tuple(sorted(labels.items()))))
 
 
 def install_is_visible(install: Install, package: PackageId, share: Share, scope: RequirementContext) -> bool:

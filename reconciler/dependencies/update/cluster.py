@@ -1,14 +1,21 @@
 """Resolve one cluster and update its lock; equal clusters are computed once."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reconciler.dependencies.lock.format import Resolution, ownership_entries
 from reconciler.dependencies.lock.read import with_lock
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Install, Requirement
+from reconciler.dependencies.model.parameters import (
+    UnknownVariableError,
+    dependency_parameters,
+    render_parameter,
+    template_variables,
+)
 from reconciler.dependencies.revisions.autoremove import autoremove, retain_all, upgraded_with_parent
 from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUpdate, reconcile_revisions
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
@@ -140,8 +147,8 @@ def package_names(inputs: ClusterInputs, upgrade: frozenset[str]) -> frozenset[s
 def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Problem]:
     """Yield a problem for every required input of a generated package without a value, at its user's install.
 
-    The parent's requirement gives inputs by name; the user gives parameters as `alias#name`. Which
-    credentials an install's credential sets have is not checked.
+    The parent's requirement gives parameters that are known before it runs; the user gives them as
+    `alias#name`. Which credentials an install's credential sets have is not checked.
 
     Source: Porter's dependency proposal: inputs of the implementation of an interface are unmapped.
     """
@@ -150,8 +157,9 @@ def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Proble
             continue
         for parent in resolved.requested_by:
             install = _root_install(inputs, solution, parent)
+            own = template_variables(solution.resolved[parent].candidate, inputs.install_of(parent))
             for requirement in _requirements_for(solution.resolved[parent], instance):
-                given = _is_provided(requirement, install)
+                given = _is_provided(requirement, install, own)
                 missing = [name for name in resolved.candidate.inputs if not given(name)]
                 if missing:
                     yield _problem(resolved, requirement, install, missing)
@@ -161,13 +169,18 @@ def _requirements_for(parent: ResolvedInstance, instance: Instance) -> Iterator[
     return (edge.requirement for edge in parent.edges if edge.target == instance and edge.active)
 
 
-def _is_provided(requirement: Requirement, install: Install | None) -> Callable[[str], bool]:
+def _is_provided(
+    requirement: Requirement, install: Install | None, variables: Mapping[str, Any]
+) -> Callable[[str], bool]:
     """Return a predicate: the requirement or the user's install gives an input."""
     provided = set(requirement.gives)
+    for name, text in requirement.parameters:
+        with suppress(UnknownVariableError):
+            render_parameter(text, variables)
+            provided.add(f"parameter {name}")
     sets = False
     if install is not None:
-        own = (name.rpartition("#") for name in install.gives)
-        provided |= {f"parameter {name}" for alias, _, name in own if alias == requirement.alias}
+        provided |= {f"parameter {name}" for name in dependency_parameters(install, requirement.alias)}
         sets = install.gives_credentials
     return lambda name: name in provided or (sets and name.startswith("credential "))
 

@@ -344,6 +344,39 @@ def test_a_bundle_gets_what_its_parent_says_for_it_and_the_credentials_that_are_
     assert faults(found) == []
 
 
+@pytest.mark.parametrize(
+    ("labels", "scope", "path", "emitted_labels"),
+    [
+        (
+            "owner: '{{ installation.name }}', tier: cache",
+            "'{{ installation.namespace }}'",
+            "prod/app-mysql",
+            {"owner": "app", "tier": "cache"},
+        ),
+        (
+            "space: 'in-{{ installation.namespace }}'",
+            "'{{ installation.namespace }}'",
+            "prod/mysql-48fb7a",
+            {"space": "in-prod"},
+        ),
+    ],
+    ids=["exclusive", "shared"],
+)
+def test_a_bundle_gets_the_labels_that_its_parent_selects_it_by(
+    labels: str, scope: str, path: str, emitted_labels: dict[str, str]
+) -> None:
+    required = f"{{name: mysql, reference: r.io/acme/mysql, namespace: {scope}, labels: {{{labels}}}}}"
+    app = installation("app", "app") + bundle("app", "1.0.0", f"{{requires: [{required}]}}")
+
+    found = emitted(app + MYSQL)
+
+    (document,) = documents(found).values()
+    assert document["labels"] == {**emitted_labels, "sh.porter.parentInstallation": "prod/app"}
+    assert list(found.files) == [f"installations/{path}.yaml"]
+    mine = installation("mine", "acme/mysql", more=f"labels: {emitted_labels}")
+    assert emitted(app + MYSQL + mine.replace("1.0.0}", "1.2.3}")).files == {}
+
+
 def test_of_two_parameters_of_a_shared_bundle_the_lowest_parents_counts() -> None:
     bundle_ = APP[APP.index("---\nschemaType: Bundle") :].replace(
         "mysql}}]", "mysql}, sharing: {mode: true, group: {name: blue}}}]"

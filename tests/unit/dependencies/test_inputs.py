@@ -6,11 +6,13 @@ import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.dialects.porter import read_bundle
+from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.errors import Location, Problem
 from reconciler.inventory import Source
+from reconciler.krm.yaml import load_documents
 from reconciler.reasons import Reason
 from tests.support.dependency_manifests import bundle, installation, world_of
 
@@ -65,6 +67,77 @@ def test_an_input_that_nobody_gives_is_told_with_what_helps() -> None:
 )
 def test_the_parent_or_the_user_gives_it(given: str, more: str) -> None:
     assert problems(installation("blog", "press", more=more) + press(given) + DB) == ()
+
+
+URL = "{requires: [{name: db, reference: r.io/db, parameters: {url: URL}}]}"
+NEEDS_URL = bundle("db", "1.0.0", more="parameters: [{name: url, type: string}]")
+
+
+@pytest.mark.parametrize(
+    ("url", "defaults", "own", "written"),
+    [
+        ("shop", "", "", "shop"),
+        ("3", "", "", 3),
+        ("'{{ installation.namespace }}/{{ installation.name }}'", "", "", "prod/blog"),
+        ("'${installation.name}'", "", "", "blog"),
+        ("'${bundle.parameters.size}'", "[{name: size, default: 3}]", "", 3),
+        ("'${bundle.parameters.size}'", "[{name: size, default: 3}]", "size: 4", 4),
+        ("'${bundle.parameters.size}'", "[{name: size}]", "size: 4", 4),
+        ("'${bundle.parameters.size}'", "[{name: size}]", "", None),
+        ("'${bundle.dependencies.app.outputs.url}'", "", "", None),
+        ("'tcp://{{ bundle.dependencies.app.outputs.url }}'", "", "", None),
+        ("'${bundle.dependencies.app.outputs.url}'", "", "'db#url': mine", "mine"),
+        ("shop", "", "'db#url': mine", "mine"),
+        ("[{of: '${installation.name}'}]", "", "", [{"of": "blog"}]),
+    ],
+)
+def test_a_parameter_is_given_as_its_author_wrote_it_or_is_missing(
+    url: str, defaults: str, own: str, written: object
+) -> None:
+    text = installation("blog", "press", more=f"parameters: {{{own}}}")
+    text += bundle(
+        "press", "1.0.0", URL.replace("URL", url), more=f"parameters: {defaults}" if defaults else ""
+    )
+    world = replace(world_of(text + NEEDS_URL), cluster="one")
+
+    update = update_locks(FleetInputs((world,)), read_locks({}))
+
+    (scope,) = update.scopes
+    assert scope.after is not None
+    found = generate_manifests(world, scope.after, owner="main/default/dependencies@one")
+    (data,) = found.files.values()
+    parameters = load_documents(data)[0].value.get("parameters", {})
+    assert parameters == ({} if written is None else {"url": written})
+    assert [problem.reason for problem in update.problems] == (
+        [Reason.UNBOUND_INPUT] if written is None else []
+    )
+    assert [warning.reason for warning in found.warnings] == [problem.reason for problem in update.problems]
+
+
+def test_a_parameter_that_a_user_gives_reaches_the_dependency_of_a_dependency() -> None:
+    site = "{requires: [{name: press, reference: 'r.io/press:v1.0.0'}]}"
+    text = installation("www", "site", more="parameters: {'db#url': mine}") + bundle("site", "1.0.0", site)
+    text += bundle("press", "1.0.0", URL.replace("parameters: {url: URL}", "")) + NEEDS_URL
+    world = replace(world_of(text), cluster="one")
+
+    update = update_locks(FleetInputs((world,)), read_locks({}))
+
+    (scope,) = update.scopes
+    assert update.problems == ()
+    assert scope.after is not None
+    found = generate_manifests(world, scope.after, owner="main/default/dependencies@one")
+    assert load_documents(found.files["installations/db.yaml"])[0].value["parameters"] == {"url": "mine"}
+
+
+def test_parameters_of_a_version_that_vanished_stay_as_they_were_written() -> None:
+    text = installation("blog", "press") + NEEDS_URL
+    world = replace(world_of(text + bundle("press", "1.0.0", URL.replace("URL", "shop"))), cluster="one")
+    (scope,) = update_locks(FleetInputs((world,)), read_locks({})).scopes
+    assert scope.after is not None
+
+    found = generate_manifests(world_of(text), scope.after, owner="main/default/dependencies@one")
+
+    assert (found.files, found.kept) == ({}, {"installations/db.yaml"})
 
 
 def test_what_is_bound_to_an_installation_needs_nothing_more() -> None:
