@@ -11,16 +11,19 @@ import functools
 import gzip
 import hashlib
 import json
+import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from tests.mutation.blocks import Block, Marks, clear_caches, read_blocks
 from tests.mutation.mutants import Function
+
+LONGEST_S = 15
 
 
 @dataclass(eq=False)
@@ -52,6 +55,16 @@ class Recorder:
                 self.tests[item.nodeid] = (seconds, entered)
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Iterator[None]:
+        """Give up a test that takes too long to be run on a mutant."""
+        signal.signal(signal.SIGALRM, _give_up)
+        signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[Any]:
         """Count what a fixture of a module or session enters for every test that uses it."""
         if fixturedef.scope == "function":
@@ -81,6 +94,10 @@ class Recorder:
             for fixture in fixtures:
                 if id(fixture) in self._shared:
                     yield self._shared[id(fixture)]
+
+
+def _give_up(*_: object) -> NoReturn:
+    raise TimeoutError(f"the test takes longer than {LONGEST_S} s")
 
 
 @dataclass(frozen=True)

@@ -128,9 +128,9 @@ def _record(options: argparse.Namespace, reach: Reach, files: Sequence[Path]) ->
         marks = Marks(options.root, options.package)
         marks.instrument()
         _server(options)()
-        for start in range(0, len(part), 20):
+        for start in range(0, len(part), 5):
             recorder = Recorder(marks)
-            chunk = part[start : start + 20]
+            chunk = part[start : start + 5]
             _run_pytest(options, [*map(str, chunk), "-m", "not slow and not kpt"], recorder)
             reach.write(recorder, chunk)
 
