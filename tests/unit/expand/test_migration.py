@@ -91,6 +91,24 @@ def test_untranslated_fields_are_listed(spec: dict[str, Any], lost: list[str]) -
     assert bool(lost) == bool(untranslated_fields({**OLD, "spec": spec}))
 
 
+@pytest.mark.parametrize(
+    ("upstream", "selector"),
+    [
+        ({"revision": "v3"}, {"revision": 3}),
+        ({"revision": "3"}, {"revision": 3}),
+        ({"revision": "stable"}, {"tag": "stable"}),
+        ({"tag": "stable"}, {"tag": "stable"}),
+        ({"ref": "stable"}, {"tag": "stable"}),
+        ({"revision": "v3", "tag": "stable"}, {"revision": 3}),
+        ({}, {}),
+    ],
+)
+def test_upstream_keeps_its_revision_or_tag(upstream: dict[str, str], selector: dict[str, Any]) -> None:
+    migrated = load_documents(migrate_set({"spec": {"upstream": upstream}}).encode())[0].value
+
+    assert migrated["spec"]["upstream"] == selector
+
+
 def test_migration_is_total() -> None:
     for spec in (None, 3, [], {"targets": [None, {"objects": {"selectors": [1]}}], "upstream": "x"}):
         assert migrate_set({"spec": spec}).startswith("apiVersion: ")

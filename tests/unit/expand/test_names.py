@@ -22,6 +22,13 @@ def test_length_counts_bytes_not_characters() -> None:
     assert variant_name("ü" * 32) != "ü" * 32
 
 
+def test_character_that_the_cut_splits_is_replaced() -> None:
+    name = variant_name("x" * 53 + "ü" * 10)
+
+    assert name[:55] == "x" * 53 + "\ufffd-"
+    assert not is_object_name(name)
+
+
 def test_different_parts_may_have_one_identifier() -> None:
     assert variant_identifier("a", "b-c", "d") == variant_identifier("a-b", "c", "d")
 

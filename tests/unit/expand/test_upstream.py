@@ -26,7 +26,7 @@ WIP = Draft(
 
 
 def view() -> RepositoryView:
-    blueprint_view = blueprints("app", "deep/app")
+    blueprint_view = blueprints("app", "deep/app", "very/deep/app")
     app = replace(blueprint_view.packages["app"], drafts=(WIP,))
     packages = {**blueprint_view.packages, "app": app, "bare": PackageState("bare")}
     branches = {"main": COMMIT, "next": COMMIT}
@@ -57,6 +57,7 @@ CASES = [
     Case("nothing at all", {}, None),
     Case("another package", {"package": "nope", "revision": 1}, None),
     Case("slashes become dots", {"package": "deep/app", "revision": 1}, "blueprints.deep.app.v1"),
+    Case("every slash", {"package": "very/deep/app", "revision": 1}, "blueprints.very.deep.app.v1"),
 ]
 
 

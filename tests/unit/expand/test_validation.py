@@ -6,8 +6,11 @@ import pytest
 
 from reconciler.api.porch import PackageVariantSetSpec, PackageVariantSpec
 from reconciler.cel import Environment
+from reconciler.cel.syntax import Failure
+from reconciler.expand.findings import Finding, field_name, hint_of
 from reconciler.expand.own_checks import check_set, check_variant
-from reconciler.expand.porch_checks import validate_set
+from reconciler.expand.porch_checks import validate_set, validate_variant
+from reconciler.expand.template import hint_for
 from reconciler.policy import Limits
 from reconciler.reasons import Reason
 
@@ -104,6 +107,139 @@ def test_error_of_a_template_has_its_field(fault: Fault) -> None:
     assert (finding.message, finding.path) == (fault.message, ("spec", "targets", 0, "template", *fault.path))
     assert validate_set(wrong) == ()
     assert check_set(spec(fault.twin), Environment(Limits())) == ()
+
+
+def test_faults_of_all_targets_are_reported_after_those_of_the_upstream() -> None:
+    wrong = PackageVariantSetSpec.model_validate(
+        {
+            "upstream": {**UPSTREAM, "revision": 0},
+            "targets": [{"repositories": [{"name": "edge"}], "template": expr("nope")}] * 2,
+        }
+    )
+
+    fields = [field_name(finding.path) for finding in check_set(wrong, Environment(Limits()))]
+
+    template = "template.downstream.packageExpr"
+    assert fields == ["spec.upstream.revision", f"spec.targets[0].{template}", f"spec.targets[1].{template}"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("cluster.name", "There are repoDefault, packageDefault, upstream, target and repository; see "),
+        ("'a'.lowerAscii()", "Annotate the set with "),
+        ("size(target.name)", "Write string(...) around the value."),
+        ("target.name +", "Correct the expression; docs/package-variant-sets.md lists what it may use."),
+    ],
+)
+def test_error_of_an_expression_has_a_hint_for_its_cause(expression: str, hint: str) -> None:
+    (finding,) = check_set(spec(expr(expression)), Environment(Limits()))
+
+    assert hint_of(finding).startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("spec", "Expressions see only name, namespace, labels and annotations of an object."),
+        ("region", "Test for it first, as in has(target.labels.x) ? target.labels.x : 'none'."),
+    ],
+)
+def test_missing_key_has_a_hint_that_tells_fields_from_labels(key: str, hint: str) -> None:
+    assert hint_for(Failure(f"no such key: {key}")) == hint
+
+
+def test_findings_of_porch_in_a_set_name_their_fields() -> None:
+    both = {"key": "a", "keyExpr": "'a'", "value": "b", "valueExpr": "'b'"}
+    template = {
+        "adoptionPolicy": "adoptSome",
+        "deletionPolicy": "keep",
+        "downstream": {"repo": "r", "repoExpr": "'r'", "package": "p", "packageExpr": "'p'"},
+        "labelExprs": [{"key": "a", "value": "b"}, both],
+        "annotationExprs": [both],
+        "packageContext": {"dataExprs": [both]},
+        "injectors": [{"name": "a"}, {"name": "a", "nameExpr": "'a'"}, {"kind": "ConfigMap"}],
+        "pipeline": {
+            "mutators": [{"image": "x", "name": "a.b"}],
+            "validators": [{"image": "x"}, {"image": ""}],
+        },
+    }
+    targets = [
+        {"repositories": [{"name": "edge", "packageNames": ["a", ""]}, {"name": ""}]},
+        {"objectSelector": {"matchLabels": {"a": "b"}}, "repositories": []},
+        {},
+        {"repositorySelector": {}, "template": template},
+    ]
+
+    findings = validate_set(PackageVariantSetSpec.model_validate({"upstream": {}, "targets": targets}))
+
+    assert [field_name(finding.path) for finding in findings] == [
+        "spec.upstream.package",
+        "spec.upstream.repo",
+        "spec.upstream",
+        "spec.targets[0].repositories[0].packageNames[1]",
+        "spec.targets[0].repositories[1].name",
+        "spec.targets[1].repositories",
+        "spec.targets[1].objectSelector.apiVersion",
+        "spec.targets[1].objectSelector.kind",
+        "spec.targets[1]",
+        "spec.targets[2]",
+        "spec.targets[3].template.adoptionPolicy",
+        "spec.targets[3].template.deletionPolicy",
+        "spec.targets[3].template.downstream",
+        "spec.targets[3].template.downstream",
+        "spec.targets[3].template.labelExprs[1]",
+        "spec.targets[3].template.labelExprs[1]",
+        "spec.targets[3].template.annotationExprs[0]",
+        "spec.targets[3].template.annotationExprs[0]",
+        "spec.targets[3].template.packageContext.dataExprs[0]",
+        "spec.targets[3].template.packageContext.dataExprs[0]",
+        "spec.targets[3].template.injectors[1]",
+        "spec.targets[3].template.injectors[2]",
+        "spec.targets[3].template.pipeline.validators[1].image",
+        "spec.targets[3].template.pipeline.mutators[0].name",
+    ]
+    assert all(hint_of(finding) for finding in findings)
+
+
+def test_findings_of_porch_in_a_variant_name_their_fields() -> None:
+    wrong = {
+        "upstream": {},
+        "downstream": {},
+        "adoptionPolicy": "adoptSome",
+        "deletionPolicy": "keep",
+        "packageContext": {"data": {"name": "a"}, "removeKeys": ["a", "package-path"]},
+        "injectors": [{"name": "a"}, {"name": ""}],
+    }
+
+    findings = validate_variant(PackageVariantSpec.model_validate(wrong))
+    empty = validate_variant(PackageVariantSpec())
+
+    assert [field_name(finding.path) for finding in findings] == [
+        "spec.upstream.repo",
+        "spec.upstream.package",
+        "spec.downstream.repo",
+        "spec.downstream.package",
+        "spec.adoptionPolicy",
+        "spec.deletionPolicy",
+        "spec.packageContext.data.name",
+        "spec.packageContext.removeKeys[1]",
+        "spec.injectors[1].name",
+    ]
+    assert [field_name(finding.path) for finding in empty] == ["spec.upstream", "spec.downstream"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "page"),
+    [
+        ("PackageVariantSet default/fleet", "package-variant-sets.md"),
+        ("PackageVariant default/web", "manifests.md"),
+    ],
+)
+def test_finding_without_a_hint_names_its_field_and_its_page(subject: str, page: str) -> None:
+    finding = Finding(("spec", "targets", 0), "something else is wrong")
+
+    assert hint_of(finding, subject) == f"Correct spec.targets[0]; docs/{page} describes it."
 
 
 def test_invalid_selector_has_the_field_of_its_term() -> None:
