@@ -32,6 +32,7 @@ class Recorder:
 
     marks: Marks
     tests: dict[str, tuple[float, set[int]]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
     _shared: dict[int, tuple[float, set[int]]] = field(default_factory=dict)
     _entered: set[int] = field(default_factory=set)
     _shared_seconds: float = 0
@@ -86,6 +87,8 @@ class Recorder:
         report = yield
         if call.when == "call":
             self._passed = report.passed
+        if report.failed:
+            self.failed.append(report.nodeid)
         return report
 
     def _shared_fixtures(self, item: pytest.Item) -> Iterator[tuple[float, set[int]]]:

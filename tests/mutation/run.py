@@ -108,7 +108,8 @@ def _choose_tests(options: argparse.Namespace, mutants: Sequence[Mutant]) -> lis
     if unrecorded := reach.find_unrecorded(files):
         print(f"recording what {len(unrecorded)} test files reach", flush=True)
         start = time.monotonic()
-        _record(options, reach, unrecorded)
+        for failed in _record(options, reach, unrecorded):
+            print(f"counts for nothing, because it fails or is too slow: {failed}", flush=True)
         print(f"recorded in {time.monotonic() - start:.0f} s", flush=True)
     tests = reach.find_tests({(mutant.function, mutant.line) for mutant in mutants}, files)
     choice = []
@@ -123,8 +124,10 @@ def _choose_tests(options: argparse.Namespace, mutants: Sequence[Mutant]) -> lis
     return choice
 
 
-def _record(options: argparse.Namespace, reach: Reach, files: Sequence[Path]) -> None:
-    def record(part: Sequence[Path], _send: Callable[[Any], None]) -> None:
+def _record(options: argparse.Namespace, reach: Reach, files: Sequence[Path]) -> Iterator[str]:
+    """Record what tests reach, and yield the tests that failed."""
+
+    def record(part: Sequence[Path], send: Callable[[str], None]) -> None:
         marks = Marks(options.root, options.package)
         marks.instrument()
         _server(options)()
@@ -133,9 +136,10 @@ def _record(options: argparse.Namespace, reach: Reach, files: Sequence[Path]) ->
             chunk = part[start : start + 5]
             _run_pytest(options, [*map(str, chunk), "-m", "not slow and not kpt"], recorder)
             reach.write(recorder, chunk)
+            for failed in recorder.failed:
+                send(failed)
 
-    for _ in _in_forks(options, files, record):
-        pass
+    yield from _in_forks(options, files, record)
 
 
 def _try_mutants(options: argparse.Namespace, subjects: Sequence[MutantTests]) -> Iterator[Result]:

@@ -114,6 +114,27 @@ def test_missing_object_is_unavailable(mirror: Mirror) -> None:
     assert not mirror.has(nowhere)
 
 
+def test_object_is_read_up_to_the_limit_of_its_size(repo: Repo, mirror: Mirror) -> None:
+    oid = repo.blob(b"1234")
+
+    assert mirror.blob(oid, 4) == b"1234"
+    with pytest.raises(PackageRefusedError, match="it has 4 bytes, more than 3"):
+        mirror.blob(oid, 3)
+
+
+def test_snapshot_of_refs_follows_a_recorded_push(repo: Repo, mirror: Mirror) -> None:
+    head = repo.oid("main")
+    mirror.record("refs/heads/early", head)
+    before = dict(mirror.refs())
+
+    mirror.record("refs/heads/new", head)
+    mirror.record("refs/heads/main", None)
+    mirror.record("refs/heads/gone", None)
+
+    assert before == {"refs/heads/main": head}
+    assert mirror.refs() == {"refs/heads/new": head}
+
+
 def test_subtree_is_a_directory_or_none(repo: Repo, mirror: Mirror) -> None:
     head = repo.oid("main")
 

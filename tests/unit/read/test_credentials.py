@@ -76,8 +76,9 @@ def test_signing_key_is_read_on_first_use(tmp_path: Path) -> None:
     ],
     ids=["variable", "file"],
 )
-def test_missing_signing_key_is_an_error(policy: CommitPolicy) -> None:
-    read = commit_signing(policy, {"SIGNING_KEY": ""}).read_key
+@pytest.mark.parametrize("environment", [{}, {"SIGNING_KEY": ""}], ids=["unset", "empty"])
+def test_missing_signing_key_is_an_error(policy: CommitPolicy, environment: dict[str, str]) -> None:
+    read = commit_signing(policy, environment).read_key
 
     assert read is not None
     with pytest.raises(UnavailableError) as caught:
