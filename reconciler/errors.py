@@ -1,7 +1,7 @@
 """Errors: a Problem is a value of one input, a ReconcilerError ends the run; exit codes (D1)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -60,7 +60,8 @@ class Problem:
 
     Its owner can fix it and everything else still reconciles. `subject` names the
     stalled owner, e.g. `PackageVariantSet default/nginx`; it is empty when a file
-    could not be attributed to one.
+    could not be attributed to one. `cause` is the part of the message that is equal wherever one
+    cause, such as a refused token, made many problems.
     """
 
     location: Location
@@ -68,6 +69,7 @@ class Problem:
     message: str
     hint: str = ""
     subject: str = ""
+    cause: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.location}: {self.reason}: {self.message}"
@@ -76,11 +78,13 @@ class Problem:
 class ReconcilerError(Exception):
     """An error that ends the run, or the work on one repository.
 
-    `hint` is the next step for a person; without one the class has its own, which may be empty.
+    `hint` is the next step for a person; without one the class has its own, which may be empty. `cause` is
+    the part of the message that other errors of the same cause share, empty if there is none.
     """
 
     exit_code: Exit = Exit.BUG
     hint: str = ""
+    cause: str = ""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

@@ -258,10 +258,17 @@ class RepositoryView:
         """Whether the repository was read, and this run plans its packages."""
         return self.problem is None and self.role is RepositoryRole.PLANNED
 
-    def problem_at(self, reason: Reason, message: str, hint: str = "", *path: str) -> Problem:
+    def problem_at(
+        self, reason: Reason, message: str, hint: str = "", *path: str, cause: str = ""
+    ) -> Problem:
         """Return a problem of this repository, at a field of its manifest; by default at its URL."""
         where = self.source.at(*(path or ("spec", "git", "repo")))
-        return Problem(where, reason, message, hint, f"Repository {self.key}")
+        return Problem(where, reason, message, hint, f"Repository {self.key}", cause)
+
+    @property
+    def unread_message(self) -> str:
+        """Why the repository could not be read; empty if it could."""
+        return f"Repository {self.key} could not be read: {self.problem.message}" if self.problem else ""
 
     def full_path(self, package: str) -> str:
         """Return the path from the repository's root of a package of this view."""

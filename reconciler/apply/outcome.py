@@ -78,7 +78,7 @@ def failed_result(
         kind: The effect that failed.
         pushed: Whether the refs of these packages moved as planned.
     """
-    effect = Effect(repository, kind, ref, error=str(error), hint=error.hint)
+    effect = Effect(repository, kind, ref, error=str(error), hint=error.hint, cause=error.cause)
     why = Unfinished(str(error), error.hint, pushed=pushed)
     return Result((effect,), dict.fromkeys(packages, why), frozenset({error.exit_code}))
 

@@ -165,8 +165,8 @@ class _Set:
         path = ("spec", "upstream")
         upstream = self.spec.upstream
         if view is not None and view.problem is not None:
-            message = f"repository {view.key.name} could not be read: {view.problem.message}"
-            return Finding((*path, "repo"), message, Reason.REPOSITORY_UNAVAILABLE, view.problem.hint)
+            reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
+            return Finding((*path, "repo"), view.unread_message, reason, hint)
         hint = "" if view else "The repository is not registered in the set's namespace."
         message = describe_missing(upstream) if upstream else ""
         return Finding(path, message, Reason.UPSTREAM_NOT_FOUND, hint)

@@ -206,8 +206,19 @@ class Transport:
                     self.clock.sleep(float(2**failures))
                     failures += 1
                 case _:
-                    text = f"{request.method} {request.url}: {raw.status or 'no answer'} {reply.message}"
-                    raise _error(reply.kind, self._redacted(text.strip()), raw.status, writes=request.writes)
+                    raise self._error(reply, request, raw.status)
+
+    def _error(self, reply: ClassifiedReply, request: _Request, status: int) -> ReconcilerError:
+        answer = self._redacted(f"{status or 'no answer'} {reply.message}".strip())
+        if reply.kind is ReplyKind.UNAUTHORIZED:
+            error = _error(reply.kind, f"{self.base} refuses the credential: {answer}", status, writes=False)
+            error.cause = str(error)
+            return error
+        url = self._redacted(request.url)
+        error = _error(reply.kind, f"{request.method} {url}: {answer}", status, writes=request.writes)
+        if reply.kind is ReplyKind.FORBIDDEN or not status:
+            error.cause = f"{self.base}: {answer}"
+        return error
 
     def _try(self, request: _Request) -> tuple[_Raw, ClassifiedReply]:
         """Send one request and classify its reply; a broken connection is a lost reply."""
@@ -286,22 +297,29 @@ class Transport:
         return self._same_host(target, url)
 
 
+_HINTS = {
+    ReplyKind.UNAUTHORIZED: "Give a token that is valid, where the rule of spec.credentials reads it from.",
+    ReplyKind.MISSING: "Check the URL, and whether the token may see the repository.",
+    ReplyKind.BLOCKED: "Merge or close some of its pull requests first.",
+    ReplyKind.FORBIDDEN: "Check the token's permissions, and that the repository is not archived.",
+}
+_KINDS: Mapping[ReplyKind, type[ReconcilerError]] = {
+    ReplyKind.MISSING: MissingError,
+    ReplyKind.BLOCKED: BlockedError,
+}
+_KINDS_OF_WRITES: Mapping[ReplyKind, type[ReconcilerError]] = {
+    **_KINDS,
+    ReplyKind.LOST: LostReplyError,
+    ReplyKind.FORBIDDEN: RefusedError,
+}
+
+
 def _error(kind: ReplyKind, message: str, status: int, *, writes: bool) -> ReconcilerError:
-    match kind:
-        case ReplyKind.LOST:
-            return LostReplyError(message) if writes else UnavailableError(message)
-        case ReplyKind.MISSING:
-            return MissingError(message, hint="Check the URL, and whether the token may see the repository.")
-        case ReplyKind.BLOCKED:
-            return BlockedError(message, hint="Merge or close some of its pull requests first.")
-        case ReplyKind.FORBIDDEN if writes:
-            return RefusedError(
-                message, hint="Check the token's permissions, and that the repository is not archived."
-            )
-        case ReplyKind.INVALID if writes:
-            return InvalidError(message, status=status)
-        case _:
-            return UnavailableError(message)
+    if writes and kind is ReplyKind.INVALID:
+        return InvalidError(message, status=status)
+    return (_KINDS_OF_WRITES if writes else _KINDS).get(kind, UnavailableError)(
+        message, hint=_HINTS.get(kind)
+    )
 
 
 def _masked(value: object) -> object:

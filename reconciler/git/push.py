@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.errors import RefusedError, UnavailableError
+from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.command import GitResult, is_local_failure, last_line, run_git
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
@@ -48,6 +48,10 @@ class PushResult(NamedTuple):
         return self.status in {PushStatus.DONE, PushStatus.UP_TO_DATE}
 
 
+_FORBIDDEN = re.compile(
+    r"returned error: 403|archived|read-only|not allowed to (push|write)|permission .*denied to",
+    re.IGNORECASE,
+)
 _UNSAFE_REF = re.compile(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
 _OID = re.compile(r"[0-9a-f]{40}")
 # One race, as git's client and servers of several versions report it; there is no status code for it.
@@ -132,7 +136,7 @@ def _one_by_one(mirror: Mirror, updates: Sequence[RefUpdate]) -> Iterator[PushRe
 def _results(mirror: Mirror, updates: Sequence[RefUpdate], pushed: GitResult) -> tuple[PushResult, ...]:
     lines = dict(_parse_porcelain(pushed.out.decode("utf-8", "replace")))
     if any(update.ref not in lines for update in updates):
-        raise UnavailableError(f"Cannot push to {mirror.remote}: {last_line(pushed.err)}")
+        raise _push_error(mirror.remote, pushed.err)
     listed = [_result(update, *lines[update.ref]) for update in updates]
     _check_server_limits(mirror, listed, pushed.err)
     results = tuple(_with_hook_output(result, pushed.err) for result in _with_lock_faults(listed, pushed.err))
@@ -142,6 +146,16 @@ def _results(mirror: Mirror, updates: Sequence[RefUpdate], pushed: GitResult) ->
         if result.ok:
             mirror.record(result.update.ref, result.update.new)
     return results
+
+
+def _push_error(remote: str, stderr: str) -> ReconcilerError:
+    """Return why a server took no ref at all: it forbids pushes, or it cannot be reached."""
+    if _FORBIDDEN.search(stderr):
+        lines = [line.removeprefix("remote:").strip() for line in stderr.splitlines()]
+        reason = next((line for line in lines if _FORBIDDEN.search(line)), last_line(stderr))
+        hint = "Check that the credential may write to the repository, and that it is not archived."
+        return RefusedError(f"{remote} takes no push: {reason}", hint=hint)
+    return UnavailableError(f"Cannot push to {remote}: {last_line(stderr)}")
 
 
 def _check_server_limits(mirror: Mirror, results: Iterable[PushResult], stderr: str) -> None:

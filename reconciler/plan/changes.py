@@ -372,7 +372,8 @@ class Effect:
     """One thing that apply did or could not do, in order.
 
     `error` is the reason why it was not done and `hint` the next step; `left` tells that nothing failed: a
-    budget was spent or the run was asked to end, and the next run goes on.
+    budget was spent or the run was asked to end, and the next run goes on. `cause` is the part of the error
+    that other effects of the same cause share.
     """
 
     repository: str
@@ -382,6 +383,7 @@ class Effect:
     error: str = ""
     hint: str = ""
     left: bool = False
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

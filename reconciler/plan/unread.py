@@ -21,7 +21,7 @@ def with_unread_repositories(problems: Iterable[Problem], inventory: Inventory) 
     An owner that needs such a repository is counted there: one dead repository with a thousand variants
     gives one line.
     """
-    unread = {view.problem.message: view for view in inventory.repositories.values() if view.problem}
+    unread = [view.unread_message for view in inventory.repositories.values() if view.problem]
     if not unread:
         return tuple(problems)
     reported: list[Problem] = []
@@ -58,10 +58,9 @@ def _is_consequence(problem: Problem) -> bool:
 
 def _problem(view: RepositoryView, owners: dict[str, set[str]]) -> Problem:
     assert view.problem is not None  # noqa: S101 - only views with a problem are asked for
-    count = len(owners.get(view.problem.message, ()))
+    count = len(owners.get(view.unread_message, ()))
     stalled = f"; {count} owner{'s' if count > 1 else ''} that need it are kept as they are" if count else ""
-    message = f"Repository {view.key} could not be read: {view.problem.message}{stalled}"
-    return replace(view.problem, message=message)
+    return replace(view.problem, message=f"{view.unread_message}{stalled}")
 
 
 def keep_unreadable_pulls(

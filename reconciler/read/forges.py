@@ -124,7 +124,7 @@ def _current(pulls: tuple[PullRequest, ...], mirror: Mirror) -> tuple[PullReques
 
 
 def _without_content(view: RepositoryView, error: UnavailableError) -> RepositoryView:
-    problem = view.problem_at(Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint)
+    problem = view.problem_at(Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint, cause=error.cause)
     return replace(view, problem=problem, head=None, packages={}, branches={}, tags={})
 
 

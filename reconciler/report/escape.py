@@ -39,6 +39,11 @@ def terminal(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
+def message_line(text: str) -> str:
+    """Return a message on one line: its line breaks become spaces, the rest is as `terminal` returns it."""
+    return terminal(" ".join(text.splitlines()))
+
+
 def code(text: str) -> str:
     """Return `text` as a Markdown code span that nothing inside can end.
 

@@ -8,7 +8,7 @@ from reconciler import __version__
 from reconciler.errors import Location, Problem
 from reconciler.plan.changes import Op, Plan, Refusal
 from reconciler.plan.compare import Comparison
-from reconciler.report.escape import terminal
+from reconciler.report.escape import message_line
 from reconciler.report.summary import Names, sorted_changes
 
 FALLBACK = "reconciler.yaml"
@@ -86,4 +86,4 @@ def _result(level: str, rule: str, message: str, location: Location | None) -> d
 
 
 def _sentence(message: str, hint: str) -> str:
-    return f"{terminal(message)}. {terminal(hint)}" if hint else terminal(message)
+    return f"{message_line(message)}. {message_line(hint)}" if hint else message_line(message)

@@ -1,13 +1,14 @@
 """Plan and outcome as lines for a terminal: counts, then changes, then problems and refusals."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from reconciler.errors import Exit, Problem
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.reasons import Reason
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.console import Color, Paint, plain, table_rows
-from reconciler.report.escape import terminal
+from reconciler.report.escape import message_line, terminal
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.summary import (
     Names,
@@ -22,6 +23,8 @@ from reconciler.report.summary import (
     upstream_text,
 )
 
+Item = TypeVar("Item")
+_MOST_PLACES = 10
 _COLOURS = {
     Op.CREATE: Color.GREEN,
     Op.UPDATE: Color.YELLOW,
@@ -71,13 +74,46 @@ def plan_lines(
 
 
 def problem_lines(problems: Iterable[Problem], *, paint: Paint = plain) -> Iterator[str]:
-    """Yield each problem with its place, its owner and its hint."""
-    for problem in problems:
-        head = paint("problem:", Color.RED)
-        yield f"{head} {terminal(str(problem.location))}: {problem.reason}: {terminal(problem.message)}"
-        if problem.subject:
-            yield f"  stalls: {terminal(problem.subject)}"
+    """Yield each problem with its place, its owner and its hint; those of one cause share these lines."""
+    head = paint("problem:", Color.RED)
+    for group in _by_cause(problems, lambda problem: (problem.reason, problem.cause, problem.hint)):
+        problem, *others = group
+        if others:
+            cause = f"{len(group)}, all for one cause: {message_line(problem.cause)}"
+            yield f"{head} {problem.reason}: {cause}"
+            places = [f"{p.location}: {p.subject}{_after_cause(p)}" for p in group]
+            yield from _listed(places)
+        else:
+            text = message_line(problem.message)
+            yield f"{head} {terminal(str(problem.location))}: {problem.reason}: {text}"
+            if problem.subject:
+                yield f"  stalls: {terminal(problem.subject)}"
         yield from _hint_lines(problem.hint)
+
+
+def _by_cause(items: Iterable[Item], key: Callable[[Item], tuple[str, str, str]]) -> list[list[Item]]:
+    """Group items by their key, at the place of the first; an item without a cause is a group of its own.
+
+    Args:
+        items: Problems or effects.
+        key: Returns kind, cause and hint of an item.
+    """
+    groups: dict[tuple[object, ...], list[Item]] = {}
+    for number, item in enumerate(items):
+        kind, cause, hint = key(item)
+        groups.setdefault((kind, cause, hint) if cause else (number,), []).append(item)
+    return list(groups.values())
+
+
+def _after_cause(problem: Problem) -> str:
+    return problem.message.partition(problem.cause)[2]
+
+
+def _listed(places: Sequence[str]) -> Iterator[str]:
+    """Yield the places of one cause, a line each, the first ones only where there are many."""
+    yield from (f"  {message_line(place)}" for place in places[:_MOST_PLACES])
+    if len(places) > _MOST_PLACES:
+        yield f"  and {len(places) - _MOST_PLACES} more"
 
 
 def refusal_lines(plan: Plan, *, paint: Paint = plain) -> Iterator[str]:
@@ -128,7 +164,10 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
     failed = [effect for effect in outcome.effects if effect.error and not effect.left]
     if not quiet:
         yield from (effect_line(effect, paint=paint) for effect in done)
-    for effect in (*failed, *left):
+    for group in _by_cause(failed, lambda effect: (effect.what, effect.cause, effect.hint)):
+        yield from _failed_lines(group, paint)
+        yield from _hint_lines(group[0].hint)
+    for effect in left:
         yield effect_line(effect, paint=paint)
         yield from _hint_lines(effect.hint)
     if not outcome.effects:
@@ -138,6 +177,17 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
     else:
         parts = (_count(len(done), "effect", "done"), f"{len(failed)} failed", _left_text(len(left)))
         yield f"{', '.join(part for part in parts if part)}."
+
+
+def _failed_lines(group: Sequence[Effect], paint: Paint) -> Iterator[str]:
+    """Yield one failed effect in a line, or effects that failed for one cause below a line about it."""
+    effect, *others = group
+    if not others:
+        yield effect_line(effect, paint=paint)
+        return
+    tried = f"{_VERBS.get(effect.what, effect.what)} {len(group)}, all for one cause"
+    yield f"{paint('failed:', Color.RED)} {tried}: {message_line(effect.cause)}"
+    yield from _listed([f"{e.repository} {e.ref}".strip() for e in group])
 
 
 def _count(number: int, noun: str, rest: str) -> str:
@@ -168,9 +218,9 @@ def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
     if not effect.error:
         return f"{effect.what:<8} {place}"
     if effect.left:
-        return f"{paint('left for the next run:', Color.YELLOW)} {place}: {terminal(effect.error)}"
+        return f"{paint('left for the next run:', Color.YELLOW)} {place}: {message_line(effect.error)}"
     tried = _VERBS.get(effect.what, effect.what)
-    return f"{paint('failed:', Color.RED)} {tried} {place}: {terminal(effect.error)}"
+    return f"{paint('failed:', Color.RED)} {tried} {place}: {message_line(effect.error)}"
 
 
 def _table(plan: Plan, names: Names, paint: Paint, *, unchanged: bool, width: int | None) -> Iterator[str]:

@@ -69,8 +69,8 @@ def find_repository(
     if view.problem is None:
         return view
     location = _field(variant, "spec", field, "repo")
-    message = f"Repository {view.key} could not be read: {view.problem.message}"
-    return Problem(location, Reason.REPOSITORY_UNAVAILABLE, message, view.problem.hint, subject)
+    reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
+    return Problem(location, reason, view.unread_message, hint, subject)
 
 
 def subject_of(variant: DesiredVariant) -> str:

@@ -307,3 +307,12 @@ def test_pull_request_of_fork_is_ignored(world: ForgeWorld) -> None:
 
     assert world.open_heads() == sorted([*expected(world), ("acme/edge-1", stranger.head)])
     assert stranger.title == "Mine"
+
+
+def test_a_refused_token_is_one_cause_in_every_repository(world: ForgeWorld) -> None:
+    world.simulator.token = "another"
+
+    problems = [p for p in world.plan().plan.problems if p.reason == Reason.REPOSITORY_UNAVAILABLE]
+
+    assert len(problems) == 2
+    assert len({problem.cause for problem in problems}) == 1

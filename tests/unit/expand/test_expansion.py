@@ -253,7 +253,7 @@ STALLS = [
         ),
         "UnexpectedError",
         Reason.REPOSITORY_UNAVAILABLE,
-        "repository blueprints could not be read: Connection refused",
+        "Repository default/blueprints could not be read: Connection refused",
     ),
     Stall(
         "there is no snapshot",

@@ -1,4 +1,7 @@
-from reconciler.git.push import PushResult, PushStatus, RefUpdate, name_refs
+import pytest
+
+from reconciler.errors import Exit, ReconcilerError, RefusedError, UnavailableError
+from reconciler.git.push import PushResult, PushStatus, RefUpdate, _push_error, name_refs
 
 
 def results(*refs: str) -> list[PushResult]:
@@ -11,3 +14,32 @@ def test_three_refs_are_named() -> None:
 
 def test_further_refs_are_counted() -> None:
     assert name_refs(results("a", "b", "c", "d", "e")) == "a, b, c and 2 more"
+
+
+ARCHIVED = (
+    "remote: This repository was archived so it is read-only.\nfatal: unable to access 'https://h/r.git/'"
+)
+DENIED = (
+    "ERROR: Permission to acme/edge.git denied to deploy key\nfatal: Could not read from remote repository."
+)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "kind", "message"),
+    [
+        (ARCHIVED, RefusedError, "takes no push: This repository was archived so it is read-only."),
+        (DENIED, RefusedError, "takes no push: ERROR: Permission to acme/edge.git denied to deploy key"),
+        ("fatal: The requested URL returned error: 403", RefusedError, "takes no push: fatal: The requested"),
+        ("fatal: The requested URL returned error: 502", UnavailableError, "Cannot push to"),
+        ("fatal: Could not resolve host: h", UnavailableError, "Cannot push to"),
+    ],
+)
+def test_a_push_that_a_server_forbids_is_refused_and_others_are_tried_again(
+    stderr: str, kind: type[ReconcilerError], message: str
+) -> None:
+    error = _push_error("https://h/r.git", stderr)
+
+    assert type(error) is kind
+    assert message in str(error)
+    assert error.exit_code is (Exit.REFUSED if kind is RefusedError else Exit.UNAVAILABLE)
+    assert error.hint

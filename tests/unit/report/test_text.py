@@ -3,12 +3,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.plan.changes import ConflictNote, Op, Outcome, Plan
+from reconciler.errors import Location, Problem
+from reconciler.plan.changes import ConflictNote, Effect, Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus, Phase
 from reconciler.reasons import Reason
 from reconciler.report.console import ansi
 from reconciler.report.summary import is_unchanged
-from reconciler.report.text import change_lines, outcome_lines, plan_lines
+from reconciler.report.text import change_lines, outcome_lines, plan_lines, problem_lines
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED, change
 
 
@@ -119,3 +120,67 @@ def test_failures_come_after_what_was_done() -> None:
         "1 effect done, 1 failed.",
     ]
     assert list(outcome_lines(Outcome())) == ["Nothing was written."]
+
+
+REFUSES = "https://git.example.com/api/v1 refuses the credential: 401 Bad credentials"
+
+
+def unread(number: int) -> Problem:
+    subject = f"Repository default/edge-{number}"
+    message = f"{subject} could not be read: {REFUSES}; 2 owners that need it are kept as they are"
+    return Problem(
+        Location(f"edge-{number}.yaml", 7), "RepositoryUnavailable", message, "Renew.", subject, REFUSES
+    )
+
+
+def test_problems_of_one_cause_share_a_line_and_a_hint() -> None:
+    other = Problem(Location("a.yaml", 1), "RepositoryUnavailable", "No such host", "Renew.")
+
+    assert list(problem_lines([unread(1), other, unread(2)])) == [
+        f"problem: RepositoryUnavailable: 2, all for one cause: {REFUSES}",
+        "  edge-1.yaml:7: Repository default/edge-1; 2 owners that need it are kept as they are",
+        "  edge-2.yaml:7: Repository default/edge-2; 2 owners that need it are kept as they are",
+        "  hint: Renew.",
+        "problem: a.yaml:1: RepositoryUnavailable: No such host",
+        "  hint: Renew.",
+    ]
+
+
+def test_problems_of_one_cause_with_other_hints_stand_alone() -> None:
+    lines = list(problem_lines([unread(1), replace(unread(2), hint="Ask.")]))
+
+    assert [line for line in lines if line.startswith("problem: ")] == [
+        f"problem: {unread(n).location}: RepositoryUnavailable: {unread(n).message}" for n in (1, 2)
+    ]
+
+
+def test_many_places_of_one_cause_are_counted() -> None:
+    lines = list(problem_lines([unread(n) for n in range(1, 13)]))
+
+    assert len(lines) == 1 + 10 + 1 + 1
+    assert lines[-2] == "  and 2 more"
+
+
+def test_failed_effects_of_one_cause_share_a_line_and_a_hint() -> None:
+    cause = "https://git.example.com/api/v1: 403 not permitted"
+    effects = [
+        Effect(f"edge-{n}", "opened", "Create web", error=f"POST /edge-{n}: 403", hint="Ask.", cause=cause)
+        for n in (1, 2)
+    ]
+    closed = Effect("edge-1", "closed", "#1", error="POST /edge-1: 403", hint="Ask.", cause=cause)
+
+    assert list(outcome_lines(Outcome((*effects, closed)))) == [
+        f"failed: open 2, all for one cause: {cause}",
+        "  edge-1 Create web",
+        "  edge-2 Create web",
+        "  hint: Ask.",
+        "failed: close edge-1 #1: POST /edge-1: 403",
+        "  hint: Ask.",
+        "0 effects done, 3 failed.",
+    ]
+
+
+def test_line_breaks_of_a_message_become_spaces() -> None:
+    (line,) = problem_lines([Problem(Location("a.yaml"), "R", "one\ntwo\x1b[2J")])
+
+    assert line == "problem: a.yaml: R: one two\\x1b[2J"
