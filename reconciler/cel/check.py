@@ -27,6 +27,7 @@ from reconciler.cel.types import (
     DOUBLE,
     DYN,
     INT,
+    MESSAGES,
     NULL,
     STANDARD,
     STRING,
@@ -36,7 +37,6 @@ from reconciler.cel.types import (
     UINT,
     UNORDERED,
     VARIABLES,
-    WRAPPERS,
     Overload,
     Type,
     join,
@@ -171,16 +171,17 @@ class _Checker:
         return type_
 
     def message(self, node: Message, scope: Scope) -> Type:
-        wrapper = WRAPPERS.get(node.name)
-        if wrapper is None:
+        if node.name not in MESSAGES:
             raise CelError(f"undeclared reference to '{node.name}'", node.offset)
+        type_, fields = MESSAGES[node.name]
         for field, value in node.fields:
             value_type = self.type_of(value, scope)
-            if field != "value" or len(node.fields) > 1:
-                raise CelError(f"'{node.name}' has one field, value", value.offset)
-            if value_type != wrapper:
-                raise CelError(f"expected type '{wrapper}' but found '{value_type}'", value.offset)
-        return wrapper
+            if field not in fields or len(node.fields) > 1:
+                names = ", ".join(fields)
+                raise CelError(f"'{node.name}' takes one field ({names})", value.offset)
+            if value_type != fields[field]:
+                raise CelError(f"expected type '{fields[field]}' but found '{value_type}'", value.offset)
+        return type_
 
     def macro(self, node: Macro, scope: Scope) -> Type:
         operand = self.type_of(node.operand, scope)

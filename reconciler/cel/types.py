@@ -214,14 +214,24 @@ TYPE_NAMES: Mapping[str, Type] = {
     "map": type_of(map_of(DYN, DYN)),
     "null_type": type_of(NULL),
 }
-WRAPPERS: Mapping[str, Type] = {
-    "google.protobuf.StringValue": STRING,
-    "google.protobuf.BoolValue": BOOL,
-    "google.protobuf.Int64Value": INT,
-    "google.protobuf.DoubleValue": DOUBLE,
-    "google.protobuf.BytesValue": BYTES,
+_WRAPPED: Mapping[str, Type] = {
+    "String": STRING,
+    "Bool": BOOL,
+    "Int32": INT,
+    "Int64": INT,
+    "UInt32": UINT,
+    "UInt64": UINT,
+    "Double": DOUBLE,
+    "Bytes": BYTES,
 }
-"""Message types that expressions may build, and the type that CEL gives their value."""
+MESSAGES: Mapping[str, tuple[Type, Mapping[str, Type]]] = {
+    **{f"google.protobuf.{name}Value": (type_, {"value": type_}) for name, type_ in _WRAPPED.items()},
+    "google.protobuf.Value": (
+        DYN,
+        {"string_value": STRING, "bool_value": BOOL, "number_value": DOUBLE},
+    ),
+}
+"""Message types that expressions may build: the type of the message as a value, and of its fields."""
 VARIABLES: Mapping[str, Type] = {
     "repoDefault": STRING,
     "packageDefault": STRING,

@@ -24,6 +24,7 @@ from reconciler.render.rendered import Blocked
 from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.conformance import Case, vectors
 from tests.support.model import package
+from tests.support.porch_divergences import decision_of
 
 PART = "porch"
 
@@ -65,6 +66,8 @@ def test_function_names(case: Case) -> None:
 def test_injection_points(case: Case) -> None:
     """D6: where Porch stops at a file that is not YAML, that file is opaque and the others count."""
     points = find_points(package(resources(case["packageRevisionResources"])))
+
+    assert bool(case["expectedError"]) is bool(decision_of(case))
 
     found = [
         {"file": p.file, "required": p.required, "conditionType": p.condition_type}
@@ -122,8 +125,10 @@ def test_config_injection(case: Case) -> None:
 
     assert case["expectedError"] is None
     assert isinstance(injected, Injected)
-    found = {path: without_the_seeds(file.data.decode()) for path, file in injected.files.items()}
-    assert found == resources(case["expectedPackageRevisionResources"])
+    found = {path: file.data.decode() for path, file in injected.files.items()}
+    porchs = resources(case["expectedPackageRevisionResources"])
+    assert {path: without_the_seeds(text) for path, text in found.items()} == porchs
+    assert (found != porchs) is bool(decision_of(case))
 
 
 def without_the_seeds(text: str) -> str:

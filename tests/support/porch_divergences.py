@@ -13,7 +13,6 @@ from tests.support.conformance import PROJECT, Case, cases_of
 
 PART = "porch"
 DOCUMENT = PROJECT / "docs/divergences.md"
-MOST = 20
 _ROW = re.compile(r"\| `(?P<file>pv-[\w-]+)` \| `(?P<test>\w+)` \| (?P<name>.+?) \| (?P<decision>D\d+) \|")
 
 
@@ -56,6 +55,16 @@ def _upstream(case: Case) -> str:
     return "D9" if bare else ""
 
 
+def _published(case: Case) -> str:
+    """D9: a revision and a workspace name one revision; Porch ignores the workspace."""
+    upstream, index = case["upstream"], case["expectedFound"]
+    if index is None or not upstream.get("workspaceName"):
+        return ""
+    return (
+        "D9" if case["packageRevisions"][index]["spec"]["workspaceName"] != upstream["workspaceName"] else ""
+    )
+
+
 def _revision(case: Case) -> str:
     """D9: a revision that is given means what it says; Porch writes -1 over it."""
     given = (case["upstream"] or {}).get("revision")
@@ -93,6 +102,7 @@ def _injection(case: Case) -> str:
 _RULES: Mapping[str, Callable[[Case], str]] = {
     "PackageVariantUpstreamValidation": _revision,
     "PvUpstreamSelection": _upstream,
+    "PvPublishedUpstream": _published,
     "DownstreamSelection": _downstream,
     "InjectionPointDiscovery": _points,
     "ConfigInjection": _injection,

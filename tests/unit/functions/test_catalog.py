@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.functions.catalog import CLAIMS, SCHEMA_VALIDATORS, find_claim, parse_image
+from reconciler.functions.catalog import CLAIMS, SCHEMA_VALIDATORS, Image, find_claim, parse_image
 from reconciler.functions.pipeline import BUILTINS
 
 DIGEST = "sha256:" + "a" * 64
@@ -49,6 +49,15 @@ def test_claim(case: Case) -> None:
     claim = find_claim(image)
 
     assert (claim.profile if claim else None) == case.want
+
+
+@pytest.mark.parametrize("name", ["fn", "example.com/fn", "example.com:5000/a/fn"])
+@pytest.mark.parametrize("tag", ["", "v1"])
+@pytest.mark.parametrize("digest", ["", DIGEST])
+def test_image_is_split_into_name_tag_and_digest(name: str, tag: str, digest: str) -> None:
+    text = name + (tag and f":{tag}") + (digest and f"@{digest}")
+
+    assert parse_image(text) == Image(name, tag, digest)
 
 
 def test_floating_tags_may_be_left_to_containers() -> None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.krm.merge import Hunk, Winner, merge_document, merge_text, path_text
+from reconciler.krm.merge.fields import repository_of
 from reconciler.krm.schema import Schemas
 from reconciler.krm.yaml import Tree
 
@@ -112,6 +113,13 @@ ELEMENTS = [
             "spec.template.spec.containers[name=a].env[name=E].value",
             "spec.template.spec.containers[name=a].env[name=E].valueFrom",
         ),
+    ),
+    Case(
+        "an element without its first merge key is found by the others",
+        "containers:\n- name: a\n  ports:\n  - protocol: UDP\n    hostPort: 1",
+        "containers:\n- name: a\n  ports:\n  - protocol: UDP\n    hostPort: 2",
+        "containers:\n- name: a\n  ports:\n  - protocol: UDP\n    hostPort: 1\n  - containerPort: 80",
+        "containers:\n- name: a\n  ports:\n  - protocol: UDP\n    hostPort: 2\n  - containerPort: 80",
     ),
     Case(
         "a list with one key twice is one value",
@@ -234,3 +242,9 @@ def test_line_changed_by_both_sides_is_a_hunk(winner: str, *, prefer_upstream: b
 def test_too_long_text_is_not_merged() -> None:
     assert merge_text("x\n", "x\n" * 30_000, "y\n") is None
     assert merge_text("x\n" * 3000, "x\n" * 2999, "x\n" * 3001) is None
+
+
+@pytest.mark.parametrize("name", ["fn", "host/fn", "host:5000/fn", "host:5000/a/fn"])
+@pytest.mark.parametrize("version", ["", ":v1", ":v1.2.3-rc", "@sha256:ab", ":v1@sha256:ab"])
+def test_image_without_version_keeps_its_registry(name: str, version: str) -> None:
+    assert repository_of(name + version) == name

@@ -5,22 +5,24 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.api.porch import InjectionSelector, PackageVariantSpec
+from reconciler.api.porch import Downstream, InjectionSelector, PackageVariantSpec, Upstream
 from reconciler.errors import Location
 from reconciler.expand import DesiredVariant
+from reconciler.expand.expansion import expand
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.step import PipelineResult
 from reconciler.ids import ObjectName
 from reconciler.inventory import Commit, Source
 from reconciler.objects import File, Files, tree_id
 from reconciler.reasons import Reason
-from reconciler.render.package import input_time
+from reconciler.render.package import input_time, render_packages
 from reconciler.render.package import run_functions as all_functions
 from reconciler.render.rendered import Blocked, Package
 from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.snapshot import Snapshot
 from tests.support.decision_table import Case, DecisionTable, Row
+from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.plan_values import PACKAGE, WEB, a_pin, oid
 from tests.support.sets import repository, world
 
@@ -147,3 +149,27 @@ def test_table_of_input_times_is_complete() -> None:
 @pytest.mark.parametrize("row", TIMES.rows, ids=str)
 def test_commit_is_as_old_as_the_newest_of_its_inputs(row: Row[int]) -> None:
     assert TIMES.mistakes(row, newest_time) == []
+
+
+def test_given_runner_runs_the_functions_of_all_packages() -> None:
+    model = ModelWorld()
+    for name in ("blueprints", "edge"):
+        model.add_repository(name)
+    model.publish("blueprints", "web", blueprint("web"), 1)
+    model.variants["web"] = PackageVariantSpec(
+        upstream=Upstream(repo="blueprints", package="web", revision=1),
+        downstream=Downstream(repo="edge", package="web"),
+    )
+    inventory = model.inventory()
+    resolution = resolve(inventory, expand(inventory))
+
+    def run(packages: Sequence[Files]) -> list[PipelineResult]:
+        changed = File.of(b"by the runner\n")
+        return [PipelineResult({**files, "note.txt": changed}, declared=True) for files in packages]
+
+    rendered = render_packages(resolution, model.contents(resolution), inventory, run)
+
+    ((_, variant),) = rendered.variants.items()
+    assert isinstance(variant.fresh, Package)
+    assert variant.fresh.files["note.txt"].data == b"by the runner\n"
+    assert variant.fresh.tree == tree_id(variant.fresh.files)

@@ -46,6 +46,14 @@ def test_script_runs_where_more_than_a_thousand_files_are_open() -> None:
             assert run(runtime, "print('a')").stderr == "a\n"
 
 
+def test_output_before_a_failure_is_kept(runtime: StarlarkRuntime) -> None:
+    sources = ["fail('no')", "ctx.resource_list['items'][0]['data']['k'] = 1 << 70", "x = [][1]"]
+
+    outputs = [run(runtime, f"print('seen')\n{source}").stderr for source in sources]
+
+    assert all(output.startswith("seen\n") for output in outputs)
+
+
 def test_script_may_replace_the_list(runtime: StarlarkRuntime) -> None:
     assert run(runtime, "ctx.resource_list['items'] = []").items == []
 
@@ -91,6 +99,11 @@ BAD = [
     ("source is no text", 3, "`source` must be text"),
     ("the network", "load('http.star', 'http')", "no module 'http.star'"),
     ("the clock", "load('time.star', 'time')\ntime.now()", "time.now() is not supported"),
+    (
+        "a number beyond JSON",
+        "ctx.resource_list['items'][0]['data']['k'] = 1 << 70",
+        "a value that is no JSON",
+    ),
     ("no list left", "ctx.resource_list.pop('items')", "no list of items"),
 ]
 

@@ -56,6 +56,38 @@ def test_upstream_follows_a_resource_that_local_moved() -> None:
     assert texts == {"mine/c.yaml": cm("c", "up")}
 
 
+def test_resource_that_both_sides_moved_stays_where_local_moved_it() -> None:
+    texts, conflicts = update({"a.yaml": cm("c")}, {"b.yaml": cm("c", "up")}, {"mine/c.yaml": cm("c")})
+
+    assert texts == {"mine/c.yaml": cm("c", "up")}
+    assert conflicts == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "path", "ignore", "sides"),
+    [
+        ("of the package", "d/i.yaml", ".krmignore", (1, 1, 1)),
+        ("of a sub-package", "sub/d/i.yaml", "sub/.krmignore", (1, 1, 1)),
+        ("that upstream adds", "d/i.yaml", ".krmignore", (0, 1, 0)),
+        ("that local adds", "d/i.yaml", ".krmignore", (0, 0, 1)),
+        ("that both delete", "d/i.yaml", ".krmignore", (1, 0, 0)),
+    ],
+)
+def test_file_that_krmignore_hides_merges_as_text(
+    reason: str, path: str, ignore: str, sides: tuple[int, int, int]
+) -> None:
+    texts = [cm("i"), cm("i", "up"), cm("i", more="  l: mine\n")]
+    files = [
+        {path: text, "sub/Kptfile": SUB, **({ignore: "d/\n"} if hides else {})}
+        for text, hides in zip(texts, sides, strict=True)
+    ]
+
+    merged, conflicts = update(*files)
+
+    assert [(c.path, c.resource) for c in conflicts] == [(path, "")], reason
+    assert merged[path] == texts[2]
+
+
 def test_documents_are_inserted_where_upstream_has_them() -> None:
     first, second = cm("one"), cm("two")
     texts, _ = update(
@@ -187,10 +219,11 @@ def test_crds_of_the_package_define_list_merge_keys() -> None:
     assert (texts["r.yaml"], conflicts) == (head + apple.format(2) + pear, ())
 
 
-def test_encrypted_document_merges_as_one_value() -> None:
+@pytest.mark.parametrize("field", ["mac", "lastmodified"])
+def test_encrypted_document_merges_as_one_value(field: str) -> None:
     secret = (
         "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n"
-        "stringData:\n  a: ENC[{}]\n  b: ENC[{}]\nsops:\n  mac: ENC[{}]\n"
+        f"stringData:\n  a: ENC[{{}}]\n  b: ENC[{{}}]\nsops:\n  {field}: ENC[{{}}]\n"
     )
     sides = [
         {"s.yaml": secret.format(*parts)} for parts in (("1", "1", "1"), ("2", "1", "2"), ("1", "3", "3"))
@@ -304,8 +337,19 @@ def test_sub_package_with_another_upstream_is_unchanged() -> None:
     assert texts == mine
 
 
-def test_package_context_keeps_its_name() -> None:
-    context = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  name: {}\n"
+def test_kptfile_that_local_deleted_stays_deleted() -> None:
+    base, upstream = (
+        {**files_of({"r.yaml": cm("r")}), **files_of({"Kptfile": text})} for text in (ROOT, SUB)
+    )
+
+    updated = update_package(base, upstream, files_of({"r.yaml": cm("r")}))
+
+    assert "Kptfile" not in updated.files
+
+
+@pytest.mark.parametrize("field", ["name", "package-path"])
+def test_package_context_keeps_its_own_name_and_path(field: str) -> None:
+    context = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  {field}: {{}}\n"
     sides = [{"package-context.yaml": context.format(name)} for name in ("example", "changed", "mine")]
 
     assert update(*sides, on_conflict=OnConflict.UPSTREAM) == (sides[2], ())
