@@ -199,7 +199,8 @@ def test_rendering(case: Case) -> None:
     if case["expectedError"] is None or is_indexed_conversion(case["expectedError"], str(template)):
         assert error is None
         got = rendered.spec.model_dump(by_alias=True, exclude_none=True)
-        assert case["expectedSpec"] is None or _without_empty(got) == _without_empty(case["expectedSpec"])
+        if case["expectedError"] is None:
+            assert _without_empty(got) == _without_empty(case["expectedSpec"])
     else:
         assert error is not None
         field, _, message = error.partition(": ")
