@@ -97,6 +97,8 @@ def test_a_fault_is_told_at_its_line_and_column_and_nothing_is_printed(control: 
         "manifests/fleet.yaml:16:13: InvalidExpression: template.downstream.packageExpr:"
         " undeclared reference to 'cluster'" in said.stderr
     )
+    (problem,) = json.loads(expand(control, "-o", "json").stdout)["problems"]
+    assert (problem["location"]["line"], problem["reason"]) == (16, "InvalidExpression")
 
 
 def test_a_set_that_does_not_exist_is_a_usage_error(control: Path) -> None:

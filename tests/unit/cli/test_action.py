@@ -1,0 +1,77 @@
+"""The inputs of the action: what counts as given, as yes, as a number and as a path."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.action import Inputs
+from reconciler.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "flag"),
+    [
+        *((text, True) for text in ("true", "True", "TRUE", "yes", "YES", "1", " true ")),
+        *((text, False) for text in ("", "false", "no", "0", "on", "2", "truee", "y")),
+    ],
+)
+def test_flag_is_one_of_three_words(text: str, flag: bool) -> None:
+    assert Inputs({"INPUT_DETAILED_EXITCODE": text}).flag("detailed-exitcode") is flag
+
+
+def test_input_that_is_not_given_is_empty() -> None:
+    inputs = Inputs({"INPUT_MODE": " plan "})
+
+    assert (inputs.text("mode"), inputs.text("base"), inputs.flag("strict"), inputs.number("shard")) == (
+        "plan",
+        "",
+        False,
+        0,
+    )
+
+
+@pytest.mark.parametrize(("text", "number"), [("", 0), ("0", 0), ("12", 12)])
+def test_number_is_counted_from_zero(text: str, number: int) -> None:
+    assert Inputs({"INPUT_ALLOW_DELETES": text}).number("allow-deletes") == number
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "many", "1e3"])
+def test_other_numbers_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="allow-deletes"):
+        Inputs({"INPUT_ALLOW_DELETES": text}).number("allow-deletes")
+
+
+@pytest.mark.parametrize(("text", "choice"), [("", "check"), ("check", "check"), ("apply", "apply")])
+def test_first_word_of_a_choice_is_its_default(text: str, choice: str) -> None:
+    assert Inputs({"INPUT_MODE": text}).choice("mode", ("check", "plan", "apply")) == choice
+
+
+@pytest.mark.parametrize("text", ["Apply", "destroy"])
+def test_other_word_of_a_choice_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="Input mode"):
+        Inputs({"INPUT_MODE": text}).choice("mode", ("check", "plan", "apply"))
+
+
+@pytest.mark.parametrize(
+    ("control", "resolved"),
+    [("", "/checkout"), ("fleet", "/checkout/fleet"), ("/srv/fleet", "/srv/fleet"),
+     ("https://forge.example/a.git", "https://forge.example/a.git"),
+     ("git@forge.example:a.git", "git@forge.example:a.git")],
+)  # fmt: skip
+def test_relative_control_starts_at_the_workspace(control: str, resolved: str) -> None:
+    inputs = Inputs({"INPUT_CONTROL": control, "GITHUB_WORKSPACE": "/checkout"})
+
+    assert inputs.control.removesuffix("/.") == resolved
+
+
+@pytest.mark.parametrize(
+    ("directory", "reports"), [("", "/runner"), ("out", "/checkout/out"), ("/srv/out", "/srv/out")]
+)
+def test_reports_go_to_the_runner_unless_a_directory_is_given(directory: str, reports: str) -> None:
+    environment = {
+        "INPUT_REPORT_DIRECTORY": directory,
+        "RUNNER_TEMP": "/runner",
+        "GITHUB_WORKSPACE": "/checkout",
+    }
+
+    assert Inputs(environment).reports == Path(reports)

@@ -1,0 +1,66 @@
+"""The JSON of a comparison: when it is empty, when it is complete, and what it counts."""
+
+from itertools import product
+
+import pytest
+
+from reconciler.errors import Location, Problem
+from reconciler.ids import ObjectName
+from reconciler.plan.changes import Op, PinChange
+from reconciler.plan.compare import Comparison, Fate, PackageDifference, VariantDifference
+from reconciler.reasons import Reason
+from reconciler.report.comparison import comparison_value, rows, sentence
+from tests.unit.report.plans import NAMES, change
+
+VARIANT = VariantDifference(ObjectName("default", "web"), Fate.CREATE, "why")
+PACKAGE = PackageDifference(str(Op.UPDATE), None, change(Op.UPDATE, reason=Reason.NEW))
+PIN = PinChange("web", "v1", "v2", "another version is decided")
+PROBLEM = Problem(Location("a.yaml", 1), "RepositoryUnavailable", "Cannot read it")
+
+
+@pytest.mark.parametrize(
+    ("variants", "packages", "pins"), list(product([(), (VARIANT,)], [(), (PACKAGE,)], [(), (PIN,)]))
+)
+def test_comparison_is_empty_without_variant_package_and_pin(
+    variants: tuple[VariantDifference, ...],
+    packages: tuple[PackageDifference, ...],
+    pins: tuple[PinChange, ...],
+) -> None:
+    value = comparison_value(Comparison(variants, packages, pins=pins, new=(PROBLEM,), deep=True), NAMES)
+
+    assert value["empty"] is not bool(variants or packages or pins)
+    assert len(value["variants"]) + len(value["packages"]) + len(value["pins"]) == len(
+        variants + packages + pins
+    )
+
+
+@pytest.mark.parametrize(("deep", "unread"), list(product([True, False], [(), (PROBLEM,)])))
+def test_only_a_fleet_that_was_read_whole_is_complete(deep: bool, unread: tuple[Problem, ...]) -> None:
+    comparison = Comparison((VARIANT,), (PACKAGE,) if deep else (), deep=deep, unread=unread)
+
+    value = comparison_value(comparison, NAMES)
+
+    assert (value["level"], value["complete"]) == ("fleet" if deep else "manifests", deep and not unread)
+    assert value["counts"] == ({"update": 1} if deep else {"create": 1})
+    assert value["sentence"] == sentence(comparison)
+    assert ("not read" in value["sentence"]) is bool(unread)
+
+
+def test_every_problem_is_in_the_list_of_its_kind() -> None:
+    named = [Problem(Location("a.yaml", 1), "InvalidManifest", str(n)) for n in range(4)]
+    comparison = Comparison(new=(named[0],), old=(named[1],), fixed=(named[2],), unread=(named[3],))
+
+    value = comparison_value(comparison, NAMES)
+
+    lists = ("problems", "existingProblems", "fixedProblems", "notRead")
+    assert [[problem["message"] for problem in value[name]] for name in lists] == [["0"], ["1"], ["2"], ["3"]]
+
+
+def test_rows_name_variant_package_and_pin() -> None:
+    table = rows(Comparison((VARIANT,), (PACKAGE,), pins=(PIN,), deep=True), NAMES)
+
+    assert [(row["what"], row["name"]) for row in table] == [
+        ("create", "PackageVariant default/web"),
+        ("update", NAMES.of(PACKAGE.change)),
+        ("lock", PIN.what),
+    ]
