@@ -13,6 +13,7 @@ from reconciler.cli.output import (
     listing_options,
     make_printer,
     output_options,
+    resolving_options,
     shard_option,
     wants_color,
     with_consent,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     "--allow-deletes", type=click.IntRange(0), default=0, metavar="N", help="Consent to N deletions."
 )
 @listing_options
+@resolving_options
 def apply(
     settings: "RunOptions",
     output: str,

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.output import Output, control_options, make_printer, output_options, show_unread
+from reconciler.cli.output import (
+    Output,
+    control_options,
+    make_printer,
+    output_options,
+    resolving_options,
+    show_unread,
+)
 from reconciler.errors import Exit, RefusedError, UsageError, worst
 from reconciler.report.escape import terminal
 
@@ -23,20 +30,15 @@ if TYPE_CHECKING:
 @output_options(Output.TEXT, Output.JSON)
 @click.option("--check", is_flag=True, help="Write nothing; exit 10 if a lock would change.")
 @click.option("--frozen", is_flag=True, help="Write nothing; exit 4 if a pin would have to change.")
-@click.option("--upgrade", multiple=True, metavar="NAME", help="Let this package move; repeatable.")
-@click.option("--no-dependencies", is_flag=True, help="Leave what is installed for others as it is.")
-@click.option("--prune", is_flag=True, help="Also remove unneeded packages that are retained by default.")
+@resolving_options
 @click.pass_context
 def lock(
     context: click.Context,
     settings: "RunOptions",
     output: str,
-    upgrade: tuple[str, ...],
     *,
     check: bool,
     frozen: bool,
-    no_dependencies: bool,
-    prune: bool,
     no_color: bool,
 ) -> Exit:
     r"""Choose the version of every package for each cluster, and lock it.
@@ -56,16 +58,14 @@ def lock(
       reconciler lock --prune              remove unneeded packages
       reconciler lock what-if db.io@2.0.0  which clusters could take it, and what blocks the others?
     """
-    from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
+    from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS
     from reconciler.run.lock import decide_lock, lock_fleet, read_lock_inputs
 
     if context.invoked_subcommand:
         return Exit.DONE
-    options = ResolveOptions(frozenset(upgrade), dependencies=not no_dependencies, prune=prune)
+    options = settings.resolving
     if frozen and options != DEFAULT_OPTIONS:
         raise UsageError("--frozen contradicts --upgrade, --no-dependencies and --prune")
-    if no_dependencies and prune:
-        raise UsageError("--no-dependencies and --prune contradict each other")
     if frozen or check:
         locking = decide_lock(read_lock_inputs(settings), options)
         exits = {Exit.PENDING} if check and locking.changed else set()

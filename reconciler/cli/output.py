@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from reconciler.errors import Exit, Problem, UnavailableError
+from reconciler.errors import Exit, Problem, UnavailableError, UsageError
 from reconciler.report.console import Paint, ansi, plain
 from reconciler.report.escape import inert, terminal
 from reconciler.report.redact import Redactor
@@ -249,6 +249,33 @@ def filter_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def resolving_options(command: Command) -> Command:
+    """Give a command the options of dependency resolution; they are in the `resolving` of its `settings`."""
+
+    @click.option("--upgrade", multiple=True, metavar="NAME", help="Let this package move; repeatable.")
+    @click.option("--no-dependencies", is_flag=True, help="Leave what is installed for others as it is.")
+    @click.option("--prune", is_flag=True, help="Also remove unneeded packages that are retained by default.")
+    @wraps(command)
+    def with_resolving(
+        *args: Any,
+        settings: "RunOptions",
+        upgrade: tuple[str, ...],
+        no_dependencies: bool,
+        prune: bool,
+        **options: Any,
+    ) -> Any:
+        from dataclasses import replace
+
+        from reconciler.dependencies.update.cluster import ResolveOptions
+
+        if no_dependencies and prune:
+            raise UsageError("--no-dependencies and --prune contradict each other")
+        resolving = ResolveOptions(frozenset(upgrade), dependencies=not no_dependencies, prune=prune)
+        return command(*args, settings=replace(settings, resolving=resolving), **options)
+
+    return with_resolving
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be done.")

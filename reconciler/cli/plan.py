@@ -10,6 +10,7 @@ from reconciler.cli.output import (
     listing_options,
     make_printer,
     output_options,
+    resolving_options,
     shard_option,
     with_consent,
 )
@@ -29,6 +30,7 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @output_options(*FORMS)
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when changes are pending.")
 @listing_options
+@resolving_options
 @click.option("--allow-deletes", type=click.IntRange(0), default=0, metavar="N", help="As `apply` takes it.")
 def plan(
     settings: "RunOptions",

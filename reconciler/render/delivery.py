@@ -53,7 +53,8 @@ def render_deliveries(deliveries: Deliveries, contents: Contents, inventory: Inv
         generated = _generate(delivery, inventory)
         problems += generated.manifests.problems
         notes += [str(warning) for warning in generated.manifests.warnings]
-        if generated.manifests.files:
+        stays = generated.manifests.kept and delivery.is_complete and generated.resolved.local
+        if generated.manifests.files or stays:
             items.append(_render(delivery, generated, contents, inventory))
         elif generated.manifests.kept or not delivery.is_complete:
             stalled.add(variant_key(delivery.owner))

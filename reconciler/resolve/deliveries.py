@@ -11,7 +11,7 @@ from reconciler.api.porch import Downstream, PackageVariantSpec
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import FORMAT_VERSION, has_generated
 from reconciler.dependencies.lock.format import ClusterLock
-from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
@@ -82,7 +82,13 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
         clusters: The inputs of every cluster.
         locks: The lock of every cluster.
     """
-    inputs = {cluster_inputs.cluster: cluster_inputs for cluster_inputs in clusters.worlds}
+    # Where nobody installs anything any more, what must stay is delivered without what was needed.
+    inputs = {
+        scope.cluster: ClusterInputs((), Catalogue(), cluster=scope.cluster)
+        for scope in locks.scopes
+        if scope.finished
+    }
+    inputs |= {cluster_inputs.cluster: cluster_inputs for cluster_inputs in clusters.worlds}
     views: dict[str, list[RepositoryView]] = {}
     for _, view in sorted(inventory.repositories.items()):
         views.setdefault(view.cluster, []).append(view)

@@ -9,6 +9,7 @@ from pathlib import Path
 from reconciler.apply.preconditions import Checkout, check_merged
 from reconciler.config import variable_name
 from reconciler.dependencies.catalog.published import DependencyInputs
+from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import ConfigurationError
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
@@ -34,13 +35,15 @@ class RunOptions:
     """Options of a run that the command line gives; all others are in the control repository.
 
     `control` is a working copy, a bare repository or a URL; `allow_deletes` the number of deletions that a
-    person consents to; `shard` the part of the fleet that this run is responsible for.
+    person consents to; `shard` the part of the fleet that this run is responsible for; `resolving` how
+    dependencies are resolved.
     """
 
     control: str = "."
     cache_dir: Path | None = None
     allow_deletes: int = 0
     shard: Shard = WHOLE
+    resolving: ResolveOptions = DEFAULT_OPTIONS
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 from dataclasses import dataclass, replace
 
 from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.errors import UsageError
 from reconciler.expand import Desired, expand
 from reconciler.forge.registry import Forges
+from reconciler.inventory import Inventory
 from reconciler.plan import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
@@ -17,6 +19,7 @@ from reconciler.render.rendered import Rendered
 from reconciler.report.summary import Names
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve.fleet import with_deliveries
+from reconciler.resolve.pins import find_floating
 from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
 from reconciler.runtime.pipelines import open_pipelines
 
@@ -49,14 +52,33 @@ def plan_run(options: RunOptions, forges: Forges | None = None, *, to_apply: boo
 
     Raises:
         RefusedError: The commit is not merged, and the plan is to be applied.
+        UsageError: A name to upgrade is no package's.
     """
-    return plan_fleet(read_inputs(options, forges, writes=to_apply), options.shard)
+    inputs = read_inputs(options, forges, writes=to_apply)
+    if options.resolving.upgrade:
+        _check_packages(inputs.inventory, options.resolving.upgrade)
+    return plan_fleet(inputs, options.shard, options.resolving)
 
 
-def plan_fleet(inputs: RunInputs, shard: Shard = WHOLE) -> PlannedRun:
+def _check_packages(inventory: Inventory, names: frozenset[str]) -> None:
+    """Refuse to upgrade variants: they follow their upstreams unless they are held.
+
+    Raises:
+        UsageError: A name is a variant's.
+    """
+    variants = expand(inventory).variants
+    for name in sorted(names):
+        if find_floating(variants, name):
+            hint = f"It follows its upstream by itself; if it is held, run `reconciler lock follow {name}`."
+            raise UsageError(f"{name} is a variant, and no package that a cluster needs", hint=hint)
+
+
+def plan_fleet(
+    inputs: RunInputs, shard: Shard = WHOLE, resolving: ResolveOptions = DEFAULT_OPTIONS
+) -> PlannedRun:
     """Compute the plan. Fetches package contents, writes nothing."""
     inventory = inputs.inventory
-    fleet = resolve_inputs(inputs)
+    fleet = resolve_inputs(inputs, resolving)
     contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
     rendered = _render(inputs, fleet, contents)
     deliveries = rendered.deliveries

@@ -94,6 +94,7 @@ class LockedPackage(_Record):
     `api_version`, `kind` and `name` are those of its object in the cluster: the user's own, or the
     one that a generated Crossplane package gets. `owner` is `user`, or the direct parent that it
     belongs to. `retain` keeps it when nothing needs it any more; `prune_kinds` lets its kinds go with it.
+    `resolved_version` is the version that has these dependencies, if a run without dependencies changed it.
     """
 
     instance: LockedInstance
@@ -110,6 +111,7 @@ class LockedPackage(_Record):
     unavailable: bool = False
     retain: bool = False
     prune_kinds: bool = False
+    resolved_version: str | None = None
     dependencies: tuple[LockedDependency, ...] = ()
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, Resolution
-from reconciler.dependencies.lock.objects import USER
+from reconciler.dependencies.lock.objects import USER, locked_instance
 from reconciler.dependencies.lock.read import SHARED_SLOT_KINDS
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, SlotKind
 from reconciler.dependencies.solve.solution import Solution
@@ -54,18 +54,47 @@ def autoremove(
     )
 
 
-def retain_all(fresh: Resolution, before: Resolution, *, users: bool = True) -> Resolution:
-    """Return a resolution with every locked package: missing manifests may only be unreadable.
-
-    Without `users`, packages that users removed go all the same.
-    """
+def retain_all(fresh: Resolution, before: Resolution) -> Resolution:
+    """Return a resolution with every locked package: missing manifests may only be unreadable."""
     there = {package.instance for package in fresh.packages}
-    gone = (package for package in before.packages if package.instance not in there)
-    kept = [package for package in gone if users or package.owner != USER]
-    packages = sorted((*fresh.packages, *kept), key=lambda package: package.instance.order)
-    still = {package.instance for package in kept}
-    unused = tuple(package for package in before.unused if package in still)
-    return fresh.model_copy(update={"packages": tuple(packages), "unused": unused})
+    return _with_kept(fresh, before, {package.instance for package in before.packages} - there)
+
+
+def leave_dependencies(fresh: Resolution, before: Resolution) -> Resolution:
+    """Return a resolution in which only the users' packages changed, and their dependencies are as locked.
+
+    Packages that a user removed go, unless others need them. What the next run must retain of those that
+    nothing needs any more is listed as unused, as their parents are gone then.
+    """
+    locked = {package.instance: package for package in before.packages}
+    packages = [
+        _with_locked_dependencies(package, locked.get(package.instance)) for package in fresh.packages
+    ]
+    left = fresh.model_copy(update={"packages": tuple(packages), "skipped": before.skipped})
+    generated = {package.instance for package in before.packages if package.owner != USER}
+    needed = set(_reachable((*packages, *(locked[instance] for instance in generated)), locked))
+    kept = _with_kept(left, before, (generated | needed) - {package.instance for package in packages})
+    return kept.model_copy(update={"unused": autoremove(left, before).unused})
+
+
+def _with_kept(fresh: Resolution, before: Resolution, kept: set[LockedInstance]) -> Resolution:
+    packages = (*fresh.packages, *(package for package in before.packages if package.instance in kept))
+    ordered = sorted(packages, key=lambda package: package.instance.order)
+    unused = tuple(package for package in before.unused if package in kept)
+    return fresh.model_copy(update={"packages": tuple(ordered), "unused": unused})
+
+
+def _with_locked_dependencies(package: LockedPackage, locked: LockedPackage | None) -> LockedPackage:
+    """Return a package with the dependencies that are locked, and the version that has them."""
+    if locked is None:
+        return package
+    resolved = locked.resolved_version or locked.version
+    return package.model_copy(
+        update={
+            "dependencies": locked.dependencies,
+            "resolved_version": None if resolved == package.version else resolved,
+        }
+    )
 
 
 def _reachable(
@@ -128,20 +157,23 @@ def _without_removed_parents(
     return package.model_copy(update={"requested_by": parents, "owner": min(parents, default="")})
 
 
-def upgraded_with_parent(inputs: ClusterInputs, solution: Solution) -> frozenset[Instance]:
+def upgraded_with_parent(
+    inputs: ClusterInputs, solution: Solution, before: Resolution
+) -> frozenset[Instance]:
     """Return the locked dependencies that are upgraded together with their parent.
 
     A managed dependency takes the best version when its parent gets another one; an unmanaged one keeps its
-    version while that fits.
+    version while that fits. That includes what a run before left for the next one.
 
     Source: Porter's dependency proposal, managed and unmanaged dependencies.
     """
     locked = {pin.instance: pin.candidate.version for pin in inputs.pins}
+    behind = {package.instance for package in before.packages if package.resolved_version}
     resolved = solution.resolved
     queue = [
         i
         for i, resolved_instance in resolved.items()
-        if i in locked and resolved_instance.candidate.version != locked[i]
+        if i in locked and (resolved_instance.candidate.version != locked[i] or locked_instance(i) in behind)
     ]
     unlocked: set[Instance] = set()
     for instance in queue:

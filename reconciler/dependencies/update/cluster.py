@@ -16,7 +16,12 @@ from reconciler.dependencies.model.parameters import (
     render_parameter,
     template_variables,
 )
-from reconciler.dependencies.revisions.autoremove import autoremove, retain_all, upgraded_with_parent
+from reconciler.dependencies.revisions.autoremove import (
+    autoremove,
+    leave_dependencies,
+    retain_all,
+    upgraded_with_parent,
+)
 from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUpdate, reconcile_revisions
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 from reconciler.dependencies.update.memo import SolutionCache
@@ -72,7 +77,7 @@ class ClusterResolver:
         cached = self._known.get(key)
         if cached is not None:
             return cached
-        solution = self._solve(self._asked(inputs, before.resolution))
+        solution = self._solve(self._asked(inputs, before.resolution), before.resolution)
         fresh = lock_solution(inputs, solution, before.resolution)
         revision_update = self._establish(inputs, solution, fresh, before, keeps=keeps)
         problems = (*solution.problems, *revision_update.problems, *unbound_inputs(inputs, solution))
@@ -97,10 +102,10 @@ class ClusterResolver:
             adjusted = replace(adjusted, installs=alone)
         return with_lock(adjusted, before) if before.packages or any(ownership_entries(before)) else adjusted
 
-    def _solve(self, inputs: ClusterInputs) -> Solution:
+    def _solve(self, inputs: ClusterInputs, before: Resolution) -> Solution:
         """Resolve, and once more where a package that moves takes its dependencies along."""
         solution = self.memo.solution(inputs)
-        free = upgraded_with_parent(inputs, solution)
+        free = upgraded_with_parent(inputs, solution, before)
         if not free:
             return solution
         return self.memo.solution(
@@ -132,8 +137,12 @@ class ClusterResolver:
         self, fresh: Resolution, before: Resolution, needed: frozenset[str], *, keeps: bool
     ) -> Resolution:
         """Return the resolution with retained packages."""
-        if keeps or not self.options.dependencies:
-            return retain_all(fresh, before, users=keeps)
+        if not self.options.dependencies:
+            fresh = leave_dependencies(fresh, before)
+        if keeps:
+            return retain_all(fresh, before)
+        if not self.options.dependencies:
+            return fresh
         return autoremove(fresh, before, needed=needed, prune=self.options.prune)
 
 

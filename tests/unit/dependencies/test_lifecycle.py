@@ -24,13 +24,17 @@ from tests.support.dependency_manifests import (
 
 def run(*texts: str, options: ResolveOptions = DEFAULT_OPTIONS) -> tuple[ClusterLock, LockUpdate]:
     """Decide one text after the other, each from what the last one locked; the options are for the last."""
+    return run_steps(*((text, DEFAULT_OPTIONS) for text in texts[:-1]), (texts[-1], options))
+
+
+def run_steps(*steps: tuple[str, ResolveOptions]) -> tuple[ClusterLock, LockUpdate]:
+    """Decide one text after the other with its options, each from what the last one locked."""
     files: dict[str, bytes] = {}
     decision = LockUpdate()
-    for text in texts:
+    for text, options in steps:
         world = replace(world_of(text), cluster="one")
-        asked = options if text is texts[-1] else DEFAULT_OPTIONS
         decision = update_locks(
-            FleetInputs((world,) if world.installs else ()), read_locks(files), options=asked
+            FleetInputs((world,) if world.installs else ()), read_locks(files), options=options
         )
         files = dict(decision.files)
     (locked,) = read_locks(files).by_cluster.values()
@@ -293,6 +297,70 @@ def test_only_what_is_managed_is_upgraded_with_its_parent(words: str, version: s
     assert pins(run(before, moved)[0]) == {"r.io/press": "2.0.0", "r.io/db": version}
     frozen, _ = run(before, moved, options=ResolveOptions(dependencies=False))
     assert pins(frozen) == {"r.io/press": "2.0.0", "r.io/db": "1.0.0"}
+
+
+def uninstalled(text: str) -> str:
+    return text.replace("schemaType: Installation", "schemaType: Installation\nuninstalled: true")
+
+
+ORPHANING = install("shop", "shop.io", "", "dependencies: {deletePolicy: orphan}")
+ASKING = install("shop", "shop.io", "")
+CHOICE = package("web.io", "1.0.0", "{or: [" + f"{needs('a.io')}, {needs('b.io')}" + "]}")
+CHOICE += install("web", "web.io", "") + package("b.io", "1.0.0")
+MANAGED = lifecycle("{managed: true}")
+MOVED = MANAGED.replace("repository: r.io/press, version: 1.0.0", "repository: r.io/press, version: 2.0.0")
+MINE = install("mine", "db.io", "")
+USING = package("two.io", "1.0.0", GVK) + install("two", "two.io", "")
+SUPPLIED = SELF_SUPPLIED + USING
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(OTHER + SHOPS + ASKING, OTHER + SHOPS, id="removed parent"),
+        pytest.param(OTHER + SHOPS + ORPHANING, OTHER + SHOPS, id="removed parent that orphans"),
+        pytest.param(
+            OTHER + lifecycle("{managed: false}"),
+            uninstalled(OTHER + lifecycle("{managed: false}")),
+            id="removed parent of an unmanaged one",
+        ),
+        pytest.param(
+            OTHER + lifecycle("{managed: true, uninstall: false}"),
+            uninstalled(OTHER + lifecycle("{managed: true, uninstall: false}")),
+            id="removed parent of one that is not uninstalled",
+        ),
+        pytest.param(MANAGED, MOVED + bundle("db", "2.0.0"), id="upgraded parent"),
+        pytest.param(
+            lifecycle("{managed: false}"),
+            lifecycle("{managed: false}").replace("press, version: 1.0.0", "press, version: 2.0.0")
+            + bundle("db", "2.0.0"),
+            id="upgraded parent of an unmanaged one",
+        ),
+        pytest.param(CHOICE, CHOICE + package("a.io", "1.0.0"), id="chosen alternative"),
+        pytest.param(
+            SHOPS + ASKING + MINE,
+            SHOPS + ASKING + package("db.io", "2.0.0", needs("disk.io")),
+            id="user's package that is handed back",
+        ),
+        pytest.param(SHOPS + ASKING, SHOPS + ASKING + MINE, id="adopted package"),
+        pytest.param(SUPPLIED + install("one", "one.io", ""), SUPPLIED, id="removed provider of an API"),
+        pytest.param(OTHER + SHOPS, OTHER + SHOPS + ASKING, id="new parent"),
+        pytest.param(SHOPS + ASKING, SHOPS + ASKING, id="nothing"),
+    ],
+)
+def test_a_run_that_leaves_dependencies_alone_changes_nothing_for_the_next_one(
+    before: str, after: str
+) -> None:
+    alone = ResolveOptions(dependencies=False)
+
+    expected, _ = run(before, after)
+    left, decision = run_steps((before, DEFAULT_OPTIONS), (after, alone), (after, DEFAULT_OPTIONS))
+    twice, _ = run_steps((before, DEFAULT_OPTIONS), (after, alone), (after, alone), (after, DEFAULT_OPTIONS))
+
+    assert left.resolution == expected.resolution
+    assert left.lock.revisions == expected.lock.revisions
+    assert twice.resolution == expected.resolution
+    assert decision.problems == ()
 
 
 @pytest.mark.parametrize(
