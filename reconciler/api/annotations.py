@@ -91,6 +91,7 @@ KEYS: Mapping[str, Key] = {
         _text("owner", {_VARIANT, _KPTFILE, DEPENDENCY, INSTALLATION}),
         _text("location", {_KPTFILE}),
         _text("needed-by", {DEPENDENCY, INSTALLATION}),
+        _text("version", {INSTALLATION}),
         _text("take-over", {DEPENDENCY}),
         _text("withdrawn", {DEPENDENCY}),
         _of_words("retain", {DEPENDENCY}, "true", "false"),

@@ -1,7 +1,11 @@
 """What three package managers accept, field for field: strict schemas from the public facts about each.
 
-A schema here is a mapping of field to check, `!` marking the required ones; a field that is not
+A schema here is a mapping of field to check, a final `_` marking the required ones; a field that is not
 named is refused, as an API server that validates strictly does.
+
+Source: crossplane, cluster/crds/pkg.crossplane.io_{providers,functions,configurations}.yaml, with the pattern
+of `spec.package` and the enums of the Go types; kapp-controller, config/config/crds.yml,
+packageinstalls.packaging.carvel.dev; Porter, pkg/schema/installation.schema.json of its branch release/v1.
 """
 
 import re
@@ -65,6 +69,17 @@ def record(**fields: Check) -> Check:
     return check
 
 
+def exactly_one(fields: tuple[str, ...], mapping: Check) -> Check:
+    """Return the check of a mapping that has one of some fields, and no other one of them."""
+
+    def check(value: Any, path: str) -> list[str]:
+        given = [name for name in fields if isinstance(value, dict) and name in value]
+        count = [] if len(given) == 1 else [f"{path}: {given} is not exactly one of {fields}"]
+        return [*mapping(value, path), *count]
+
+    return check
+
+
 LABEL = text(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 NAME = text(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 SECRETS = many(record(name_=NAME))
@@ -120,17 +135,19 @@ SCHEMAS: Mapping[str, Check] = {
         schemaVersion_=text(r"1\.0\.2"),
         name_=text(),
         namespace=text(r"|[\w.-]+"),
-        uninstalled=flag,
         labels=words,
-        bundle_=record(
-            repository_=text(r"[^/:@\s]+\.[^/@\s]+(/[^/:@\s]+)+"),
-            digest=text("sha256:[0-9a-f]{64}"),
-            version=text(r"\d+\.\d+\.\d+([-+].+)?"),
-            tag=text(),
+        bundle_=exactly_one(
+            ("version", "digest", "tag"),
+            record(
+                repository_=text(r"[^/:@\s]+\.[^/@\s]+(/[^/:@\s]+)+"),
+                digest=text("sha256:[0-9a-f]{64}"),
+                version=text(r"\d+\.\d+\.\d+([-+].+)?"),
+                tag=text(),
+            ),
         ),
         parameterSets=many(text()),
         credentialSets=many(text()),
-        parameters=anything,
+        parameters=words,
         custom=anything,
     ),
 }

@@ -9,6 +9,7 @@ from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef, 
 from reconciler.dependencies.emit.manifests import (
     NEEDED_BY,
     OWNER,
+    VERSION,
     active_version,
     add_checksum_header,
     emit_carvel,
@@ -41,7 +42,7 @@ __all__ = [
     "package_graph",
 ]
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Raised when something else is generated from the same lock; then every cluster's is made once more."""
 
 _MAX_PARENTS = 3
@@ -145,7 +146,9 @@ def installed_version(document: Mapping[str, Any]) -> str:
     """Return the version that a generated manifest installs, or an empty text."""
     spec, bundle = document.get("spec"), document.get("bundle")
     if isinstance(bundle, Mapping):
-        return str(bundle.get("version") or "")
+        custom = document.get("custom")
+        own = custom.get(VERSION) if isinstance(custom, Mapping) else None
+        return str(bundle.get("version") or own or "")
     if not isinstance(spec, Mapping):
         return ""
     if isinstance(spec.get("package"), str):

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
 from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.emit.generated import (
     INHERITED_SETTINGS,
@@ -122,26 +124,39 @@ PORTER_PARENT = "sh.porter.parentInstallation"
 def emit_porter(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any]:
     """Return an Installation with the labels by which later requirements select it.
 
-    Its schema has no annotations: ours are below `custom`, which is free for any use.
+    Its schema has no annotations: ours are below `custom`, which is free for any use. It has exactly one
+    of version and digest, so the version of a digest is there, too; and the values of parameters as text.
+
+    Source: Porter, pkg/schema/installation.schema.json of v1.
     """
-    group, labels = sharing_labels(generated.package.instance.slot)
+    package = generated.package
+    group, labels = sharing_labels(package.instance.slot)
     labels |= {**generated.labels, **({SHARING_GROUP: group} if group else {})}
     if parent := owner_of(generated, PORTER_KIND):
         labels[PORTER_PARENT] = "/".join(part for part in (parent.namespace, parent.name) if part)
-    bundle = {"repository": generated.package.source or generated.package.instance.name}
-    bundle["version"] = generated.package.version.removeprefix("v")
-    if generated.package.digest.startswith("sha256:"):
-        bundle["digest"] = generated.package.digest
+    version = package.version.removeprefix("v")
+    by_digest = package.digest.startswith("sha256:")
+    pin = {"digest": package.digest} if by_digest else {"version": version}
+    parameters = {name: _as_text(value) for name, value in generated.settings.get("parameters", {}).items()}
+    settings = {**generated.settings, **({"parameters": parameters} if parameters else {})}
     return {
         "schemaType": PORTER_KIND,
         "schemaVersion": PORTER_SCHEMA,
         "name": generated.ref.name,
         **({"namespace": generated.ref.namespace} if generated.ref.namespace else {}),
         **({"labels": dict(sorted(labels.items()))} if labels else {}),
-        "bundle": bundle,
-        **dict(sorted(generated.settings.items())),
-        "custom": annotations,
+        "bundle": {"repository": package.source or package.instance.name, **pin},
+        **dict(sorted(settings.items())),
+        "custom": {**annotations, **({VERSION: version} if by_digest else {})},
     }
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+VERSION = "reconciler.dev/version"
+"""Annotation of a generated installation: the version that its digest has."""
 
 
 OWNER = "reconciler.dev/owner"

@@ -9,6 +9,7 @@ from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.emit import (
     GeneratedManifests,
     generate_manifests,
+    installed_version,
     is_generated_by,
     is_unmodified,
 )
@@ -21,7 +22,7 @@ from reconciler.dependencies.lock.format import (
     next_lock,
 )
 from reconciler.dependencies.lock.write import lock_solution
-from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.errors import Location
 from reconciler.inventory import Source
@@ -339,7 +340,7 @@ def test_a_bundle_gets_what_its_parent_says_for_it_and_the_credentials_that_are_
         emitted(APP.replace("---\nschemaType: Bundle", f"{given}---\nschemaType: Bundle") + MYSQL)
     ).values()
 
-    assert found["parameters"] == {"size": 3}
+    assert found["parameters"] == {"size": "3"}
     assert found["credentialSets"] == ["cloud"]
     assert faults(found) == []
 
@@ -387,7 +388,7 @@ def test_of_two_parameters_of_a_shared_bundle_the_lowest_parents_counts() -> Non
 
     found = emitted("".join(both) + bundle_ + MYSQL)
 
-    assert documents(found)["installations/prod/blue-mysql.yaml"]["parameters"] == {"size": 1}
+    assert documents(found)["installations/prod/blue-mysql.yaml"]["parameters"] == {"size": "1"}
     (warning,) = found.warnings
     assert "another parameter size each: that of Installation prod/a counts" in warning.message
 
@@ -413,22 +414,42 @@ def test_labels_that_select_a_bundle_are_stamped_on_it() -> None:
     assert "namespace" not in found
 
 
+DIGEST = f"sha256:{'ab' * 32}"
+GIVEN = "parameters: {'mysql#size': 3, 'mysql#ha': true, 'mysql#zones': [a, b]}\ncredentialSets: [cloud]\n"
+VALUES = "dependencies: {values: [{refName: db.io, secretRef: {name: db-values}}]}"
 EVERYTHING = (
-    SHOP
+    install("shop", "web.io", "", ACCOUNT, VALUES)
+    + WEB
     + package("db.io", "1.4.0", needs("disk.io"))
     + package("disk.io", "2.0.0")
     + PLATFORM
     + NET
-    + APP
+    + APP.replace("---\nschemaType: Bundle", f"{GIVEN}---\nschemaType: Bundle")
     + MYSQL
 )
 
 
-def test_everything_is_as_the_controllers_take_it() -> None:
-    found = documents(emitted(EVERYTHING))
+def with_digests(world: ClusterInputs) -> ClusterInputs:
+    """Return a world whose published versions have digests."""
+    candidates = [c for own in world.catalogue.packages.values() for c in own]
+    return replace(world, catalogue=build_catalogue([replace(c, digest=DIGEST) for c in candidates]))
+
+
+@pytest.mark.parametrize("with_digest", [False, True])
+def test_everything_is_as_the_controllers_take_it(with_digest: bool) -> None:
+    world = with_digests(world_of(EVERYTHING)) if with_digest else world_of(EVERYTHING)
+    found = documents(generate_manifests(world, locked_of(world), owner=OWNER))
 
     assert len(found) == 4
     assert [wrong for document in found.values() for wrong in faults(document)] == []
+    versions = {installed_version(document) for document in found.values()}
+    assert versions == {"1.4.0", "2.0.0", "1.2.3", "v1.5.0"}
+
+
+def test_the_parameters_of_a_bundle_are_written_as_text() -> None:
+    found = documents(emitted(EVERYTHING))["installations/prod/app-mysql.yaml"]
+
+    assert found["parameters"] == {"ha": "true", "size": "3", "zones": '["a","b"]'}
 
 
 @pytest.mark.parametrize(
@@ -447,8 +468,17 @@ def test_the_schemas_refuse_what_a_cluster_would_refuse(path: str, value: object
     assert faults({**document, above: {**document[above], name: value}}) != []
 
 
-def test_what_was_generated_is_accepted_unchanged_as_input_and_changes_nothing() -> None:
-    world = world_of(EVERYTHING)
+@pytest.mark.parametrize("changes", [{"uninstalled": False}, {"bundle": {"digest": DIGEST}}])
+def test_the_schema_of_installations_refuses_what_porter_would_refuse(changes: dict[str, Any]) -> None:
+    document = documents(emitted(APP + MYSQL))["installations/prod/app-mysql.yaml"]
+    bundle_ = {**document["bundle"], **changes.get("bundle", {})}
+
+    assert faults({**document, **changes, "bundle": bundle_}) != []
+
+
+@pytest.mark.parametrize("with_digest", [False, True])
+def test_what_was_generated_is_accepted_unchanged_as_input_and_changes_nothing(with_digest: bool) -> None:
+    world = with_digests(world_of(EVERYTHING)) if with_digest else world_of(EVERYTHING)
     found = generate_manifests(world, locked_of(world), owner=OWNER)
     installs = []
     for path, document in documents(found).items():
