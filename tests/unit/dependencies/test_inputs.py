@@ -77,18 +77,18 @@ NEEDS_URL = bundle("db", "1.0.0", more="parameters: [{name: url, type: string}]"
     ("url", "defaults", "own", "written"),
     [
         ("shop", "", "", "shop"),
-        ("3", "", "", 3),
+        ("3", "", "", "3"),
         ("'{{ installation.namespace }}/{{ installation.name }}'", "", "", "prod/blog"),
         ("'${installation.name}'", "", "", "blog"),
-        ("'${bundle.parameters.size}'", "[{name: size, default: 3}]", "", 3),
-        ("'${bundle.parameters.size}'", "[{name: size, default: 3}]", "size: 4", 4),
-        ("'${bundle.parameters.size}'", "[{name: size}]", "size: 4", 4),
+        ("'${bundle.parameters.size}'", "[{name: size, default: 3}]", "", "3"),
+        ("'${bundle.parameters.size}'", "[{name: size, default: 3}]", "size: 4", "4"),
+        ("'${bundle.parameters.size}'", "[{name: size}]", "size: 4", "4"),
         ("'${bundle.parameters.size}'", "[{name: size}]", "", None),
         ("'${bundle.dependencies.app.outputs.url}'", "", "", None),
         ("'tcp://{{ bundle.dependencies.app.outputs.url }}'", "", "", None),
         ("'${bundle.dependencies.app.outputs.url}'", "", "'db#url': mine", "mine"),
         ("shop", "", "'db#url': mine", "mine"),
-        ("[{of: '${installation.name}'}]", "", "", [{"of": "blog"}]),
+        ("[{of: '${installation.name}'}]", "", "", '[{"of":"blog"}]'),
     ],
 )
 def test_a_parameter_is_given_as_its_author_wrote_it_or_is_missing(
