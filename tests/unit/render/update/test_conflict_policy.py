@@ -3,10 +3,11 @@
 import pytest
 
 from reconciler.objects import Files
-from reconciler.policy import OnConflict, Strategy
+from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, PolicySources, conflict_policy
-from reconciler.render.update import UpdateRefused, update_package
-from reconciler.render.update.conflict_policy import describe_decision
+from reconciler.render.update import ConflictPolicy, UpdateRefused, update_package
+from reconciler.render.update.conflict_policy import describe_decision, find_rule
+from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import kptfile, package
 
 SOURCES = PolicySources("PackageVariant default/web (manifests/web.yaml)", "fleet.yaml")
@@ -131,3 +132,173 @@ def test_file_that_is_a_directory_on_the_other_side_is_refused(*, turned: bool) 
 
     with pytest.raises(UpdateRefused, match=r"directories on the other: a$"):
         update_package(package(head), *(reversed(sides) if turned else sides))
+
+
+FIRST, SECOND = "data.*", "data.c*"
+LEVELS: DecisionTable[tuple[str, str]] = DecisionTable(
+    {
+        "places": ("none", "of another field", "of the field"),
+        "fields": ("none", "of another field", "one matches", "two match"),
+        "annotation": ("none", "a choice", "another word"),
+        "rotation": ("0", "1", "2", "3"),
+    },
+    [
+        ({"places": "of the field"}, ("place", ""), "an answer for the very place comes first"),
+        ({"fields": "one matches"}, ("field", FIRST), "then the field pattern"),
+        ({"fields": "two match"}, ("field", FIRST), "of two patterns the first"),
+        ({"annotation": "a choice"}, ("resource", ""), "then the annotation of the resource"),
+        ({}, ("default", ""), "then the default"),
+    ],
+)
+"""The level that decides a conflict; every level has another choice, and takes each of them in turn."""
+
+
+def deciding_level(case: Case) -> tuple[str, str]:
+    turn = int(case["rotation"])
+    choices = [*OnConflict][turn:] + [*OnConflict][:turn]
+    of_level = dict(zip(("place", "field", "resource", "default"), choices, strict=True))
+    place = ("app.yaml", "ConfigMap app", "data.color")
+    policy = ConflictPolicy(
+        of_level["default"],
+        {
+            **({"spec.*": choices[1]} if case["fields"] == "of another field" else {}),
+            **({FIRST: of_level["field"]} if case["fields"] in ("one matches", "two match") else {}),
+            **({SECOND: of_level["default"]} if case["fields"] == "two match" else {}),
+        },
+        {
+            "none": {},
+            "of another field": {(*place[:2], "data.size"): choices[0]},
+            "of the field": {place: of_level["place"]},
+        }[case["places"]],
+    )
+    note = {"none": "", "a choice": str(of_level["resource"]), "another word": "mine"}[case["annotation"]]
+    data = {"metadata": {"annotations": {ON_CONFLICT: note} if note else {}}}
+
+    choice, rule = find_rule(policy, place, data)
+
+    assert choice is of_level[rule.kind]
+    return rule.kind, rule.text
+
+
+def test_table_of_deciding_levels_is_complete() -> None:
+    LEVELS.check_complete()
+
+
+@pytest.mark.parametrize("row", LEVELS.rows, ids=str)
+def test_most_specific_level_decides(row: Row[tuple[str, str]]) -> None:
+    assert LEVELS.mistakes(row, deciding_level) == []
+
+
+def fields(color: str) -> str:
+    return resource("x").replace("  color: x\n", f"  a: x\n  color: {color}\n" if color else "  a: x\n")
+
+
+def deployment(*containers: str) -> str:
+    head = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: d\nspec:\n  template:\n    spec:\n"
+    return f"{head}      containers:\n" + "".join(f"      - {c}\n" for c in containers)
+
+
+def encrypted(value: str) -> str:
+    return f"apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\ndata:\n  k: {value}\nsops:\n  mac: {value}\n"
+
+
+APP = "{name: app, image: a:1}"
+SIDE = "{{name: side, image: s:{}}}"
+CHANGES: dict[str, tuple[dict[str, str], ...]] = {
+    "the same field by both": tuple({"r.yaml": resource(c)} for c in ("old", "new", "new")),
+    "a field by both": tuple({"r.yaml": resource(c)} for c in ("old", "new", "mine")),
+    "a field, removed by local": tuple({"r.yaml": fields(c)} for c in ("old", "new", "")),
+    "a field, removed upstream": tuple({"r.yaml": fields(c)} for c in ("old", "", "mine")),
+    "an element, removed by local": tuple(
+        {"r.yaml": deployment(APP, *([SIDE.format(n)] if n else []))} for n in (1, 2, 0)
+    ),
+    "an element, removed upstream": tuple(
+        {"r.yaml": deployment(APP, *([SIDE.format(n)] if n else []))} for n in (1, 0, 3)
+    ),
+    "an encrypted document by both": tuple({"r.yaml": encrypted(v)} for v in ("ENC[1]", "ENC[2]", "ENC[3]")),
+    "a line by both": tuple({"t.txt": text} for text in ("old\n", "new\n", "mine\n")),
+    "bytes by both": tuple({"b.bin": text} for text in ("\0old", "\0new", "\0mine")),
+    "a resource, removed by local": ({"r.yaml": resource("old")}, {"r.yaml": resource("new")}, {}),
+    "a resource, removed upstream": ({"r.yaml": resource("old")}, {}, {"r.yaml": resource("mine")}),
+    "a text file, removed by local": ({"t.txt": "old\n"}, {"t.txt": "new\n"}, {}),
+    "a text file, removed upstream": ({"t.txt": "old\n"}, {}, {"t.txt": "mine\n"}),
+    "a sub-package, removed by local": (
+        {"sub/Kptfile": kptfile("sub"), "sub/r.yaml": resource("old")},
+        {"sub/Kptfile": kptfile("sub"), "sub/r.yaml": resource("new")},
+        {},
+    ),
+    "a sub-package, removed upstream": (
+        {"sub/Kptfile": kptfile("sub"), "sub/r.yaml": resource("old")},
+        {},
+        {"sub/Kptfile": kptfile("sub"), "sub/r.yaml": resource("mine")},
+    ),
+}
+"""What both sides changed: base, upstream and local."""
+
+
+_VALUES = (
+    "a field by both",
+    "a field, removed by local",
+    "a field, removed upstream",
+    "an element, removed by local",
+    "an element, removed upstream",
+    "an encrypted document by both",
+    "a line by both",
+    "bytes by both",
+)
+_WHOLES = tuple(
+    f"{what}, removed {who}"
+    for what in ("a resource", "a text file", "a sub-package")
+    for who in ("by local", "upstream")
+)
+
+EFFECTS: DecisionTable[str] = DecisionTable(
+    {"mode": tuple(MergeMode), "choice": tuple(OnConflict), "change": tuple(CHANGES)},
+    [
+        ({"change": "the same field by both"}, "local", "the same change is no conflict"),
+        (
+            {"mode": "compatible", "change": "an element, removed by local"},
+            "a mix",
+            "kpt brings an element back in pieces",
+        ),
+        (
+            {"mode": "compatible", "change": ("a line by both", "bytes by both", *_WHOLES[:2], *_WHOLES[3:])},
+            "local",
+            "kpt merges no text, and keeps what one side removed and local has or has not",
+        ),
+        ({"mode": "compatible"}, "upstream", "kpt lets upstream win, whatever the policy, without a word"),
+        ({"choice": "fail"}, "MergeConflict of 1", "nothing is written"),
+        ({"choice": "ask"}, "local, asked", "local stays until a person decides"),
+        ({"choice": "local"}, "local, local is told", "local wins"),
+        (
+            {"choice": "upstream", "change": _WHOLES},
+            "local, local is told",
+            "no policy deletes an edit or brings back what people deleted",
+        ),
+        ({"choice": "upstream", "change": _VALUES}, "upstream, upstream is told", "upstream wins"),
+    ],
+)
+"""What a choice does to each kind of change."""
+
+
+def effect(case: Case) -> str:
+    base, upstream, local = (package({"Kptfile": kptfile("web"), **side}) for side in CHANGES[case["change"]])
+    mode = MergeMode(case["mode"])
+    try:
+        updated = update_package(base, upstream, local, on_conflict=OnConflict(case["choice"]), mode=mode)
+    except UpdateRefused as refused:
+        return f"{refused.reason} of {len(refused.conflicts)}"
+    side = next(
+        (n for n, files in (("local", local), ("upstream", upstream)) if updated.files == files), "a mix"
+    )
+    told = [f"{each.winner} is told" for each in updated.decided] + ["asked"] * len(updated.conflicts)
+    return ", ".join([side, *told])
+
+
+def test_table_of_effects_is_complete() -> None:
+    EFFECTS.check_complete()
+
+
+@pytest.mark.parametrize("row", EFFECTS.rows, ids=str)
+def test_choice_has_its_effect_on_every_kind_of_change(row: Row[str]) -> None:
+    assert EFFECTS.mistakes(row, effect) == []

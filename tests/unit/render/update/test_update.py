@@ -9,7 +9,6 @@ from reconciler.objects import File, Mode
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update import (
     Conflict,
-    ConflictPolicy,
     UpdateRefused,
     UpstreamRef,
     update_package,
@@ -144,18 +143,6 @@ def test_conflict_has_place_and_both_sides() -> None:
     assert conflicts == (Conflict("r.yaml", "ConfigMap c", "data.a", "x", "up", "mine", "BothChanged"),)
 
 
-@pytest.mark.parametrize(
-    ("policy", "value", "open_"), [("ask", "mine", 1), ("local", "mine", 0), ("upstream", "up", 0)]
-)
-def test_a_policy_decides_conflicts(policy: str, value: str, open_: int) -> None:
-    sides = ({"r.yaml": cm("c")}, {"r.yaml": cm("c", "up")}, {"r.yaml": cm("c", "mine")})
-
-    texts, conflicts = update(*sides, on_conflict=OnConflict(policy))
-
-    assert texts == {"r.yaml": cm("c", value)}
-    assert len(conflicts) == open_
-
-
 def test_fail_policy_refuses_the_package() -> None:
     with pytest.raises(UpdateRefused) as caught:
         update(
@@ -167,22 +154,6 @@ def test_fail_policy_refuses_the_package() -> None:
 
     assert caught.value.reason == "MergeConflict"
     assert kinds(caught.value.conflicts) == [("r.yaml", "ConfigMap c", "data.a", "BothChanged")]
-
-
-def test_field_pattern_precedes_annotation_precedes_default() -> None:
-    note = "  annotations:\n    reconciler.dev/on-conflict: local\n"
-    mine = cm("c", "mine", "  b: mine\n").replace("\ndata:", f"\n{note}data:")
-    policy = ConflictPolicy(OnConflict.ASK, {"data.b": OnConflict.UPSTREAM})
-
-    texts, conflicts = update(
-        {"r.yaml": cm("c", "x", "  b: x\n")},
-        {"r.yaml": cm("c", "up", "  b: up\n")},
-        {"r.yaml": mine},
-        on_conflict=policy,
-    )
-
-    assert texts == {"r.yaml": mine.replace("b: mine", "b: up")}
-    assert conflicts == ()
 
 
 def test_declared_keys_merge_a_list_of_a_custom_resource() -> None:
