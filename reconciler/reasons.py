@@ -68,6 +68,7 @@ class Reason(StrEnum):
     PULL_REQUEST_MISSING = "PullRequestMissing"
     PULL_REQUEST_OUTDATED = "PullRequestOutdated"
     PULL_REQUEST_UNREADABLE = "PullRequestUnreadable"
+    READ_DIFFERENTLY = "ReadDifferently"
     REJECTED = "Rejected"
     REPOSITORY_NOT_FOUND = "RepositoryNotFound"
     REPOSITORY_REFUSED = "RepositoryRefused"

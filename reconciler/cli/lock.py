@@ -1,8 +1,8 @@
 """`lock`: resolve dependencies and record the pins; `lock hold`, `follow` and `what-if`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,12 +15,9 @@ from reconciler.cli.output import (
     show_unread,
 )
 from reconciler.errors import Exit, RefusedError, UsageError, worst
-from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
-    from reconciler.dependencies.model.packages import Candidate
-    from reconciler.dependencies.what_if import WhatIfResult
     from reconciler.run.inputs import RunOptions
     from reconciler.run.lock import LockResult, PinRequest
 
@@ -180,122 +177,52 @@ def _pin_notes(locking: "LockResult") -> Iterator[str]:
 @lock.command(name="what-if")
 @control_options
 @output_options(Output.TEXT, Output.JSON)
-@click.argument("package", metavar="PACKAGE@VERSION")
+@click.argument("change", metavar="PACKAGE@VERSION|VARIANT@REVISION|INTERFACE=PACKAGE")
+@click.option("--remove", is_flag=True, help="What if PACKAGE or PACKAGE@VERSION could not be used any more?")
 @click.option(
     "--manifest",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The manifest of that version; else it needs what the highest known version needs.",
 )
 def what_if(
-    settings: "RunOptions", package: str, manifest: Path | None, output: str, *, no_color: bool
+    settings: "RunOptions",
+    change: str,
+    manifest: Path | None,
+    output: str,
+    *,
+    remove: bool,
+    no_color: bool,
 ) -> Exit:
-    r"""Show which clusters could take a version if it were published, and what blocks the others.
+    r"""Show which clusters could take a change, what moves along, and what blocks the others.
 
-    Nothing is written, and nothing moves by itself: `lock --upgrade` moves. Clusters that answer
-    alike are listed together.
+    A change is a version that is published, another upstream revision of a PackageVariant, another default
+    of an interface, or a package that is removed. For each blocked cluster the smallest changes are named
+    that would let it move. Nothing is written, and nothing moves by itself: `lock --upgrade` moves.
 
     \b
     Examples:
       reconciler lock what-if db.io@2.0.0
       reconciler lock what-if x.example.com/acme/aws@v3.0.0 --manifest crossplane.yaml
+      reconciler lock what-if web@v3                              the upstream of PackageVariant web
+      reconciler lock what-if io.cnab.interface.mysql=bundle:r.example.com/mysql
+      reconciler lock what-if db.io@1.0.0 --remove
     """
-    from reconciler.dependencies.what_if import what_if as ask
+    from reconciler.dependencies.what_if import what_if as rehearse
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
+    from reconciler.report.what_if import what_if_lines, what_if_values
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import resolve_inputs
+    from reconciler.run.what_if import find_hypothesis
 
     inputs = read_inputs(settings)
     printer = make_printer(color=not no_color)
     exits = show_unread(printer, find_unread(inputs.inventory))
     fleet = resolve_inputs(inputs)
-    candidates = {
-        candidate
-        for cluster in fleet.clusters.worlds
-        for versions in cluster.catalogue.packages.values()
-        for candidate in versions
-    }
-    candidate = _candidate(package, manifest, candidates)
-    results = ask(fleet.clusters.worlds, fleet.locks, candidate)
+    hypothesis = find_hypothesis(change, fleet, inputs.inventory, removes=remove, manifest=manifest)
+    results = rehearse(fleet.clusters.worlds, fleet.locks, hypothesis)
     if output == Output.JSON:
         printer.value(listing("Prospect", what_if_values(results)))
     else:
-        printer.lines(what_if_lines(candidate, results))
+        printer.lines(what_if_lines(hypothesis, results))
     return worst(exits)
-
-
-def _candidate(package: str, manifest: Path | None, candidates: set["Candidate"]) -> "Candidate":
-    """Return the version that is asked about.
-
-    Raises:
-        UsageError: It is no version of a known package, or its manifest is not understood.
-    """
-    from reconciler.dependencies.versions import VersionError
-    from reconciler.dependencies.what_if import hypothetical_version
-
-    name, at, version = package.rpartition("@")
-    versions = [
-        candidate
-        for candidate in candidates
-        if name in (candidate.id.name, str(candidate.id), *candidate.names)
-    ]
-    if not at or not versions:
-        hint = "Write PACKAGE@VERSION, the name as `reconciler lock` prints it, without ecosystem."
-        raise UsageError(f"No package is called {name or package}", hint=hint)
-    try:
-        imagined = hypothetical_version(versions, version)
-    except (VersionError, ValueError) as error:
-        raise UsageError(f"{package} is not one version of one package: {error}") from error
-    return _read(manifest, imagined) if manifest else imagined
-
-
-def _read(manifest: Path, like: "Candidate") -> "Candidate":
-    from reconciler.dependencies.what_if import read_hypothetical
-    from reconciler.errors import Location
-    from reconciler.inventory import Source
-    from reconciler.policy import Limits
-    from reconciler.read.documents import parse_file, yaml_limits
-
-    parsed = parse_file(str(manifest), manifest.read_bytes(), yaml_limits(Limits()))
-    objects = ((value, Source(place.location, marks=place)) for value, place in parsed.objects)
-    reading = read_hypothetical([*objects] or [({}, Source(Location(str(manifest))))], like)
-    wrong = [*(broken.problem for broken in parsed.broken), *reading.problems]
-    if wrong or not reading.candidates:
-        message = wrong[0].message if wrong else "It describes no package"
-        raise UsageError(f"{wrong[0].location if wrong else manifest}: {message}")
-    return reading.candidates[0]
-
-
-_MEANINGS = {
-    "moves": "could move",
-    "stays": "could take it, but another version fits better",
-    "blocked": "cannot move",
-    "unaffected": "does not have it",
-}
-
-
-def what_if_lines(candidate: "Candidate", results: "Iterable[WhatIfResult]") -> Iterator[str]:
-    """Yield the prospects as text: a block for clusters that answer alike, with what moves or who blocks."""
-    yield terminal(f"If {candidate.id} {candidate.version} were published:")
-    for result in results:
-        yield terminal(f"  {_MEANINGS[result.verdict]}: {', '.join(result.clusters)}")
-        for change in result.changes:
-            versions = " -> ".join(text.partition("@")[0] for text in (change.before, change.after) if text)
-            yield terminal(f"    {change.op} {change.instance} {versions}")
-        for explanation in result.explanations:
-            yield from (terminal(f"    {line}") for line in str(explanation).splitlines())
-
-
-def what_if_values(results: "Iterable[WhatIfResult]") -> list[dict[str, Any]]:
-    """Return the prospects as JSON values."""
-    from reconciler.report.locks import explanation_value
-
-    return [
-        {
-            "verdict": str(result.verdict),
-            "clusters": list(result.clusters),
-            "changes": [change._asdict() for change in result.changes],
-            "explanations": [explanation_value(explanation) for explanation in result.explanations],
-        }
-        for result in results
-    ]

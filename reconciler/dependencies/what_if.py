@@ -1,6 +1,6 @@
-"""Predict what one more published version would change: which clusters move, and what blocks the others."""
+"""Rehearse a change: which clusters could take it, what moves along, and what blocks the others."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -8,12 +8,15 @@ from typing import NamedTuple
 from reconciler.dependencies.catalog.published import VERSION_KIND, read_package_version
 from reconciler.dependencies.dialects import read_kpt
 from reconciler.dependencies.dialects.reading import Document, ParsedManifest
-from reconciler.dependencies.lock.format import SCHEMA, LockChange, Resolution, lock_changes
-from reconciler.dependencies.lock.read import with_lock
-from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.lock.format import SCHEMA, ClusterLock, Resolution
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, build_catalogue
-from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.solve.solution import Explanation, Solution
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, exact_range
+from reconciler.dependencies.revisions.reconcile import PreviousLock
+from reconciler.dependencies.solve.edits import Edit, with_all, with_candidate, with_default, with_install
+from reconciler.dependencies.solve.solution import Explanation
+from reconciler.dependencies.solve.suggest import name_cluster
+from reconciler.dependencies.update.changes import VersionChange, resolution_changes
+from reconciler.dependencies.update.cluster import ClusterResolver, ClusterResult, ResolveOptions
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.dependencies.versions import parse_loose, parse_relaxed
@@ -21,27 +24,125 @@ from reconciler.inventory import Source
 
 
 class WhatIfOutcome(StrEnum):
-    """Effect of one more version on a cluster."""
+    """Effect of a change on a cluster."""
 
     MOVES = "moves"
     STAYS = "stays"
     BLOCKED = "blocked"
+    CURRENT = "current"
     UNAFFECTED = "unaffected"
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIfResult:
-    """Effect of a version on clusters with equal results, sorted.
+    """Effect of a change on clusters with equal results, sorted.
 
-    Clusters that move need `lock --upgrade`, and `changes` are all versions that change with it. Clusters
-    that stay could use it, but prefer another version. `explanations` name the conflicts, without hints:
-    those would assume that no other version is published.
+    `changes` are all versions that change in the clusters that move. Clusters that stay could use the
+    version, but prefer another one. `explanations` name the conflicts of the blocked ones, with the smallest
+    changes that would let them move.
     """
 
     verdict: WhatIfOutcome
     clusters: tuple[str, ...]
-    changes: tuple[LockChange, ...] = ()
+    changes: tuple[VersionChange, ...] = ()
     explanations: tuple[Explanation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A change to rehearse: in words, as an edit of the inputs, and the clusters that it concerns.
+
+    A cluster moves if its lock then has the `package` in this `version`; without a version, if it has no
+    new conflict. If it `forgets`, what is locked of the package may not stay either.
+    """
+
+    text: str
+    edit: Edit
+    concerns: Callable[[ClusterInputs, Resolution], bool]
+    package: PackageId | None = None
+    version: str = ""
+    forgets: bool = False
+
+
+def publish(candidate: Candidate) -> Hypothesis:
+    """Return the hypothesis that a version of a package is published."""
+    return Hypothesis(
+        f"{candidate.id} {candidate.version} were published",
+        _published(candidate),
+        _has(candidate.id),
+        candidate.id,
+        candidate.version.text,
+    )
+
+
+def withdraw(package: PackageId, version: str = "") -> Hypothesis:
+    """Return the hypothesis that a package, or one version of it, cannot be used any more."""
+
+    def edit(inputs: ClusterInputs) -> ClusterInputs:
+        catalogue, own = inputs.catalogue, inputs.catalogue.find(package)
+        left = tuple(c for c in catalogue.candidates(own) if version not in ("", c.version.text))
+        packages = {id_: versions for id_, versions in catalogue.packages.items() if id_ != own}
+        packages |= {own: left} if left else {}
+        ordered = dict(sorted(packages.items()))
+        return replace(inputs, catalogue=Catalogue(ordered, catalogue.names, catalogue.refused))
+
+    text = f"{package} {version} were removed" if version else f"{package} were removed"
+    return Hypothesis(text, edit, _has(package, version), package, forgets=True)
+
+
+def change_default(interface: str, package: PackageId) -> Hypothesis:
+    """Return the hypothesis that a package becomes the default of an interface."""
+    text = f"{package} were the default of {interface}"
+    return Hypothesis(text, with_default(interface, package), lambda _, resolution: bool(resolution.packages))
+
+
+def bump(
+    variant: str, installs: Mapping[str, frozenset[tuple[str, str]]], candidate: Candidate
+) -> Hypothesis:
+    """Return the hypothesis that a variant has another upstream revision.
+
+    Args:
+        variant: The name of the variant.
+        installs: Its installs.
+        candidate: The revision.
+    """
+
+    def own(inputs: ClusterInputs) -> list[Install]:
+        keys = installs.get(inputs.cluster, frozenset())
+        return [i for i in inputs.installs if (i.namespace, i.name) in keys and i.need.id == candidate.id]
+
+    def edit(inputs: ClusterInputs) -> ClusterInputs:
+        text = candidate.version.text
+        needs = ((i, replace(i.need, range=exact_range(i.need.range.dialect, text))) for i in own(inputs))
+        edits = [with_install(install, need=need) for install, need in needs]
+        return with_all([_published(candidate), *edits])(inputs)
+
+    return Hypothesis(
+        f"PackageVariant {variant} had the upstream revision {candidate.source or candidate.version}",
+        edit,
+        lambda inputs, _: bool(own(inputs)),
+        candidate.id,
+        candidate.version.text,
+    )
+
+
+def _published(candidate: Candidate) -> Edit:
+    def edit(inputs: ClusterInputs) -> ClusterInputs:
+        return with_candidate(replace(candidate, id=inputs.catalogue.find(candidate.id)))(inputs)
+
+    return edit
+
+
+def _has(package: PackageId, version: str = "") -> Callable[[ClusterInputs, Resolution], bool]:
+    def concerns(inputs: ClusterInputs, resolution: Resolution) -> bool:
+        own = inputs.catalogue.find(package)
+        return any(
+            (item.instance.ecosystem, item.instance.name) == (own.ecosystem, own.name)
+            and version in ("", item.version)
+            for item in resolution.packages
+        )
+
+    return concerns
 
 
 def hypothetical_version(candidates: Iterable[Candidate], text: str) -> Candidate:
@@ -77,28 +178,28 @@ def read_hypothetical(documents: Iterable[tuple[Document, Source]], like: Candid
 def what_if(
     worlds: Iterable[ClusterInputs],
     decision: LockUpdate,
-    candidate: Candidate,
+    hypothesis: Hypothesis,
     memo: SolutionCache | None = None,
 ) -> tuple[WhatIfResult, ...]:
-    """Return the effect of a version on every cluster, equal results together. Pure, order-free.
+    """Return the effect of a change on every cluster, equal results together. Pure, order-free.
 
     The cost depends on the number of distinct clusters: equal inputs are resolved once.
 
     Args:
         worlds: The inputs of every cluster.
         decision: The lock update of the fleet.
-        candidate: The version, published or not.
+        hypothesis: The change.
         memo: Solutions of this run.
 
     Raises:
         UnverifiedSolutionError: A solution does not pass the independent check.
     """
-    asker = _WhatIf(candidate, memo or SolutionCache())
-    locked = {scope.cluster: scope.after.resolution for scope in decision.scopes if scope.after}
+    rehearsal = _Rehearsal(hypothesis, memo or SolutionCache())
+    locks = {scope.cluster: scope.after for scope in decision.scopes if scope.after}
     clusters_by_result: dict[WhatIfResult, list[str]] = {}
     for inputs in worlds:
-        answer = asker.ask(inputs, locked.get(inputs.cluster, Resolution()))
-        clusters_by_result.setdefault(answer, []).append(inputs.cluster)
+        result = rehearsal.result(inputs, locks.get(inputs.cluster))
+        clusters_by_result.setdefault(result, []).append(inputs.cluster)
     results = (
         replace(result, clusters=tuple(sorted(clusters))) for result, clusters in clusters_by_result.items()
     )
@@ -107,62 +208,98 @@ def what_if(
     )
 
 
-class _HypotheticalCatalogues(NamedTuple):
-    """A catalogue, the same with the version in question, and with no other version of its package."""
+class _Attempt(NamedTuple):
+    """A resolution with the change, its version changes, and the conflicts that are new."""
 
-    own: Catalogue
-    more: Catalogue
-    only: Catalogue
+    result: ClusterResult
+    changes: tuple[VersionChange, ...]
+    conflicts: tuple[Explanation, ...]
 
 
 @dataclass(slots=True)
-class _WhatIf:
-    candidate: Candidate
+class _Rehearsal:
+    hypothesis: Hypothesis
     memo: SolutionCache
-    imagined: dict[int, _HypotheticalCatalogues] = field(default_factory=dict)
+    _catalogues: dict[int, tuple[Catalogue, Catalogue]] = field(default_factory=dict)
+    _resolvers: dict[frozenset[str], ClusterResolver] = field(default_factory=dict)
 
-    def ask(self, inputs: ClusterInputs, before: Resolution) -> WhatIfResult:
-        """Return one cluster's prospect, without its name."""
-        package = inputs.catalogue.find(self.candidate.id)
-        locked = with_lock(inputs, before)
-        there = {(item.instance.ecosystem, item.instance.name) for item in before.packages}
-        if (package.ecosystem, package.name) not in there:
+    def result(self, inputs: ClusterInputs, lock: ClusterLock | None) -> WhatIfResult:
+        """Return the effect on one cluster, without its name."""
+        before = PreviousLock(lock.resolution, lock.lock.revisions) if lock else PreviousLock(Resolution())
+        hypothesis = self.hypothesis
+        if not hypothesis.concerns(inputs, before.resolution):
             return WhatIfResult(WhatIfOutcome.UNAFFECTED, ())
-        imagined = self._catalogues(inputs.catalogue)
-        choices = replace(locked.choices, upgrade=locked.choices.upgrade | {package.name})
-        free = self.memo.solution(replace(locked, catalogue=imagined.more, choices=choices))
-        if self._has_it(free, package):
-            after = lock_solution(replace(inputs, catalogue=imagined.more), free, before)
-            return WhatIfResult(WhatIfOutcome.MOVES, (), lock_changes(before, after))
-        pins = tuple(pin for pin in locked.pins if pin.instance.package != package)
-        forced = self.memo.solution(replace(locked, catalogue=imagined.only, pins=pins, choices=choices))
-        if self._has_it(forced, package):
+        edited = self._edited(inputs)
+        free = self._attempt(edited, inputs, before)
+        if hypothesis.version:
+            return self._result_of_version(edited, inputs, before, free)
+        if free.conflicts:
+            return WhatIfResult(WhatIfOutcome.BLOCKED, (), explanations=free.conflicts)
+        verdict = WhatIfOutcome.MOVES if free.changes else WhatIfOutcome.UNAFFECTED
+        return WhatIfResult(verdict, (), free.changes)
+
+    def _result_of_version(
+        self, edited: ClusterInputs, inputs: ClusterInputs, before: PreviousLock, free: _Attempt
+    ) -> WhatIfResult:
+        if self._has_version(free, edited):
+            verdict = WhatIfOutcome.MOVES if free.changes else WhatIfOutcome.CURRENT
+            return WhatIfResult(verdict, (), free.changes)
+        package = edited.catalogue.find(self.hypothesis.package) if self.hypothesis.package else None
+        assumed = ((package, self.hypothesis.version),) if package else ()
+        forced = self._attempt(replace(edited, assumed=assumed), inputs, before)
+        if self._has_version(forced, edited):
             return WhatIfResult(WhatIfOutcome.STAYS, ())
-        explained = set(free.explanations)
-        blockers = (item for item in forced.explanations if item not in explained)
-        return WhatIfResult(
-            WhatIfOutcome.BLOCKED, (), explanations=tuple(replace(item, hints=()) for item in blockers)
+        new = tuple(e for e in forced.conflicts if e not in free.conflicts) or forced.conflicts
+        return WhatIfResult(WhatIfOutcome.BLOCKED, (), explanations=new)
+
+    def _has_version(self, attempt: _Attempt, inputs: ClusterInputs) -> bool:
+        package = inputs.catalogue.find(self.hypothesis.package) if self.hypothesis.package else None
+        return not attempt.conflicts and any(
+            instance.package == package and resolved.candidate.version.text == self.hypothesis.version
+            for instance, resolved in attempt.result.solution.resolved.items()
         )
 
-    def _has_it(self, solution: Solution, package: PackageId) -> bool:
-        version = self.candidate.version
-        return any(
-            instance.package == package and resolved.candidate.version == version
-            for instance, resolved in solution.resolved.items()
+    def _attempt(self, edited: ClusterInputs, inputs: ClusterInputs, before: PreviousLock) -> _Attempt:
+        """Return the resolution of edited inputs, compared with that of the present ones."""
+        package = self.hypothesis.package
+        names = frozenset({edited.catalogue.find(package).name} if package else ())
+        start = self._forgotten(before) if self.hypothesis.forgets else before
+        result = self._resolver(names).resolve(edited, start, keeps=False)
+        present = self._resolver(frozenset()).resolve(inputs, before, keeps=False)
+        conflicts = tuple(
+            replace(e, hints=tuple(self._hints(e, inputs.cluster)))
+            for e in result.solution.explanations
+            if e not in present.solution.explanations
         )
+        changes = tuple(resolution_changes(before.resolution, result.revisions.resolution))
+        return _Attempt(result, changes, conflicts)
 
-    def _catalogues(self, own: Catalogue) -> _HypotheticalCatalogues:
-        """Return the catalogues with the version; the same ones for clusters that share theirs."""
-        if id(own) not in self.imagined:
-            package = own.find(self.candidate.id)
-            fresh = replace(self.candidate, id=package)
-            others = (c for c in own.candidates(package) if c.version.text != fresh.version.text)
-            candidates = build_catalogue([*others, fresh]).packages[package]
-            self.imagined[id(own)] = _HypotheticalCatalogues(
-                own, _with(own, package, candidates), _with(own, package, (fresh,))
-            )
-        return self.imagined[id(own)]
+    def _hints(self, explanation: Explanation, cluster: str) -> Iterator[str]:
+        """Yield the hints of a conflict, except for the one to publish again what is removed."""
+        package = self.hypothesis.package
+        for hint in explanation.hints:
+            if not (self.hypothesis.forgets and package and hint.startswith(f"Add {package.name} to ")):
+                yield name_cluster(hint, cluster)
 
+    def _forgotten(self, before: PreviousLock) -> PreviousLock:
+        """Return the lock without the package."""
+        package = self.hypothesis.package
+        packages = tuple(
+            item
+            for item in before.resolution.packages
+            if package is None or item.instance.name != package.name
+        )
+        return replace(before, resolution=before.resolution.model_copy(update={"packages": packages}))
 
-def _with(own: Catalogue, package: PackageId, candidates: tuple[Candidate, ...]) -> Catalogue:
-    return Catalogue(dict(sorted({**own.packages, package: candidates}.items())), own.names, own.refused)
+    def _resolver(self, upgrade: frozenset[str]) -> ClusterResolver:
+        if upgrade not in self._resolvers:
+            self._resolvers[upgrade] = ClusterResolver(ResolveOptions(upgrade), self.memo)
+        return self._resolvers[upgrade]
+
+    def _edited(self, inputs: ClusterInputs) -> ClusterInputs:
+        """Return the inputs with the change; clusters that share a catalogue share the changed one too."""
+        edited = self.hypothesis.edit(inputs)
+        own = inputs.catalogue
+        if id(own) not in self._catalogues:
+            self._catalogues[id(own)] = (own, edited.catalogue)
+        return replace(edited, catalogue=self._catalogues[id(own)][1])

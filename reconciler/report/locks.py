@@ -66,7 +66,8 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
     if same:
         yield f"    {plural(same, 'pin')} as before"
     for skipped in after.resolution.skipped if after else ():
-        yield f"    skipped: {skipped.requirement} of {skipped.parent}"
+        why = f": {skipped.reason}" if skipped.reason else ""
+        yield f"    skipped: {skipped.requirement} of {skipped.parent}{why}"
     yield from (f"    {line}" for line in lifecycle_lines(scope))
     for explanation in scope.explanations:
         yield f"  {explanation.code}: {_outcome(explanation)}"

@@ -73,9 +73,11 @@ def summary_line(plan: Plan) -> str:
         counts.append(f"{len(plan.problems)} problem{'s' if len(plan.problems) > 1 else ''}")
     if plan.refusals:
         counts.append(f"{len(plan.refusals)} refusal{'s' if len(plan.refusals) > 1 else ''}")
+    if plan.is_empty and plan.version_changes:
+        counts.append(f"{plural(len(plan.version_changes), 'dependency pin')} to change in the lock")
     what = ", ".join(counts) if counts else "no packages"
-    # "Nothing to do" would be false beside a refusal, a problem or a waiting person.
-    idle = plan.is_empty and not plan.problems and not plan.refusals and not waiting
+    # "Nothing to do" would be false beside a refusal, a problem, a waiting person or a pin that changes.
+    idle = plan.is_empty and not (plan.problems or plan.refusals or waiting or plan.version_changes)
     head = "Nothing to do: " if idle else ""
     return f"{head}{what} (checksum {plan.checksum})" if plan.checksum else f"{head}{what}"
 

@@ -56,9 +56,9 @@ class Diagnostics:
         self.problems.append(Problem(self.at(*path), reason, message, hint=hint, subject=self.subject))
 
     def warn(
-        self, path: Path, message: str, *, reason: Reason = Reason.INVALID_MANIFEST, hint: str = ""
+        self, path: Path, message: str, *, reason: Reason = Reason.READ_DIFFERENTLY, hint: str = ""
     ) -> None:
-        """Add a warning about a normalized field."""
+        """Add a warning about an accepted field that is not read as it is written."""
         self.warnings.append(Problem(self.at(*path), reason, message, hint=hint, subject=self.subject))
 
     def parse(self, model: type[M], document: object) -> M | None:

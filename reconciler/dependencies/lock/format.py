@@ -134,10 +134,11 @@ class OwnershipEntry(_Record):
 
 
 class SkippedDependency(_Record):
-    """An optional requirement that was not met."""
+    """An optional requirement that was not met, and why."""
 
     parent: LockedInstance
     requirement: str
+    reason: str = ""
 
 
 class Resolution(_Record):

@@ -44,7 +44,11 @@ def lock_solution(
     failed = {locked_instance(instance) for instance in solution.failed}
     kept = [resolved for instance, resolved in previous_packages.items() if instance in failed]
     skipped = (
-        SkippedDependency(parent=locked_instance(resolved.parent), requirement=str(resolved.requirement))
+        SkippedDependency(
+            parent=locked_instance(resolved.parent),
+            requirement=str(resolved.requirement),
+            reason=resolved.reason,
+        )
         for resolved in solution.skipped
     )
     return Resolution(

@@ -198,6 +198,7 @@ def _excluded_versions(
 ) -> dict[int, tuple[Cause, ...]]:
     floor = None if locked is None else _floor(lookup.inputs, instance, scope, candidates[locked])
     foreign = lookup.foreign(instance)
+    assumed = dict(lookup.inputs.assumed).get(instance.package, "")
     bans: dict[int, tuple[Cause, ...]] = {}
     for place, candidate in enumerate(candidates):
         causes = _platform_bans(lookup.inputs, instance, scope, candidate)
@@ -206,6 +207,8 @@ def _excluded_versions(
             causes.append(Cause(CauseKind.WITHDRAWN, str(instance.package), str(candidate.version)))
         if floor is not None and _sort_key(candidate) < _sort_key(floor):
             causes.append(Cause(CauseKind.DOWNGRADE, str(instance), str(floor.version)))
+        if assumed not in ("", candidate.version.text):
+            causes.append(Cause(CauseKind.ASSUMED, str(instance.package), assumed))
         if foreign is not None:
             causes.append(Cause(CauseKind.FOREIGN, str(instance), f"{foreign.namespace}/{foreign.name}"))
         if causes:

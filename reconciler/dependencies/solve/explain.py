@@ -1,6 +1,7 @@
 """Explain an unsatisfiable problem: the chain of requirements, what contradicts it, and tried changes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import (
@@ -19,6 +20,7 @@ from reconciler.dependencies.solve.problem import (
     ResolutionProblem,
     Unsatisfiable,
 )
+from reconciler.dependencies.solve.sat import find_conflict
 from reconciler.dependencies.solve.solution import Explanation, Rejection
 from reconciler.dependencies.solve.suggest import suggest_fixes
 from reconciler.dependencies.versions import lint_constraint
@@ -30,6 +32,9 @@ _MOST_NAMES = 3
 
 _MOST_SENTENCES = 14
 """Sentences of one explanation: with rejected versions and hints it fits on a screen of 24 lines."""
+
+_SKIP_STEPS = 100
+"""Questions to the solver about one skipped requirement: a solution may skip many."""
 
 _FIRST_SENTENCES = 7
 """Sentences at the beginning of a chain that stay when its middle is left out."""
@@ -60,6 +65,44 @@ def explain(inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatis
         hints=suggest_fixes(inputs, problem, conflict),
         minimal=conflict.minimal,
     )
+
+
+class SkipReasons:
+    """Reasons why optional requirements of a solution are skipped."""
+
+    def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem) -> None:
+        self.inputs = inputs
+        self.problem = problem
+
+    def of(self, demand: InstanceRequirement) -> str:
+        """Return why nothing meets a requirement: by itself, or what it contradicts."""
+        explainer = _Explainer(self.inputs, self.problem, (demand.cause,))
+        return explainer.unmet(demand) or self._contradiction(demand)
+
+    def _contradiction(self, demand: InstanceRequirement) -> str:
+        """Return the requirements that contradict an optional one, as if it had to be met."""
+        conflict = find_conflict(_with_required(self.problem, demand.cause))
+        explainer = _Explainer(self.inputs, self.problem, conflict.causes)
+        others = [cause for group in explainer.chain() for cause in group if cause != demand.cause]
+        facts = [explainer.fact(cause) for cause in others if cause not in explainer.paths_to(demand)]
+        return _listing(facts) or "it contradicts other requirements"
+
+
+def _with_required(problem: ResolutionProblem, cause: Cause) -> ResolutionProblem:
+    """Return the problem in which an optional requirement must be met."""
+
+    def required(demand: InstanceRequirement) -> InstanceRequirement:
+        if demand.cause != cause:
+            return demand
+        return replace(demand, requirement=replace(demand.requirement, optional=False))
+
+    nodes = {
+        instance: replace(
+            node, requirements=tuple(tuple(required(d) for d in group) for group in node.requirements)
+        )
+        for instance, node in problem.nodes.items()
+    }
+    return replace(problem, nodes=nodes, explain_steps=min(problem.explain_steps, _SKIP_STEPS))
 
 
 Group = tuple[Cause, ...]
@@ -115,7 +158,7 @@ class _Explainer:
         demand = self.requirements.get(cause)
         if demand is None or demand.parent is None or len(demand.alternatives) != 1:
             return cause
-        is_simple = not self._unmet(demand) and demand.alternatives[0].instance is not None
+        is_simple = not self.unmet(demand) and demand.alternatives[0].instance is not None
         return (demand.parent, demand.alternatives[0].instance, demand.optional) if is_simple else cause
 
     # The code
@@ -150,6 +193,25 @@ class _Explainer:
         install = None if demand.parent is None else self.inputs.install_of(demand.parent)
         return install is not None and demand.requirement.alias in dict(install.bindings)
 
+    def fact(self, cause: Cause) -> str:
+        """Return a cause as a sentence without places."""
+        demand = self.requirements.get(cause)
+        if demand is None:
+            return self._fact(cause)
+        return ", but ".join(filter(None, [self._requirement(demand), self.unmet(demand)]))
+
+    def paths_to(self, demand: InstanceRequirement) -> set[Cause]:
+        """Return the causes that only lead to the parent of a requirement."""
+        causes: set[Cause] = set()
+        target = demand.parent
+        while target is not None:
+            leading = [d for d in self.requirements.values() if target in _targets(d)]
+            if len(leading) != 1 or leading[0].cause in causes:
+                break
+            causes.add(leading[0].cause)
+            target = leading[0].parent
+        return causes
+
     # The sentences
 
     def sentences(self, chain: Sequence[Group]) -> Iterator[str]:
@@ -177,7 +239,7 @@ class _Explainer:
             more = len(demands) - len(texts)
             texts += [f"{more} more version{'s' if more > 1 else ''} likewise"] if more else []
             return f"{_listing(texts, most=len(texts))} {places}".rstrip()
-        unmet = self._unmet(demand)
+        unmet = self.unmet(demand)
         text = f"{self._requirement(demand)} {places}".rstrip()
         return f"{text}; {unmet}" if unmet else text
 
@@ -201,7 +263,7 @@ class _Explainer:
         pairs = zip(node.candidates, node.requirements, strict=True)
         return [c for c, group in pairs if any(other.cause == demand.cause for other in group)]
 
-    def _unmet(self, demand: InstanceRequirement) -> str:
+    def unmet(self, demand: InstanceRequirement) -> str:
         """Return why nothing meets a requirement by itself, "" if something does."""
         if any(alternative.instance is None for alternative in demand.alternatives):
             return ""
@@ -288,6 +350,7 @@ class _Explainer:
                 f"Only one package may own {cause.subject}: {self._owners(cause)} bring it"
             ),
             CauseKind.HELD: lambda: f"{name} brings {cause.detail}, which keeps it",
+            CauseKind.ASSUMED: lambda: f"{name} is to be {cause.detail}",
             CauseKind.ONCE: lambda: f"{name} may not stand twice in a {cause.detail}: {self._twice(cause)}",
         }
         circle = "Packages that need one another in a circle have no order of installation"

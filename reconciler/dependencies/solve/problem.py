@@ -50,6 +50,7 @@ class CauseKind(StrEnum):
     HELD = "held"
     ONCE = "once"
     CYCLE = "cycle"
+    ASSUMED = "assumed"
 
 
 class Cause(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Candidate, Install, Interface, InterfaceNeed, PackageNeed
 from reconciler.dependencies.solve.build_problem import build_problem
-from reconciler.dependencies.solve.explain import explain
+from reconciler.dependencies.solve.explain import SkipReasons, explain
 from reconciler.dependencies.solve.problem import (
     AlternativeSource,
     Assignment,
@@ -95,7 +95,8 @@ class _PartialSolution:
             outcome = solve(part)
         match outcome:
             case Assignment():
-                pins, skipped = decode(part, outcome)
+                why = SkipReasons(self.inputs, part)
+                pins, skipped = decode(part, outcome, why.of)
                 self.resolved += pins
                 self.skipped += skipped
             case Unsatisfiable():

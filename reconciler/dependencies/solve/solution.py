@@ -1,6 +1,6 @@
 """The solution of one cluster: versions, how each requirement is met, what was skipped or failed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.dependencies.model.cluster import Instance, LockedChoice, Pin
@@ -44,10 +44,11 @@ class ResolvedInstance:
 
 @dataclass(frozen=True, slots=True)
 class SkippedRequirement:
-    """An optional requirement that was skipped."""
+    """An optional requirement that was skipped, and why."""
 
     parent: Instance
     requirement: Requirement
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,11 @@ class Solution:
 
 
 def decode(
-    problem: ResolutionProblem, answer: Assignment
+    problem: ResolutionProblem,
+    answer: Assignment,
+    explain_skipped: Callable[[InstanceRequirement], str] = lambda _: "",
 ) -> tuple[list[ResolvedInstance], list[SkippedRequirement]]:
-    """Convert an assignment to pins with their edges, and skipped requirements."""
+    """Convert an assignment to pins with their edges, and skipped requirements with their reasons."""
     resolved, skipped = [], []
     users = {alternative.instance for demand in problem.roots for alternative in demand.alternatives}
     for instance, place in answer.chosen.items():
@@ -133,7 +136,9 @@ def decode(
         edges = tuple(_edge(demand, answer) for demand in demands if demand.cause in answer.selected)
         resolved.append(ResolvedInstance(instance, node.candidates[place], edges, instance in users))
         skipped += [
-            SkippedRequirement(instance, d.requirement) for d in demands if d.cause not in answer.selected
+            SkippedRequirement(instance, d.requirement, explain_skipped(d))
+            for d in demands
+            if d.cause not in answer.selected
         ]
     return resolved, skipped
 

@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.dependencies.lock.format import LockedDependency, LockedPackage, LockOp, Resolution
+from reconciler.dependencies.lock.format import (
+    LockedDependency,
+    LockedPackage,
+    LockOp,
+    Resolution,
+    lock_changes,
+)
 from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.model.packages import Dialect, version_range
 from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
@@ -59,9 +65,13 @@ def object_version_changes(
 def _cluster_changes(scope: ClusterUpdate) -> Iterator[VersionChange]:
     nothing = Resolution()
     old = scope.before.resolution if scope.before else nothing
-    fresh = scope.after.resolution if scope.after else nothing
+    return resolution_changes(old, scope.after.resolution if scope.after else nothing)
+
+
+def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
+    """Yield the changes between two resolutions of one cluster, by instance, without its name."""
     before, after = _by_instance(old), _by_instance(fresh)
-    for change in scope.changes:
+    for change in lock_changes(old, fresh):
         was, now = (version.partition("@")[0] for version in (change.before, change.after))
         new = after.get(change.instance)
         instance = (new or before[change.instance]).instance

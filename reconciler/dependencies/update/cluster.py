@@ -92,7 +92,7 @@ class ClusterResolver:
             *(item.location for item in inputs.activations),
         )
         history = (before.resolution.digest, before.revisions, inputs.pins, inputs.chosen, inputs.observed)
-        return (self.memo.digest(inputs), history, places, keeps)
+        return (self.memo.digest(inputs), history, inputs.assumed, places, keeps)
 
     def _asked(self, inputs: ClusterInputs, before: Resolution) -> ClusterInputs:
         names = package_names(inputs, self.options.upgrade)

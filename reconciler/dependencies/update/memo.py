@@ -40,7 +40,7 @@ class SolutionCache:
         # The solver is loaded only where something is solved: most runs resolve nothing.
         from reconciler.dependencies.solve.resolve import resolve_cluster  # noqa: PLC0415
 
-        locked = (inputs.pins, inputs.chosen, inputs.held)
+        locked = (inputs.pins, inputs.chosen, inputs.held, inputs.assumed)
         key = (*self._key(inputs), *(self._token(part) for part in locked))
         if key in self._solutions and self._solutions[key].problems:
             places = tuple(install.location for install in inputs.installs)

@@ -638,3 +638,29 @@ def test_other_inputs_are_another_instance_and_never_written_down() -> None:
     assert told(resolve_cluster(world)).count("bundle:r.io/db@shared/prod/g/inputs=") == 4
     assert b"hunter2" not in body
     assert b"swordfish" not in body
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        ("", "no version of metrics.io is published"),
+        (package("metrics.io", "1.0.0-rc.1"), "no version of metrics.io fits: 1.0.0-rc.1 is published"),
+        (
+            package("metrics.io", "1.0.0", needs("db.io", "<2.0.0")),
+            "metrics.io 1.0.0 requires db.io <2.0.0, but no version of db.io fits: 2.0.0 is published",
+        ),
+        (
+            install("mine", "db.io", "2.0.0")
+            + package("db.io", "1.0.0")
+            + package("metrics.io", "1.0.0", needs("db.io", "<2.0.0")),
+            "metrics.io 1.0.0 requires db.io <2.0.0 and PackageInstall prod/mine asks for db.io 2.0.0",
+        ),
+    ],
+)
+def test_a_skipped_requirement_has_its_reason_in_the_lock(metrics: str, reason: str) -> None:
+    optional = needs("metrics.io", "", ", optional: true")
+    text = install("shop", "web.io", "") + package("web.io", "1.0.0", optional) + package("db.io", "2.0.0")
+    world = world_of(text + metrics)
+
+    (skipped,) = lock_solution(world, resolve_cluster(world)).skipped
+    assert (skipped.requirement, skipped.reason) == ("metrics.io", reason)

@@ -8,15 +8,28 @@ import pytest
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.read import FleetLocks
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
+from reconciler.dependencies.model.packages import (
+    Dialect,
+    Ecosystem,
+    Install,
+    PackageId,
+    PackageNeed,
+    exact_range,
+)
 from reconciler.dependencies.update.fleet import LockUpdate, update_locks
 from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.dependencies.versions import VersionError
 from reconciler.dependencies.what_if import (
+    Hypothesis,
     WhatIfOutcome,
     WhatIfResult,
+    bump,
+    change_default,
     hypothetical_version,
+    publish,
     read_hypothetical,
     what_if,
+    withdraw,
 )
 from reconciler.errors import Location
 from reconciler.inventory import Source
@@ -46,7 +59,7 @@ def asked(text: str, **clusters: str) -> dict[WhatIfOutcome, WhatIfResult]:
     worlds, decision = fleet(**clusters)
     known = world_of(DB).catalogue.packages.values()
     candidate = hypothetical_version((one for several in known for one in several), text)
-    return {one.verdict: one for one in what_if(worlds, decision, candidate)}
+    return {one.verdict: one for one in what_if(worlds, decision, publish(candidate))}
 
 
 def test_who_has_room_moves_and_says_what_moves_along() -> None:
@@ -54,21 +67,42 @@ def test_who_has_room_moves_and_says_what_moves_along() -> None:
 
     assert (moves.verdict, moves.clusters) == (WhatIfOutcome.MOVES, ("dev",))
     assert [(change.instance, change.before, change.after) for change in moves.changes] == [
-        ("carvel/db.io/namespace/prod", "1.0.0", "2.0.0")
+        ("carvel:db.io@namespace/prod", "1.0.0", "2.0.0")
     ]
 
 
 @pytest.mark.parametrize(
-    ("text", "blocker"),
-    [(CAPPED, "web.io 1.0.0 requires db.io >=1.0.0 <2.0.0"), (PINNED, "mine asks for db.io 1.0.0")],
+    ("text", "blocker", "hint"),
+    [
+        (
+            CAPPED,
+            "web.io 1.0.0 requires db.io >=1.0.0 <2.0.0",
+            (
+                "Write `>=1.0.0 <=2.0.0` instead of `>=1.0.0 <2.0.0` at config/cluster.yaml:15:41, "
+                "so that web.io 1.0.0 accepts db.io 2.0.0"
+            ),
+        ),
+        (
+            PINNED,
+            "mine asks for db.io 1.0.0",
+            (
+                "Write `2.0.0` instead of `1.0.0` at config/cluster.yaml:6:64, "
+                "so that PackageInstall prod/mine takes db.io 2.0.0"
+            ),
+        ),
+    ],
     ids=["a package", "a user"],
 )
-def test_who_blocks_is_named(text: str, blocker: str) -> None:
+def test_blocked_cluster_names_the_blocker_and_the_smallest_change(
+    text: str, blocker: str, hint: str
+) -> None:
     (blocked,) = asked("2.0.0", dev=text).values()
 
     assert blocked.verdict is WhatIfOutcome.BLOCKED
     assert blocker in str(blocked.explanations[0])
-    assert blocked.explanations[0].hints == ()
+    assert "db.io is to be 2.0.0" in blocked.explanations[0].sentences
+    assert "no version of db.io fits" not in str(blocked.explanations[0])
+    assert hint in blocked.explanations[0].hints
 
 
 def test_who_has_something_better_stays() -> None:
@@ -88,9 +122,8 @@ def test_clusters_that_answer_alike_are_told_together_and_asked_once() -> None:
     locks = LockUpdate(tuple(replace(scope, cluster=world.cluster) for world in several))
     memo = SolutionCache()
 
-    (moves,) = what_if(
-        several, locks, hypothetical_version(worlds[0].catalogue.packages.popitem()[1], "2.0.0"), memo
-    )
+    candidate = hypothetical_version(worlds[0].catalogue.packages.popitem()[1], "2.0.0")
+    (moves,) = what_if(several, locks, publish(candidate), memo)
 
     assert len(moves.clusters) == 20
     assert len(memo._solutions) <= 3
@@ -116,7 +149,7 @@ def test_its_own_manifest_decides_what_it_needs() -> None:
     (candidate,) = read_hypothetical([(manifest, Source(Location("next.yaml")))], like).candidates
 
     worlds, decision = fleet(dev=SHOP)
-    (blocked,) = what_if(worlds, decision, candidate)
+    (blocked,) = what_if(worlds, decision, publish(candidate))
 
     assert candidate.version == like.version
     assert "gone.io" in str(blocked.explanations[0])
@@ -134,3 +167,101 @@ def test_every_ecosystem_can_be_asked(text: str, version: str) -> None:
     (several,) = known.packages.values()
 
     assert hypothetical_version(several, version).version.text == version
+
+
+DB2 = package("db.io", "2.0.0", needs("log.io"))
+LOGS = package("log.io", "1.0.0")
+
+
+def effects(text: str, hypothesis: Hypothesis) -> WhatIfResult:
+    worlds, decision = fleet(dev=text)
+    (result,) = what_if(worlds, decision, hypothesis)
+    return result
+
+
+def moved(result: WhatIfResult) -> list[str]:
+    return [f"{change.op} {change.instance} {change.before}>{change.after}" for change in result.changes]
+
+
+def test_packages_that_move_along_are_listed() -> None:
+    worlds, decision = fleet(dev=SHOP + LOGS)
+    (new,) = list(world_of(DB2).catalogue.packages[PackageId(Ecosystem.CARVEL, "db.io")])
+    (result,) = what_if(worlds, decision, publish(new))
+
+    assert moved(result) == [
+        "change carvel:db.io@namespace/prod 1.0.0>2.0.0",
+        "add carvel:log.io@namespace/prod >1.0.0",
+    ]
+    assert result.changes[1].why == "asked for by carvel:db.io@namespace/prod"
+
+
+def test_version_that_a_cluster_has_changes_nothing() -> None:
+    assert asked("1.0.0", dev=SHOP).keys() == {WhatIfOutcome.CURRENT}
+
+
+def test_removed_package_is_replaced_where_an_alternative_is_there_and_blocks_elsewhere() -> None:
+    either = "{or: [{package: {refName: db.io}}, {package: {refName: log.io}}]}"
+    free = install("shop", "web.io", "") + package("web.io", "1.0.0", either) + DB + LOGS
+    removed = withdraw(PackageId(Ecosystem.CARVEL, "db.io"))
+
+    assert moved(effects(free, removed)) == [
+        "remove carvel:db.io@namespace/prod 1.0.0>",
+        "add carvel:log.io@namespace/prod >1.0.0",
+    ]
+    blocked = effects(SHOP, removed)
+    assert blocked.verdict is WhatIfOutcome.BLOCKED
+    assert "no version of db.io is published" in str(blocked.explanations[0])
+    assert effects(OTHER, removed).verdict is WhatIfOutcome.UNAFFECTED
+
+
+def test_removed_version_lets_another_one_be_chosen() -> None:
+    removed = withdraw(PackageId(Ecosystem.CARVEL, "db.io"), "2.0.0")
+
+    assert moved(effects(SHOP + package("db.io", "2.0.0"), removed)) == [
+        "change carvel:db.io@namespace/prod 2.0.0>1.0.0"
+    ]
+
+
+def test_another_default_of_an_interface_changes_the_package_behind_it() -> None:
+    text = (
+        installation("a", "app")
+        + bundle("app", "1.0.0", "{requires: [{name: db, interface: {name: mysql}}]}")
+        + bundle("old", "1.0.0", "{provides: [{interface: io.cnab.interface.mysql}]}")
+        + bundle("new", "1.0.0", "{provides: [{interface: io.cnab.interface.mysql}]}")
+        + "---\n{kind: Cluster, choices: {defaults: {io.cnab.interface.mysql: 'bundle:r.io/old'}}}\n"
+    )
+    result = effects(text, change_default("io.cnab.interface.mysql", PackageId(Ecosystem.BUNDLE, "r.io/new")))
+
+    assert result.verdict is WhatIfOutcome.MOVES
+    assert [line.partition("@")[0] for line in moved(result)] == ["add bundle:r.io/new"]
+    assert effects(OTHER, change_default("i", PackageId(Ecosystem.BUNDLE, "r.io/new"))).changes == ()
+
+
+def test_upstream_bump_of_a_variant_moves_its_dependencies_or_names_the_conflict() -> None:
+    kpt = (
+        "---\napiVersion: data.packaging.carvel.dev/v1alpha1\nkind: Package\n"
+        "metadata: {{name: web.{0}, annotations: {{kpt: 'u//web'}}}}\nspec: {{refName: web, version: {0}, "
+        "dependencies: [{{package: {{refName: db.io, version: '{1}'}}}}]}}\n"
+    )
+    text = DB + package("db.io", "2.0.0") + kpt.format("1.0.0", "<2.0.0") + kpt.format("2.0.0", ">=2.0.0")
+    world = world_of(text)
+    web = world.catalogue.packages[PackageId(Ecosystem.KPT, "u//web")]
+    need = PackageNeed(web[0].id, exact_range(Dialect.KPT, "1.0.0"))
+    variant = Install("default", "web", Dialect.KPT, need, kind="PackageVariant")
+    pinned = world_of(install("mine", "db.io", "1.0.0", namespace="default") + DB)
+    worlds = [
+        replace(world, cluster="dev", installs=(variant,)),
+        replace(world, cluster="prod", installs=(variant, *pinned.installs)),
+        replace(world_of(OTHER), cluster="lab"),
+    ]
+    decision = update_locks(FleetInputs(tuple(worlds)), FleetLocks())
+    keys = {cluster: frozenset({("default", "web")}) for cluster in ("dev", "prod")}
+
+    results = {r.clusters: r for r in what_if(worlds, decision, bump("default/web", keys, web[1]))}
+
+    assert {cluster: result.verdict for (cluster,), result in results.items()} == {
+        "dev": WhatIfOutcome.MOVES,
+        "prod": WhatIfOutcome.BLOCKED,
+        "lab": WhatIfOutcome.UNAFFECTED,
+    }
+    assert "change carvel:db.io@namespace/default 1.0.0>2.0.0" in moved(results["dev",])

@@ -3,12 +3,14 @@ from typing import Any
 
 import pytest
 
+from reconciler.dependencies.lock.format import LockOp
+from reconciler.dependencies.update.changes import VersionChange
 from reconciler.errors import Location, Problem
 from reconciler.plan.changes import ConflictNote, Effect, Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus, Phase
 from reconciler.reasons import Reason
 from reconciler.report.console import ansi
-from reconciler.report.summary import is_unchanged
+from reconciler.report.summary import is_unchanged, summary_line
 from reconciler.report.text import change_lines, outcome_lines, plan_lines, problem_lines
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED, change
 
@@ -184,3 +186,12 @@ def test_line_breaks_of_a_message_become_spaces() -> None:
     (line,) = problem_lines([Problem(Location("a.yaml"), "R", "one\ntwo\x1b[2J")])
 
     assert line == "problem: a.yaml: R: one two\\x1b[2J"
+
+
+def test_a_plan_that_only_changes_pins_does_not_say_that_nothing_is_to_do() -> None:
+    removed = VersionChange(
+        LockOp.REMOVE, "carvel:db.io", "1.0.0", "", "nothing requires it any more", ("dev",)
+    )
+
+    assert summary_line(Plan()) == "Nothing to do: no packages"
+    assert summary_line(Plan(version_changes=(removed,))) == "1 dependency pin to change in the lock"

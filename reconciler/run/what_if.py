@@ -1,0 +1,122 @@
+"""The run of `lock what-if`: find the package, variant or interface that a change names."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from reconciler.dependencies.catalog.index import parse_id
+from reconciler.dependencies.lock.needed import VARIANT_KIND
+from reconciler.dependencies.model.packages import Candidate
+from reconciler.dependencies.versions import VersionError
+from reconciler.dependencies.what_if import (
+    Hypothesis,
+    bump,
+    change_default,
+    hypothetical_version,
+    publish,
+    read_hypothetical,
+    withdraw,
+)
+from reconciler.errors import Location, UsageError
+from reconciler.inventory import Inventory, Source
+from reconciler.policy import Limits
+from reconciler.read.documents import parse_file, yaml_limits
+from reconciler.resolve import ResolvedFleet
+from reconciler.resolve.dependency_roots import install_keys
+
+
+def find_hypothesis(
+    change: str, fleet: ResolvedFleet, inventory: Inventory, *, removes: bool, manifest: Path | None
+) -> Hypothesis:
+    """Return the change that a person wrote: PACKAGE@VERSION, VARIANT@REVISION or INTERFACE=PACKAGE.
+
+    Raises:
+        UsageError: It names nothing that is known, or its manifest is not understood.
+    """
+    candidates = {
+        candidate
+        for cluster in fleet.clusters.worlds
+        for versions in cluster.catalogue.packages.values()
+        for candidate in versions
+    }
+    interface, equals, package = change.partition("=")
+    if equals:
+        return _default(interface, package, candidates)
+    if removes:
+        return _removal(change, candidates)
+    name, at, version = change.rpartition("@")
+    versions = _versions(name, candidates)
+    if at and versions:
+        return publish(_candidate(change, versions, version, manifest))
+    keys = install_keys(inventory, fleet.desired, name) if at else {}
+    if keys:
+        return bump(name, keys, _revision(change, fleet, keys, version, manifest))
+    hint = (
+        "Write PACKAGE@VERSION, the name as `reconciler lock` prints it, without ecosystem, "
+        "VARIANT@REVISION, or INTERFACE=ECOSYSTEM:PACKAGE."
+    )
+    raise UsageError(f"No package or PackageVariant is called {name or change}", hint=hint)
+
+
+def _versions(name: str, candidates: Iterable[Candidate]) -> list[Candidate]:
+    return [c for c in candidates if name in (c.id.name, str(c.id), *c.names)]
+
+
+def _default(interface: str, text: str, candidates: Iterable[Candidate]) -> Hypothesis:
+    package = parse_id(text)
+    if package is None or not any(candidate.id == package for candidate in candidates):
+        hint = "Write ECOSYSTEM:NAME as `reconciler index list` prints it."
+        raise UsageError(f"No package is called {text}", hint=hint)
+    return change_default(interface, package)
+
+
+def _removal(change: str, candidates: Iterable[Candidate]) -> Hypothesis:
+    everything = list(candidates)
+    name, at, version = change.rpartition("@")
+    versions = [c for c in _versions(name, everything) if str(c.version) == version] if at else []
+    versions = versions or _versions(change, everything)
+    if not versions:
+        hint = "Write PACKAGE or PACKAGE@VERSION as `reconciler index list` prints them."
+        raise UsageError(f"No package or version is called {change}", hint=hint)
+    is_version = at and change not in (versions[0].id.name, str(versions[0].id), *versions[0].names)
+    return withdraw(versions[0].id, versions[0].version.text if is_version else "")
+
+
+def _candidate(change: str, versions: list[Candidate], version: str, manifest: Path | None) -> Candidate:
+    try:
+        candidate = hypothetical_version(versions, version)
+    except (VersionError, ValueError) as error:
+        raise UsageError(f"{change} is not one version of one package: {error}") from error
+    return _read(manifest, candidate) if manifest else candidate
+
+
+def _revision(
+    change: str,
+    fleet: ResolvedFleet,
+    keys: dict[str, frozenset[tuple[str, str]]],
+    revision: str,
+    manifest: Path | None,
+) -> Candidate:
+    """Return the upstream revision of a variant: a published one, else one that is imagined."""
+    for world in fleet.clusters.worlds:
+        for install in world.installs:
+            if install.kind == VARIANT_KIND and (install.namespace, install.name) in keys.get(
+                world.cluster, ()
+            ):
+                versions = list(world.catalogue.candidates(install.need.id))
+                published = [c for c in versions if revision in (c.source, c.version.text)]
+                number = revision.removeprefix("v")
+                text = f"{number}.0.0" if number.isdigit() else number
+                return published[0] if published else _candidate(change, versions, text, manifest)
+    message = f"No revision of the upstream of {change.rpartition('@')[0]} declares dependencies"
+    raise UsageError(message, hint="Nothing moves along with it: its package has no package.yaml.")
+
+
+def _read(manifest: Path, like: Candidate) -> Candidate:
+    parsed = parse_file(str(manifest), manifest.read_bytes(), yaml_limits(Limits()))
+    objects = ((value, Source(place.location, marks=place)) for value, place in parsed.objects)
+    reading = read_hypothetical([*objects] or [({}, Source(Location(str(manifest))))], like)
+    wrong = [*(broken.problem for broken in parsed.broken), *reading.problems]
+    if wrong or not reading.candidates:
+        message = wrong[0].message if wrong else "It describes no package"
+        raise UsageError(f"{wrong[0].location if wrong else manifest}: {message}")
+    return reading.candidates[0]
