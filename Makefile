@@ -63,7 +63,7 @@ mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail
 
 mutation: $(VENV)/.installed  ## Try N mutants (25) of each of FOLDERS, or of what differs from the commit CHANGED, drawn with SEED (1)
 	$(RUN)python -m tests.mutation.run --seed $(or $(SEED),1) --number $(or $(N),25) \
-		$(if $(FOLDERS),--folders "$(FOLDERS)") $(if $(CHANGED),--changed "$(CHANGED)") $(if $(TESTS),--tests "$(TESTS)") \
+		$(if $(FOLDERS),--folders "$(FOLDERS)") $(if $(CHANGED),--changed "$(CHANGED)") $(if $(AGAIN),--again "$(AGAIN)") $(if $(TESTS),--tests "$(TESTS)") \
 		$(if $(BUDGET),--budget $(BUDGET)) $(if $(MINIMUM),--minimum $(MINIMUM)) $(if $(JOBS),--jobs $(JOBS))
 
 faults: $(VENV)/.installed  ## Every fault at every point (hours; FAULTS=4: at most four points of each sweep), and the table of them

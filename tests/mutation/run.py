@@ -54,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if stale:
         return 2
     sampler = Sampler(options.root, options.package, options.seed, frozenset(e.key for e in equivalents))
-    if options.changed:
+    if options.again:
+        mutants = sampler.list_survivors(options.again)
+    elif options.changed:
         mutants = sampler.sample_changed(options.changed, options.number)
     else:
         folders = options.folders.split()
@@ -82,14 +84,16 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--number", type=int, default=25, help="mutants per folder, or in all with --changed")
     parser.add_argument("--folders", default=FOLDERS)
     parser.add_argument("--changed", default="", metavar="COMMIT", help="only functions that differ from it")
+    parser.add_argument("--again", type=Path, metavar="JSON", help="only the survivors of an earlier result")
     parser.add_argument("--budget", type=float, default=30, help="seconds of tests per mutant")
     parser.add_argument("--limit", type=float, default=3, help="seconds of the longest test")
     parser.add_argument("--minimum", type=float, default=90, help="least score of each folder, in per cent")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", type=Path, help="where to write the result")
-    parser.add_argument("--equivalents", type=Path, default=Path(__file__).with_name("equivalents.yaml"))
+    parser.add_argument("--equivalents", type=Path, help="mutants that count for nothing, with reasons")
     options = parser.parse_args(arguments)
     options.root = options.root.resolve()
+    options.equivalents = options.equivalents or options.root / "tests/mutation/equivalents.yaml"
     options.json = options.json or options.root / ".mutation/result.json"
     return options
 

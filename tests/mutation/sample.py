@@ -1,5 +1,6 @@
 """Draw the sample: functions in a random but stable order, and one mutant of each."""
 
+import json
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,6 +73,16 @@ class Sampler:
         functions = list_functions(self.root, self.package)
         touched = [f for f in functions if any(f.first <= line <= f.last for line in changed.get(f.path, ()))]
         return list(islice(self._draw(touched), number))
+
+    def list_survivors(self, result: Path) -> list[Mutant]:
+        """Return the mutants that nothing caught in an earlier result, as far as they still exist."""
+        survived = [m for m in json.loads(result.read_text(encoding="utf-8"))["mutants"] if not m["test"]]
+        keys = {(mutant["file"], mutant["function"], mutant["change"]) for mutant in survived}
+        functions = [
+            f for f in list_functions(self.root, self.package) if (f.path, f.name) in {k[:2] for k in keys}
+        ]
+        mutants = [mutant for function in functions for mutant in list_mutants(self.root, function)]
+        return [mutant for mutant in mutants if mutant.key in keys - self.equivalents]
 
     def _draw(self, functions: Iterable[Function]) -> Iterator[Mutant]:
         for function in sorted(functions, key=lambda f: rank(self.seed, f.path, f.name)):

@@ -102,6 +102,16 @@ def test_only_what_a_test_notices_is_caught(tiny: Path) -> None:
     assert "-        return count <= 3" in ran.stdout
 
 
+def test_survivors_can_be_tried_again(tiny: Path) -> None:
+    run_tool(tiny, "--folders", "limits", "--json", str(tiny / "result.json"))
+
+    ran = run_tool(tiny, "--again", str(tiny / "result.json"), "--json", str(tiny / "again.json"))
+
+    tried = {mutant["function"] for mutant in json.loads((tiny / "again.json").read_text())["mutants"]}
+    assert ran.returncode == 1
+    assert tried == {"Limit.weak", "Limit.environment", "Limit.untested"}
+
+
 def test_score_that_is_high_enough_passes(tiny: Path) -> None:
     assert run_tool(tiny, "--folders", "limits", "--minimum", "25").returncode == 0
 

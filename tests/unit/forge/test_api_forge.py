@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.dialect import ApiPullRequest, Comment
-from reconciler.inventory import PullState
+from reconciler.forge.dialect import ApiPullRequest, Comment, Issue, write_times
+from reconciler.inventory import PullRequest, PullState
 from tests.support.forges.scripted import ScriptedApi
 
 
@@ -23,6 +23,9 @@ class Dialect:
     most_text: int = 1000
     done: list[str] = field(default_factory=list)
     written: list[Comment] = field(default_factory=list)
+    listed: tuple[ApiPullRequest, ...] = ()
+    opened: tuple[Issue, ...] = ()
+    created: list[PullRequest] = field(default_factory=list)
 
     def checks(self, _: str) -> Iterator[tuple[str, bool]]:
         return iter(self.reports)
@@ -41,6 +44,24 @@ class Dialect:
     def edit_comment(self, _: int, comment: Comment, body: str) -> None:
         self.done.append("edit")
         self.written[int(comment.key)] = Comment(comment.key, body)
+
+    def list_all(self) -> Iterator[ApiPullRequest]:
+        return iter(self.listed)
+
+    def issues(self) -> Iterator[Issue]:
+        return iter(self.opened)
+
+    def find_open(self, head: str, _: str) -> Iterator[ApiPullRequest]:
+        return (pull for pull in self.listed if pull.head == head and pull.state is PullState.OPEN)
+
+    def find_recent(self, _: str) -> tuple[ApiPullRequest, ...]:
+        return ()
+
+    def create(self, desired: PullRequest) -> ApiPullRequest:
+        self.created.append(desired)
+        return ApiPullRequest(
+            1, desired.head, "main", desired.title, desired.body, True, PullState.OPEN, "c0ffee"
+        )
 
     def close(self, _: ApiPullRequest) -> None:
         self.done.append("close")
@@ -97,3 +118,62 @@ def test_rows_of_closing_are_complete() -> None:
 
     assert {(row.state, row.comment) for row in CLOSING} == combinations
     assert len(CLOSING) == len(combinations)
+
+
+def pull_at(number: int, *times: float, head: str = "drafts/web/w") -> ApiPullRequest:
+    return ApiPullRequest(number, head, "main", "Update", "", False, PullState.OPEN, "c0ffee", times=times)
+
+
+def test_writes_of_listed_pull_requests_count_once_and_those_of_others_never(api: ScriptedApi) -> None:
+    now = api.clock.now()
+    pulls = (pull_at(2, now - 10, now - 5), pull_at(1, now - 20), pull_at(3, now - 1, head="feature/x"))
+    writer = forge(api, Dialect(listed=pulls))
+    limits = writer.transport.budget.limits
+
+    first = writer.list_pulls()
+    again = writer.list_pulls()
+
+    assert [pull.number for pull in first] == [pull.number for pull in again] == [1, 2]
+    # The hour is spent after as many writes as the limit leaves beside the three that were listed.
+    left = limits.per_hour - 3
+    assert writer.transport.budget.eta_s(left) < 3600 - 30 < writer.transport.budget.eta_s(left + 1)
+
+
+def test_created_pull_request_has_the_generated_text_alone(api: ScriptedApi) -> None:
+    dialect = Dialect()
+
+    forge(api, dialect).ensure(PullRequest("drafts/web/w", "main", "Update web", "Why."))
+
+    (created,) = dialect.created
+    lines = [line for line in created.body.splitlines() if line and not line.startswith("<!--")]
+    assert lines == ["Why."]
+
+
+def test_of_issues_with_one_key_the_open_one_counts_then_the_oldest(api: ScriptedApi) -> None:
+    dialect = Dialect()
+    forge(api, dialect).comment(1, key="dashboard", body="Text")
+    marked = dialect.written[0].body
+    dialect.opened = (Issue(1, marked, is_open=False), Issue(3, marked), Issue(2, marked), Issue(4, "Other"))
+
+    issue = forge(api, dialect).find_issue("dashboard")
+
+    assert issue is not None
+    assert issue.number == 2
+
+
+@pytest.mark.parametrize(
+    ("item", "seconds"),
+    [
+        ({"created_at": "1970-01-01T00:00:01Z"}, (1,)),
+        ({"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:02Z"}, (1, 2)),
+        ({"updated_at": "1970-01-01T00:00:02Z", "closed_at": "1970-01-01T00:00:03Z"}, (2, 3)),
+        (
+            {"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:01Z", "closed_at": None},
+            (1,),
+        ),
+    ],
+)
+def test_each_time_at_which_an_item_was_written_counts_once(
+    item: dict[str, str | None], seconds: tuple[float, ...]
+) -> None:
+    assert write_times(item) == seconds

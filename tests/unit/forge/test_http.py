@@ -94,3 +94,12 @@ def test_read_without_a_usable_reply_is_repeated(api: ScriptedApi, status: int) 
 
     assert api.requests() == [("GET", "/pulls")] * http.ATTEMPTS
     assert api.clock.slept == [1.0, 2.0, 4.0]
+
+
+def test_configured_token_that_is_refused_is_not_sent_again(api: ScriptedApi) -> None:
+    api.answers["GET", "/user"] = Answer(401, {"message": "Bad credentials"})
+
+    with pytest.raises(ReconcilerError, match="Bad credentials"):
+        api.transport().get("/user")
+
+    assert api.requests() == [("GET", "/user")]

@@ -143,6 +143,21 @@ def test_branch_has_one_open_pull_request(edge: Edge) -> None:
         forge(edge).reopen(1)
 
 
+def test_pull_requests_that_cannot_be_read_are_listed_by_number_after_the_others(edge: Edge) -> None:
+    for number in (10, 9, 2):
+        edge.repo.commit({"pull.json": "{"}, branch=f"bad-{number}")
+        edge.repo.git.references.create(f"refs/reconciler/pulls/{number}", edge.repo.oid(f"bad-{number}"))
+
+    pulls = forge(edge).list_pulls()
+
+    assert [(pull.number, bool(pull.unreadable)) for pull in pulls] == [
+        (1, False),
+        (2, True),
+        (9, True),
+        (10, True),
+    ]
+
+
 def test_approval_is_idempotent(edge: Edge) -> None:
     first = approve(edge)
     before = edge.repo.refs()

@@ -456,8 +456,15 @@ def test_missing_branch_hints_at_the_default_branch(read: Read, repo: Repo) -> N
     view = view_of(read, repo, branch="master")
 
     assert view.problem is not None
-    assert "main" in view.problem.hint
+    assert view.problem.hint.startswith("Its default branch is main. Set spec.git.branch, ")
     assert view.packages == {}
+
+
+def test_default_branch_without_a_commit_is_no_hint(read: Read, tmp_path: Path) -> None:
+    view = view_of(read, make_repository(tmp_path / "empty.git"), branch="master")
+
+    assert view.problem is not None
+    assert view.problem.hint.startswith("Set spec.git.branch, ")
 
 
 def test_empty_repository_needs_create_branch(read: Read, tmp_path: Path) -> None:
