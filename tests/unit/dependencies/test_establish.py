@@ -6,6 +6,7 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import ActivationBlocker, ClusterLock, LockScope, record_bytes
 from reconciler.dependencies.lock.read import FleetLocks, read_locks
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
+from reconciler.dependencies.revisions.reconcile import revision_name
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.memo import outdated_clusters
 from reconciler.reasons import Reason
@@ -148,6 +149,13 @@ def test_a_loser_in_the_solver_keeps_its_version_and_everything_else_proceeds() 
     (scope,) = decision.scopes
     assert [explanation.preempted for explanation in scope.explanations] == ["Provider late"]
 
+    both = life(aws1="Bucket", late1="Bucket")
+    both.ask("late", 1)
+    both.ask("aws", 1)
+    (scope,) = both.run().scopes
+    assert [explanation.preempted for explanation in scope.explanations] == ["Provider late"]
+    assert (states(both, "aws"), states(both, "late")) == (["v1.0.0 Active"], [])
+
 
 def test_two_wishes_for_one_package_name_each_other_and_change_nothing() -> None:
     one = life(aws1="Bucket", aws2="Bucket")
@@ -210,6 +218,9 @@ def test_a_restore_changes_no_owner_because_owners_are_names() -> None:
     one.ask("aws", 1)
     one.run()
     before = one.files
+    (owned,) = one.locked.resolution.custom_resource_definitions.values()
+    name = revision_name("Provider/aws", digest("aws", 1))
+    assert (owned.package, owned.controller, owned.owners) == ("xpkg:x.io/aws@cluster", name, (name,))
     other = Life(dict(one.published), dict(one.installs))
     other.run()
 

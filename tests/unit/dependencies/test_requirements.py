@@ -18,11 +18,7 @@ ROWS = [
 
 
 MUTANTS = PROJECT / "tests/mutants"
-LATER = (
-    "56 57 58 59 60 61 62 65 66 67 68 71 72 76 78 79 80 81 82 89 90 98 "
-    "104 105 106 107 108 109 110 112 113 114 115 116 119 120 121 122 124 125"
-)
-WITHOUT_MUTANT = {*range(1, 47), *map(int, LATER.split())} - NOT_HERE
+WITHOUT_MUTANT = {*range(1, 47)} - NOT_HERE - {6, 18, 36, 37, 41}
 """Rows whose mutant is still to be written: none is added here, and a row leaves with its mutant."""
 
 FOLDERS = (PROJECT / "reconciler/dependencies", PROJECT / "reconciler", PROJECT)

@@ -66,7 +66,7 @@ def test_what_is_installed_in_the_namespace_is_used() -> None:
 
 
 def test_what_is_installed_is_upgraded_where_its_own_range_lets_it() -> None:
-    found = resolved(
+    text = (
         install("shop", "web.io", "")
         + install("mine", "db.io", "<=2.0.0")
         + package("web.io", "1.0.0", needs("db.io", ">=2.0.0"))
@@ -75,6 +75,12 @@ def test_what_is_installed_is_upgraded_where_its_own_range_lets_it() -> None:
         + package("db.io", "3.0.0")
     )
 
+    before = install("mine", "db.io", "1.0.0") + package("db.io", "1.0.0")
+    locked = locked_pins(lock_solution(world_of(before), resolve_cluster(world_of(before))))
+    alone = install("mine", "db.io", "<=2.0.0") + text[text.index("---\napiVersion: data") :]
+
+    found = resolved(text, pins=locked)
+    assert "carvel:db.io@install/prod/mine 1.0.0 for user" in resolved(alone, pins=locked)
     assert "carvel:db.io@install/prod/mine 2.0.0 for user" in found
 
 
@@ -100,7 +106,8 @@ def test_two_on_the_same_share_it_and_its_version_suits_both() -> None:
     )
 
 
-EITHER = "{or: [{gvk: {apiVersion: certs.io/v1, kind: Issuer}}, {package: {refName: certs.io, version: ''}}]}"
+ISSUER = "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}"
+EITHER = "{or: [" + ISSUER + ", {package: {refName: certs.io, version: ''}}]}"
 EITHER_WORLD = (
     install("shop", "web.io", "") + package("web.io", "1.0.0", EITHER) + package("certs.io", "1.0.0")
 )
@@ -112,6 +119,11 @@ def test_an_or_group_takes_what_is_there_before_it_installs() -> None:
     assert "<- api:cluster (snapshot)" in there
     assert "certs.io@" not in there
     assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(EITHER_WORLD)
+    last = EITHER_WORLD.replace(EITHER, "{or: [" + needs("certs.io") + ", " + ISSUER + "]}")
+    assert last != EITHER_WORLD
+    assert "<- api:cluster (snapshot)" in resolved(
+        last + "---\n{kind: Cluster, apis: [certs.io/v1/Issuer]}\n"
+    )
 
 
 def test_an_or_group_takes_the_first_that_can_be_installed() -> None:
@@ -346,11 +358,11 @@ def test_a_closure_three_levels_deep() -> None:
         + package("d.io", "1.0.0")
     )
 
-    assert [line.split()[0] for line in found.splitlines() if not line.startswith(" ")] == [
-        "carvel:a.io@install/prod/shop",
-        "carvel:b.io@namespace/prod",
-        "carvel:c.io@namespace/prod",
-        "carvel:d.io@namespace/prod",
+    assert [line for line in found.splitlines() if not line.startswith(" ")] == [
+        "carvel:a.io@install/prod/shop 1.0.0 for user",
+        "carvel:b.io@namespace/prod 1.0.0 for carvel:a.io@install/prod/shop",
+        "carvel:c.io@namespace/prod 1.0.0 for carvel:b.io@namespace/prod",
+        "carvel:d.io@namespace/prod 1.0.0 for carvel:c.io@namespace/prod",
     ]
 
 
@@ -421,6 +433,35 @@ def test_the_current_namespace_comes_before_the_global_one() -> None:
     assert "  olm <- bundle:r.io/olm@install/prod/near (installed)" in found
 
 
+def test_an_installation_of_another_namespace_is_not_looked_at() -> None:
+    found = resolved(
+        installation("a", "app")
+        + installation("far", "olm", "elsewhere")
+        + bundle("app", "1.0.0", "{requires: [{name: olm, reference: r.io/olm}]}")
+        + bundle("olm", "1.0.0")
+    )
+
+    assert "  olm <- bundle:r.io/olm@shared (candidate)" in found
+
+
+def test_a_binding_reaches_the_dependency_of_its_alias_alone() -> None:
+    bound = "custom: {reconciler.dev/dependencies: {second: mine}}"
+    found = resolved(
+        installation("a", "app", more=bound)
+        + installation("mine", "olm")
+        + bundle(
+            "app",
+            "1.0.0",
+            "{requires: [{name: first, reference: r.io/db}, {name: second, reference: r.io/db}]}",
+        )
+        + bundle("db", "1.0.0")
+        + bundle("olm", "1.0.0")
+    )
+
+    assert "  first <- bundle:r.io/db@shared (candidate)" in found
+    assert "  second <- bundle:r.io/olm@install/prod/mine (binding)" in found
+
+
 def test_a_user_provided_installation_is_taken_whatever_the_criteria_say() -> None:
     text = installation(
         "a", "app", more="custom: {reconciler.dev/dependencies: {sql: onsite/beast}}"
@@ -464,6 +505,19 @@ def test_an_interface_gets_the_default_of_its_environment(chosen: str) -> None:
 
     assert f"db <- bundle:r.io/{chosen}@" in found
     assert "(default)" in found
+
+
+def test_the_reference_of_the_author_comes_before_the_default() -> None:
+    found = resolved(
+        installation("a", "app")
+        + bundle("app", "1.0.0", MYSQL.replace("{name: db,", "{name: db, reference: r.io/azure-mysql,"))
+        + HELM
+        + AZURE
+        + "---\n{kind: Cluster, choices: {defaults: {io.cnab.interface.mysql: 'bundle:r.io/helm-mysql'}}}\n"
+    )
+
+    assert "db <- bundle:r.io/azure-mysql@shared (default)" in found
+    assert "helm-mysql@" not in found
 
 
 def test_an_installation_that_implements_the_interface_comes_before_the_default() -> None:
@@ -540,11 +594,14 @@ def test_crossplane_installs_the_whole_tree_at_the_highest_that_suits_every_pare
         + crossplane(
             "platform", "v1.0.0", "[{provider: x.io/net, version: '>=v1.0.0'}, {provider: x.io/aws}]"
         )
+        + crossplane("net", "v1.4.0")
         + crossplane("net", "v1.5.0", "[{provider: x.io/aws, version: '<v2.0.0'}]")
+        + crossplane("aws", "v1.8.0")
         + crossplane("aws", "v1.9.0")
         + crossplane("aws", "v2.0.0")
     )
 
+    assert "xpkg:x.io/net@cluster v1.5.0 for xpkg:x.io/platform@cluster" in found
     assert "xpkg:x.io/aws@cluster v1.9.0 for xpkg:x.io/net@cluster, xpkg:x.io/platform@cluster" in found
 
 
