@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.oracles import KPT, check_objects, check_packages
 from tests.support.snapshot_forms import as_json, as_json_lines
 from tests.support.world import World, build_world, git, refs, story
 
@@ -50,6 +51,17 @@ def test_a_second_apply_writes_nothing(source: Path, tmp_path: Path) -> None:
     world.run("apply", "--allow-deletes", "100", cache="another-cache")
 
     assert world.all_refs() == before
+    for repository in world.repositories():
+        check_objects(repository)
+    if KPT:
+        fleet = [repository for repository in world.repositories() if repository != world.control]
+        assert sum(check_packages(each, packages_of(each), tmp_path / "read" / each.stem) for each in fleet)
+
+
+def packages_of(repository: Path) -> list[str]:
+    """Return the refs with packages: main and all drafts."""
+    heads = ("refs/heads/main", "refs/heads/drafts/", "refs/heads/proposed/", "refs/heads/reconciler/")
+    return [name for name in refs(repository) if name.startswith(heads)]
 
 
 def _tell(source: Path, world: World) -> dict[str, str]:

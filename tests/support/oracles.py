@@ -1,0 +1,60 @@
+"""Judges apart from the project: git checks every object, and kpt reads every package."""
+
+import io
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from reconciler.functions.package_files import read_resources
+from tests.support.git import run
+from tests.support.merges import read_tree
+
+KPT = shutil.which("kpt")
+_PATH = "internal.config.kubernetes.io/path"
+Listed = list[tuple[str, str, str]]
+"""Resources as (file, kind, name), sorted."""
+
+
+def check_objects(repository: Path) -> None:
+    """Check that git accepts every object of a repository, and that no ref or tree names an absent one."""
+    run("fsck", "--strict", "--no-dangling", cwd=repository)
+    listed = run("cat-file", "--batch-all-objects", "--batch-check=%(objecttype)", cwd=repository).split()
+    assert set(listed) <= {"commit", "tree", "blob", "tag"}
+
+
+def check_packages(repository: Path, refs: Iterable[str], scratch: Path) -> int:
+    """Check that kpt reads the same resources in every tree as we do; return how many there are."""
+    for number, ref in enumerate(refs):
+        archive = subprocess.run(
+            ["git", "archive", "--format=tar", ref], cwd=repository, capture_output=True, check=True
+        )
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+            tar.extractall(scratch / str(number), filter="data")
+    ours = read_by_us(scratch)
+    assert read_by_kpt(scratch) == ours
+    return len(ours)
+
+
+def read_by_kpt(directory: Path) -> Listed:
+    """Return the resources that kpt reads below a directory."""
+    done = subprocess.run(
+        [str(KPT), "fn", "source", str(directory)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    items = yaml.load(done.stdout, yaml.CSafeLoader)["items"]
+    # Documents without a kind, such as those of Porter, are not shown to functions here.
+    return sorted(
+        (item["metadata"]["annotations"][_PATH], item["kind"], item["metadata"].get("name", ""))
+        for item in items
+        if "kind" in item
+    )
+
+
+def read_by_us(directory: Path) -> Listed:
+    """Return the resources that pipelines read below a directory."""
+    packages = read_resources(read_tree(directory)).resources.values()
+    return sorted((each.path, each.kind, each.name) for resources in packages for each in resources)
