@@ -40,6 +40,7 @@ COMMANDS = {
     "pr": Command("pr", "List, show, merge and close pull requests of the local forge."),
     "status": Command("status", "Show the conditions of every PackageVariant and PackageVariantSet."),
     "explain": Command("explain", "Explain the change of one package, and the origin of its fields."),
+    "graph": Command("graph", "Draw the dependencies of the fleet: text, Mermaid, DOT or SVG."),
     "expand": Command("expand", "Print the PackageVariants that the sets expand to."),
     "package": Command("package", "Update, render, compare and list packages in directories."),
     "functions": Command("functions", "List the functions that run here, and pin the images of the others."),

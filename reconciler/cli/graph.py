@@ -1,0 +1,63 @@
+"""`graph`: the dependencies of a cluster or of the fleet as a picture."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.output import control_options, make_printer, show_unread
+from reconciler.errors import Exit, UsageError, worst
+
+if TYPE_CHECKING:
+    from reconciler.run.inputs import RunOptions
+
+_FORMS = ("text", "mermaid", "dot", "svg")
+
+
+@click.command()
+@control_options
+@click.option("--cluster", default="", metavar="NAME", help="Only this cluster.")
+@click.option("--why", default="", metavar="PACKAGE", help="Highlight one path from a manifest to a package.")
+@click.option("--output", "-o", "form", type=click.Choice(_FORMS), default="text", show_default=True)
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the picture to this file."
+)
+def graph(settings: "RunOptions", cluster: str, why: str, form: str, out: Path | None) -> Exit:
+    r"""Draw the dependencies of the fleet: what needs what, who owns which kind, what is shared or unused.
+
+    It draws the locks as `lock` would write them now; clusters with equal locks are drawn once. A shared
+    package is needed by several, and an unused one by none. Pictures are made here: nothing else is needed
+    to draw them.
+
+    \b
+    Examples:
+      reconciler graph                                        a tree of text
+      reconciler graph --cluster prod --why db.io             why is db.io in prod?
+      reconciler graph -o mermaid                             for Markdown
+      reconciler graph -o svg --out dependencies.svg          light and dark, also on a phone
+    """
+    from reconciler.dependencies.graph import dependency_graph, highlight
+    from reconciler.plan.unread import find_unread
+    from reconciler.report.graph import Picture, draw
+    from reconciler.run.inputs import read_inputs
+    from reconciler.run.plan import resolve_inputs
+
+    inputs = read_inputs(settings)
+    printer = make_printer(color=False)
+    exits = show_unread(printer, find_unread(inputs.inventory))
+    locks = resolve_inputs(inputs).locks
+    if cluster and cluster not in {scope.cluster for scope in locks.scopes}:
+        hint = "`reconciler lock --check` lists the clusters with dependencies."
+        raise UsageError(f"No cluster with dependencies is called {cluster}", hint=hint)
+    picture = dependency_graph(locks, cluster=cluster)
+    if why:
+        picture = highlight(picture, why)
+        if not picture.groups:
+            hint = "Names are those that `reconciler lock` prints, without ecosystem."
+            raise UsageError(f"No package is called {why}", hint=hint)
+    text = printer.redactor.text(draw(picture, Picture(form)))
+    if out is not None:
+        out.write_text(text, encoding="utf-8")
+    else:
+        printer.text(text)
+    return worst(exits)

@@ -1,0 +1,123 @@
+"""The dependencies of clusters as a graph: installs, packages, what they own, what is shared or unused."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from reconciler.dependencies.lock.format import LockedPackage, Resolution, current_holder, ownership_entries
+from reconciler.dependencies.lock.objects import USER
+from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path
+
+
+def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> Graph:
+    """Return the dependencies of a fleet or of one cluster; clusters with equal locks are one group. Pure."""
+    clusters: dict[str, list[str]] = {}
+    resolutions: dict[str, Resolution] = {}
+    for scope in locks.scopes:
+        if scope.after is not None and cluster in ("", scope.cluster):
+            clusters.setdefault(scope.after.lock.resolution, []).append(scope.cluster)
+            resolutions[scope.after.lock.resolution] = scope.after.resolution
+    pairs = sorted((", ".join(sorted(names)), digest) for digest, names in clusters.items())
+    groups = tuple(_group(title, resolutions[digest]) for title, digest in pairs)
+    title = f"Dependencies of {cluster}" if cluster else "Dependencies of the fleet"
+    return Graph(title, groups, " ".join(map(_description, groups)))
+
+
+def highlight(graph: Graph, package: str) -> Graph:
+    """Return the groups that have a package, each with a path from a manifest to it highlighted.
+
+    The package is named as `lock` prints it, with or without ecosystem and slot.
+    """
+    groups = []
+    for group in graph.groups:
+        matches = (node.key for node in group.nodes if package in _names(node.key))
+        paths = [find_path(group, key) or (key,) for key in matches]
+        if paths:
+            groups.append(replace(group, path=min(paths, key=len)))
+    description = " ".join(
+        f"{group.title}: {' needs '.join(_labels(group, group.path))}." for group in groups
+    )
+    return Graph(f"{graph.title}: why {package}", tuple(groups), description)
+
+
+def _names(key: str) -> tuple[str, str, str]:
+    """Return the names of an instance: with ecosystem and slot, without its slot, and its package alone."""
+    package = key.rpartition("@")[0]
+    return key, package, package.partition(":")[2]
+
+
+def _description(group: Group) -> str:
+    """Return a group in a sentence, for readers who do not see the picture."""
+    steps = (" needs ".join(_labels(group, (edge.source, edge.target))) for edge in group.edges)
+    return f"{group.title}: {', '.join(steps)}."
+
+
+def _labels(group: Group, keys: Iterable[str]) -> list[str]:
+    labels = {node.key: node.label for node in group.nodes}
+    return [labels[key] for key in keys]
+
+
+def _group(title: str, resolution: Resolution) -> Group:
+    owned = _owned(resolution)
+    unused = {str(instance) for instance in resolution.unused}
+    edges = tuple(sorted(set(_edges(resolution))))
+    parents = Counter(edge.target for edge in edges)
+    packages = [
+        GraphNode(
+            str(package.instance),
+            f"{package.instance.name} {package.version}",
+            notes=tuple(_notes(package, owned.get(str(package.instance), ()))),
+            shared=parents[str(package.instance)] > 1,
+            unused=str(package.instance) in unused,
+        )
+        for package in resolution.packages
+    ]
+    drawn = {node.key for node in packages}
+    others = sorted({key for edge in edges for key in (edge.source, edge.target)} - drawn)
+    roots = [GraphNode(key, key, NodeRole.ROOT) for key in others if key.startswith(_MANIFEST)]
+    outside = [
+        GraphNode(key, _outside(key), NodeRole.OUTSIDE) for key in others if not key.startswith(_MANIFEST)
+    ]
+    named = [replace(node, label=node.key.removeprefix(_MANIFEST)) for node in roots]
+    return Group(title, (*named, *packages, *outside), edges)
+
+
+_MANIFEST = "manifest "
+"""Prefix of the keys of manifests, which no instance has."""
+
+
+def _outside(detail: str) -> str:
+    """Return the label of something that no lock pins, from how the lock writes it."""
+    source, _, name = detail.partition(":")
+    return "API that the cluster serves" if source == "api" else f"{name}, which is installed already"
+
+
+def _edges(resolution: Resolution) -> Iterator[Edge]:
+    for package in resolution.packages:
+        key = str(package.instance)
+        if USER in package.requested_by:
+            slot = package.instance.slot
+            name = "/".join(part for part in (slot.namespace, package.name or "/".join(slot.path)) if part)
+            yield Edge(f"{_MANIFEST}{package.kind or package.dialect} {name}".rstrip(), key)
+        for dependency in package.dependencies:
+            label = dependency.constraints or (dependency.id if dependency.need != "package" else "")
+            target = str(dependency.resolved) if dependency.resolved else dependency.detail
+            if target:
+                yield Edge(key, target, label)
+
+
+def _notes(package: LockedPackage, owned: Iterable[str]) -> Iterator[str]:
+    """Yield what a package owns, and what is special about it."""
+    yield from (f"owns {name}" for name in owned)
+    if package.unavailable:
+        yield "no longer published"
+
+
+def _owned(resolution: Resolution) -> dict[str, list[str]]:
+    """Return the kinds and compositions of each instance."""
+    owned: dict[str, list[str]] = {}
+    for name, entry in ownership_entries(resolution):
+        holder = current_holder(entry) or entry.package
+        owned.setdefault(holder, []).append(name)
+    return owned

@@ -1,0 +1,164 @@
+"""Pictures of a graph: goldens of every form, hostile names, circles, and any order of the inputs."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.graph import dependency_graph, highlight
+from reconciler.dependencies.lock.read import FleetLocks
+from reconciler.dependencies.update.fleet import LockUpdate, update_locks
+from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path, tree_rows
+from reconciler.report.graph import Picture, draw
+from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
+
+PICTURES = Path(__file__).parents[3] / "fixtures/graphs"
+SVG = "{http://www.w3.org/2000/svg}"
+SHOP = (
+    install("shop", "shop.io", "")
+    + install("blog", "blog.io", "")
+    + package("shop.io", "1.0.0", needs("db.io", ">=1.0.0"), needs("certs.io"))
+    + package("blog.io", "2.1.0", needs("db.io", "<2.0.0"), "{gvk: {apiVersion: apps/v1, kind: Deployment}}")
+    + package("db.io", "1.4.0", needs("certs.io"), "provides: [{apiVersion: db.io/v1, kind: Database}]")
+    + package("certs.io", "1.0.0", "provides: [{apiVersion: certs.io/v1, kind: Issuer}]")
+    + "---\n{kind: Cluster, apis: [apps/v1/Deployment]}\n"
+)
+PLATFORM = (
+    provider("platform", "v1.0.0", "Configuration")
+    + crossplane("platform", "v1.0.0", "[{provider: x.io/aws, version: '>=v1.0.0'}]")
+    + crossplane("aws", "v1.2.0", "[]", "s3.aws.io/v1/Bucket")
+)
+
+
+def fleet_locks(*, reverse: bool = False) -> LockUpdate:
+    clusters = [("dev", SHOP), ("test", SHOP), ("prod", PLATFORM)]
+    worlds = tuple(replace(world_of(text), cluster=name) for name, text in clusters)
+    return update_locks(FleetInputs(worlds[::-1] if reverse else worlds), FleetLocks())
+
+
+FLEET = dependency_graph(fleet_locks())
+WHY = highlight(FLEET, "certs.io")
+
+
+@pytest.mark.parametrize("picture", Picture)
+@pytest.mark.parametrize(("name", "graph"), [("fleet", FLEET), ("why", WHY)])
+def test_picture_is_as_reviewed(name: str, graph: Graph, picture: Picture, *, update_golden: bool) -> None:
+    golden = PICTURES / f"{name}.{picture}"
+    drawn = draw(graph, picture)
+    if update_golden:
+        golden.write_text(drawn)
+    assert drawn == golden.read_text()
+
+
+def test_picture_does_not_depend_on_the_order_of_clusters() -> None:
+    assert dependency_graph(fleet_locks(reverse=True)) == FLEET
+
+
+def test_one_cluster_can_be_drawn_alone() -> None:
+    assert [group.title for group in dependency_graph(fleet_locks(), cluster="test").groups] == ["test"]
+
+
+@pytest.mark.parametrize(
+    ("name", "titles"),
+    [
+        ("certs.io", ["dev, test"]),
+        ("carvel:certs.io", ["dev, test"]),
+        ("carvel:certs.io@namespace/prod", ["dev, test"]),
+        ("x.io/aws", ["prod"]),
+        ("gone.io", []),
+    ],
+)
+def test_cause_is_drawn_for_the_clusters_that_have_the_package(name: str, titles: list[str]) -> None:
+    assert [group.title for group in highlight(FLEET, name).groups] == titles
+
+
+def test_cause_is_the_shortest_path_from_a_manifest() -> None:
+    (group,) = WHY.groups
+
+    assert [key.partition("@")[0] for key in group.path] == [
+        "manifest PackageInstall prod/shop",
+        "carvel:shop.io",
+        "carvel:certs.io",
+    ]
+
+
+HOSTILE = 'a"]; end\n--> <script>&x</script> \x1b[31m`#1;` \\'
+NODES = (GraphNode("r", HOSTILE, NodeRole.ROOT), GraphNode("p", HOSTILE, notes=(HOSTILE,)))
+HOSTILE_GRAPH = Graph(HOSTILE, (Group(HOSTILE, NODES, (Edge("r", "p", HOSTILE),)),), HOSTILE)
+PLAIN = tuple(replace(node, label="a", notes=("a",) * len(node.notes)) for node in NODES)
+PLAIN_GRAPH = Graph("a", (Group("a", PLAIN, (Edge("r", "p", "a"),)),), "a")
+
+
+def test_hostile_names_stay_text_in_svg() -> None:
+    root = ET.fromstring(draw(HOSTILE_GRAPH, Picture.SVG))
+
+    assert {element.tag.removeprefix(SVG) for element in root} <= {
+        "title", "desc", "style", "path", "rect", "text"
+    }  # fmt: skip
+    shown = "".join(element.text or "" for element in root.iter(f"{SVG}text"))
+    assert "<script>&x</script>" in shown
+    assert "\x1b" not in shown
+
+
+def test_hostile_names_stay_inside_quotes_in_mermaid() -> None:
+    lines = draw(HOSTILE_GRAPH, Picture.MERMAID).splitlines()
+
+    assert all(line.count('"') in (0, 2) for line in lines)
+    texts = [text for line in lines for text in re.findall('"(.*)"', line)]
+    assert all(re.fullmatch(r"(#\d+;|<br/>|[\w ._/:@+-])*", text) for text in texts)
+    assert len(lines) == len(draw(PLAIN_GRAPH, Picture.MERMAID).splitlines())
+
+
+def test_hostile_names_stay_inside_quotes_in_dot() -> None:
+    text = draw(HOSTILE_GRAPH, Picture.DOT)
+
+    outside = re.sub(r'"(\\.|[^"\\])*"', "", text)
+    assert '"' not in outside
+    assert "script" not in outside
+    assert "\x1b" not in text
+
+
+def test_hostile_names_stay_on_their_line_of_text() -> None:
+    assert len(draw(HOSTILE_GRAPH, Picture.TEXT).splitlines()) == 4
+    assert "\x1b" not in draw(HOSTILE_GRAPH, Picture.TEXT)
+
+
+def circle(*steps: str) -> Group:
+    edges = tuple(Edge(source, target) for source, target in steps)
+    return Group(
+        "g", tuple(GraphNode(key, key) for key in sorted({k for step in steps for k in step})), edges
+    )
+
+
+@pytest.mark.parametrize("steps", [("ab", "ba"), ("aa",), ("ab", "bc", "ca", "da")])
+@pytest.mark.parametrize("picture", Picture)
+def test_circles_are_drawn_once_with_every_node(steps: tuple[str, ...], picture: Picture) -> None:
+    group = circle(*steps)
+
+    assert sorted(row.node.key for row in tree_rows(group) if not row.repeated) == [
+        n.key for n in group.nodes
+    ]
+    assert draw(Graph("g", (group,)), picture)
+
+
+def test_path_starts_at_a_root_and_is_empty_without_one() -> None:
+    group = circle("ab", "bc")
+
+    assert find_path(group, "c") == ()
+    rooted = replace(group, nodes=(GraphNode("a", "a", NodeRole.ROOT), *group.nodes[1:]))
+    assert find_path(rooted, "c") == ("a", "b", "c")
+
+
+def test_svg_is_narrow_and_follows_the_colors_of_the_reader() -> None:
+    text = draw(FLEET, Picture.SVG)
+    root = ET.fromstring(text)
+
+    assert float(root.attrib["viewBox"].split()[2]) < 400
+    assert "prefers-color-scheme: dark" in text
+    assert root.attrib["aria-labelledby"] == "title desc"
+    assert root.findtext(f"{SVG}title") == "Dependencies of the fleet"
+    assert "shop.io 1.0.0 needs db.io 1.4.0" in (root.findtext(f"{SVG}desc") or "")
+    assert all(len(element.text or "") * 7.3 < 360 for element in root.iter(f"{SVG}text"))
