@@ -214,13 +214,13 @@ def _deletion_pull(target: PlanTarget, head: str) -> PullRequest:
 
 def _release(target: PlanTarget, context: PlanContext, change: Change) -> Change:
     """Let go of a package and keep its content: its annotations are dropped by a draft."""
+    if target.main_owner is None and target.package.main_tree is not None:
+        return _delete(target, context, change)
     package = context.rendered.releases.get(target.key)
     change = replace(change, reason=Reason.ORPHANED)
     if not isinstance(package, Package):
         message = package.message if isinstance(package, Blocked) else "Its content was not read"
         return replace(change, op=Op.BLOCK, message=message, waits=True)
-    if target.main_owner is None and target.package.main_tree is not None:
-        return _delete(target, context, change)
     withdrawn = tuple(_deletion_refs(target, context))
     change = replace(change, after=package.tree, writes=withdrawn)
     if withdrawn:

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
@@ -72,8 +73,8 @@ def plan_records(
                 records[old.key] = old.model_copy(update={"conflicts": conflicts})
     for change in changes:
         old = records.get(change.variant) if change.variant else None
-        if old is not None and _asks_to_delete(change, old):
-            records[old.key] = old.model_copy(update={"deletion_proposed": True})
+        if old is not None and (old.url, old.path) == change.package:
+            records[old.key] = old.model_copy(update=_after_deletion(change))
     # The record is our finalizer: it leaves after its package did, never before (D3).
     for key in _leaving(context, changes):
         del records[key]
@@ -137,12 +138,15 @@ def _lock(resolved: ResolvedVariant, context: PlanContext) -> UpstreamLock | Non
     return old if held else lock_pin(key, upstream, resolved.pin)
 
 
-def _asks_to_delete(change: Change, record: PackageVariantRecord) -> bool:
-    if (record.url, record.path) != change.package:
-        return False
-    return change.reason is Reason.DELETION_PROPOSED or any(
-        isinstance(w, WriteRemoval) for w in change.writes
-    )
+def _after_deletion(change: Change) -> dict[str, Any]:
+    """Return what a record has of a package that this plan, or an earlier one, deletes; {} of any other.
+
+    That we close its draft, or that people merge its removal, rejects nothing if it is wanted again.
+    """
+    is_proposed = change.reason is Reason.DELETION_PROPOSED
+    is_proposed = is_proposed or any(isinstance(write, WriteRemoval) for write in change.writes)
+    forgotten = {"inputs": "", "output_tree": ""} if is_proposed or change.op is Op.DELETE else {}
+    return {**forgotten, **({"deletion_proposed": True} if is_proposed else {})}
 
 
 def _is_applied(change: Change) -> bool:

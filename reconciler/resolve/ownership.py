@@ -76,15 +76,22 @@ def is_foreign(header: KptfileHeader | None, path: str, instance: str) -> bool:
 def our_drafts(package: PackageState, view: RepositoryView, inventory: Inventory) -> tuple[Draft, ...]:
     """Return the drafts of a package that this instance wrote, the newest workspace first.
 
-    A person who squashes, rebases or amends our commits becomes their committer: then the open pull
-    request on the branch tells that the draft is ours.
+    A person who squashes, rebases or amends our commits becomes their committer: then the pull request on
+    the branch, open or ended at this commit, tells that the draft is ours. After a merge main has our
+    commits, and the branch may have none but theirs.
     """
     where = PackageKey(view.url, package.path)
-    opened = {pull.head for pull in inventory.pulls.get(view.url, ()) if pull.state is PullState.OPEN}
+    pulls = inventory.pulls.get(view.url, ())
+    opened = {pull.head for pull in pulls if pull.state is PullState.OPEN}
+    ended = {(pull.head, pull.head_oid) for pull in pulls}
     ours = [
         draft
         for draft in package.drafts
-        if (draft.written is not None or short_branch(draft.ref) in opened)
+        if (
+            draft.written is not None
+            or short_branch(draft.ref) in opened
+            or (short_branch(draft.ref), draft.tip.oid) in ended
+        )
         and workspace_number(draft.workspace)
         and find_owner(draft.header, where, inventory)
     ]

@@ -4,6 +4,8 @@ import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.ids import ObjectName
+from reconciler.plan.changes import Op
+from reconciler.reasons import Reason
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 
@@ -96,3 +98,33 @@ def test_table_of_leaving_records_is_complete() -> None:
 @pytest.mark.parametrize("row", LEAVES.rows, ids=str)
 def test_record_leaves_only_after_its_package(row: Row[bool]) -> None:
     assert LEAVES.mistakes(row, leaves) == []
+
+
+@pytest.mark.parametrize("life", ["draft", "published"])
+def test_package_that_was_deleted_because_its_variant_moved_is_proposed_again_when_it_comes_back(
+    life: str,
+) -> None:
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge")
+    world.publish("blueprints", "web", blueprint("web", a_yaml="a: 1\n"), 1)
+    world.push("edge", {"theirs": blueprint("theirs")})
+    world.variants["web"] = spec("delete")
+    world.run()
+    if life == "published":
+        world.merge("edge", world.drafts("edge")[0])
+        world.run()
+    # The variant cannot have the other package, so its record stays that of the first one.
+    world.variants["web"] = spec("delete").model_copy(
+        update={"downstream": Downstream(repo="edge", package="theirs")}
+    )
+    world.run()
+    if life == "published":
+        world.merge("edge", "refs/heads/reconciler/fleet/delete/web")
+        world.run()
+    world.variants["web"] = spec("delete")
+
+    (change,) = (change for change in world.run().changes if change.package.path == "web")
+
+    assert (change.op, change.reason) == (Op.CREATE, Reason.NEW)
+    assert world.plan().is_empty

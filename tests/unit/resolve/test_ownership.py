@@ -339,7 +339,15 @@ OURS: DecisionTable[bool] = DecisionTable(
     {
         "workspace": ("packagevariant-2", "packagevariant-x", "theirs"),
         "written by": ("us", "a person"),
-        "pull request": ("none", "open", "closed", "open for another branch"),
+        "pull request": (
+            "none",
+            "open",
+            "closed",
+            "open for another branch",
+            "merged",
+            "closed at an older commit",
+            "merged at an older commit",
+        ),
         "owner": ("ours", "another instance"),
     },
     [
@@ -347,6 +355,11 @@ OURS: DecisionTable[bool] = DecisionTable(
         ({"owner": "another instance"}, False, "it has no owner of this instance"),
         ({"written by": "us"}, True, "we wrote it"),
         ({"pull request": "open"}, True, "a person squashed our commits, and its pull request is open"),
+        (
+            {"pull request": ("closed", "merged")},
+            True,
+            "a person squashed our commits or main has them, and its pull request ended at this commit",
+        ),
         ({}, False, "a person wrote it"),
     ],
 )
@@ -365,6 +378,9 @@ def ours(case: Case) -> bool:
         "open": (a_pull(PullState.OPEN, head),),
         "closed": (a_pull(PullState.CLOSED, head),),
         "open for another branch": (a_pull(PullState.OPEN, "another"),),
+        "merged": (a_pull(PullState.MERGED, head),),
+        "closed at an older commit": (a_pull(PullState.CLOSED, head, "f" * 40),),
+        "merged at an older commit": (a_pull(PullState.MERGED, head, "f" * 40),),
     }[case["pull request"]]
     inventory = replace(edges(), pulls={HERE.url: pulls})
     package = PackageState(HERE.path, drafts=(draft,))
