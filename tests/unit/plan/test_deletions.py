@@ -127,7 +127,7 @@ def test_packages_left_behind_by_moves_need_consent_if_they_are_too_many(row: Ro
     assert MOVED.mistakes(row, is_refused) == []
 
 
-# Times of commits (law 5)
+# Drafts and commits
 
 
 def spec(**more: object) -> PackageVariantSpec:
@@ -157,6 +157,19 @@ def published(fleet: ModelWorld, **more: object) -> None:
 def written(fleet: ModelWorld) -> WriteDraft | WriteRemoval:
     (change,) = fleet.run().changes
     return next(write for write in change.writes if isinstance(write, WriteDraft | WriteRemoval))
+
+
+@pytest.mark.parametrize("deletion", ["delete", "orphan"])
+def test_draft_beside_a_package_of_others_goes_with_its_variant(fleet: ModelWorld, deletion: str) -> None:
+    fleet.variants["web"] = spec(deletion_policy=deletion)
+    fleet.run()
+    theirs = fleet.push("edge", {"web": blueprint("web", a_yaml="a: 7\n")})
+    fleet.variants.clear()
+
+    (change,) = fleet.run().changes
+
+    assert (change.op, change.reason, change.waits) == (Op.DELETE, Reason.NOT_DESIRED, False)
+    assert (fleet.drafts("edge"), fleet.repositories["edge"].refs[MAIN]) == ([], theirs)
 
 
 @pytest.mark.parametrize("deletion", ["delete", "orphan"])

@@ -160,10 +160,11 @@ def test_a_merge_however_made_is_published_and_its_branch_cleared(
     assert world.drafts("edge") == []
 
 
-def test_a_squashed_draft_that_a_person_edited_is_cleared_too(world: ModelWorld) -> None:
+@pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
+def test_a_merged_draft_that_a_person_edited_is_cleared_too(world: ModelWorld, how: str) -> None:
     draft = drafted(world)
     world.edit("edge", "web", {"b.yaml": "b: mine\n"}, ref=draft)
-    world.merge("edge", draft, how="squash", keep_branch=True)
+    world.merge("edge", draft, how=how, keep_branch=True)
 
     change = the_change(world)
 
