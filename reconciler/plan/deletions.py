@@ -101,8 +101,9 @@ def _policy(owner: ObjectName, context: PlanContext) -> str:
 
 
 def _delete(target: PlanTarget, context: PlanContext, change: Change) -> Change:
-    touched = [d for d in target.drafts if d.append_only]
-    untouched = [d for d in target.drafts if not d.append_only]
+    # What people committed to a draft that main has is not lost with its branch.
+    touched = [d for d in target.drafts if d.append_only and d not in target.merged]
+    untouched = [d for d in target.drafts if d not in touched]
     comment = SUPERSEDED if target.package.main_tree is not None else NEVER_PUBLISHED
     change = replace(
         change,

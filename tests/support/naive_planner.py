@@ -269,10 +269,10 @@ class NaivePlanner:
     @staticmethod
     def deleted(package: Package, record: PackageVariantRecord | None) -> Answer:
         """Propose a deletion; what never got to main goes with its draft, unless people edited that."""
-        is_touched = any(draft.is_edited for draft in package.ours)
-        untouched = [draft for draft in package.ours if not draft.is_edited]
+        touched = [draft for draft in package.ours if draft.is_edited and not package.is_merged(draft)]
+        untouched = [draft for draft in package.ours if draft not in touched]
         if package.main is None or package.main.owner is None:
-            return ("keep", "DraftEdited") if is_touched else ("delete", "NotDesired")
+            return ("keep", "DraftEdited") if touched else ("delete", "NotDesired")
         ref = f"{DELETE}{package.path}"
         is_standing = package.is_deletion_standing
         was_proposed = is_standing or (record is not None and record.deletion_proposed)

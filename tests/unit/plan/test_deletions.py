@@ -172,6 +172,21 @@ def test_draft_beside_a_package_of_others_goes_with_its_variant(fleet: ModelWorl
     assert (fleet.drafts("edge"), fleet.repositories["edge"].refs[MAIN]) == ([], theirs)
 
 
+@pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
+def test_merged_draft_with_a_persons_commit_goes_with_its_variant(fleet: ModelWorld, how: str) -> None:
+    fleet.variants["web"] = spec()
+    fleet.run()
+    (draft,) = fleet.drafts("edge")
+    fleet.edit("edge", "web", {"mine.yaml": "b: 1\n"}, ref=draft)
+    fleet.merge("edge", draft, how=how, keep_branch=True)
+    fleet.variants.clear()
+
+    (change,) = fleet.run().changes
+
+    assert (change.op, change.reason, change.waits) == (Op.DELETE, Reason.NOT_DESIRED, False)
+    assert fleet.drafts("edge") == []
+
+
 @pytest.mark.parametrize("deletion", ["delete", "orphan"])
 def test_commit_of_a_removed_manifest_is_as_old_as_its_removal(fleet: ModelWorld, deletion: str) -> None:
     published(fleet, deletion_policy=deletion)
