@@ -375,7 +375,7 @@ def ours(case: Case) -> bool:
     head = draft.ref.removeprefix("refs/heads/")
     pulls = {
         "none": (),
-        "open": (a_pull(PullState.OPEN, head),),
+        "open": (a_pull(PullState.OPEN, head, "f" * 40),),
         "closed": (a_pull(PullState.CLOSED, head),),
         "open for another branch": (a_pull(PullState.OPEN, "another"),),
         "merged": (a_pull(PullState.MERGED, head),),
