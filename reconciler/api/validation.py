@@ -61,6 +61,11 @@ def parse_model(model: type[M], data: object) -> M | tuple[FieldError, ...]:
         return tuple(_field_errors(model, error.errors(include_url=False)))
 
 
+def first_error(model: type[BaseModel], error: ValidationError) -> str:
+    """Return the first error of a record that was validated elsewhere, in one sentence."""
+    return next(_field_errors(model, error.errors(include_url=False))).message
+
+
 def field_text(path: Iterable[str | int]) -> str:
     """Return a field path as text: `spec.targets[0].template`."""
     parts: list[str] = []

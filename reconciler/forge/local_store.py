@@ -6,6 +6,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from reconciler.api.validation import first_error
 from reconciler.inventory import PullRequest, PullState
 from reconciler.refs import DRAFTS, HEADS, PROPOSED
 from reconciler.report.redact import mask_credentials_in
@@ -99,7 +100,7 @@ def parse_record(data: bytes, *, ref: str) -> PullRecord | PullRequest:
     try:
         return PullRecord.model_validate_json(data).model_copy(update={"number": number})
     except ValidationError as error:
-        return unreadable_pull(ref, error.errors(include_url=False)[0]["msg"], head=_read_head(data))
+        return unreadable_pull(ref, first_error(PullRecord, error), head=_read_head(data))
 
 
 def unreadable_pull(ref: str, reason: str, *, head: str = "") -> PullRequest:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from reconciler.api.validation import first_error
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
@@ -86,7 +87,7 @@ def parse_pins(
         try:
             lock = UpstreamLock.model_validate_json(data, by_alias=True, by_name=False)
         except ValidationError as error:
-            problems.append(_unreadable(path, error.errors(include_url=False)[0]["msg"]))
+            problems.append(_unreadable(path, first_error(UpstreamLock, error)))
             continue
         if lock_path(lock) == path:
             pins[lock.key] = lock
@@ -182,7 +183,7 @@ def read_image_digests(objects: Mirror, commit: Oid | None, limit: int) -> Image
         check_schema(IMAGES_PATH, data)
         return ImageDigests(ImagesLock.model_validate_json(data, by_alias=True, by_name=False))
     except ValidationError as error:
-        return ImageDigests(problem=_unreadable_images(error.errors(include_url=False)[0]["msg"]))
+        return ImageDigests(problem=_unreadable_images(first_error(ImagesLock, error)))
     except PackageRefusedError as error:
         return ImageDigests(problem=_unreadable_images(error.reason))
 

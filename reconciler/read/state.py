@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from reconciler.api.validation import first_error
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
@@ -160,7 +161,7 @@ class _Reader:
         try:
             return model.model_validate_json(data, by_alias=True, by_name=False)
         except ValidationError as error:
-            return str(error.errors(include_url=False)[0]["msg"])
+            return first_error(model, error)
 
 
 _CONSENT_HINT = (

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from reconciler.api.validation import first_error
 from reconciler.apply.outcome import Result
 from reconciler.apply.state import MOST_TRIES, Branch, read_branch, state_ref, write_branch
 from reconciler.errors import Exit, RefusedError
@@ -51,7 +52,7 @@ def _with_pins(data: bytes | None, pins: Mapping[str, str]) -> bytes:
     try:
         lock = ImagesLock() if data is None else ImagesLock.model_validate_json(data)
     except ValidationError as error:
-        why = error.errors(include_url=False)[0]["msg"]
+        why = first_error(ImagesLock, error)
         raise RefusedError(
             f"The lock of function images cannot be read: {why}",
             hint=f"Correct {IMAGES_PATH}, or remove it and pin every image again.",

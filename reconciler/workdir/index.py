@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from reconciler.dependencies.catalog.index import INDEX_API_VERSION, INDEX_KIND, LayerDefaults
+from reconciler.dependencies.dialects.references import parse_source
 from reconciler.errors import RefusedError, UsageError
 from reconciler.krm.yaml import emit
 
@@ -13,12 +14,13 @@ HEADER = "version.yaml"
 
 
 def version_folder(source: str, version: str) -> str:
-    """Return the folder of a version, relative to the working copy.
+    """Return the folder of a version, relative to the working copy; that of a Git source has no scheme.
 
     Raises:
         UsageError: The name or version would lead out of the index.
     """
-    path = PurePosixPath("index", source, version)
+    _, is_git, address = parse_source(source)[0].partition("://")
+    path = PurePosixPath("index", address if is_git else source, version)
     if not source or not version or ".." in path.parts or path.parts[0] != "index":
         raise UsageError(f"{source} {version} cannot be a folder of the index")
     return str(path)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
 
+from reconciler.api.validation import first_error
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedDependency,
@@ -194,7 +195,7 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
             if name not in bodies:
                 bodies[name] = _read_resolution(files.get(resolution_path(name), b""))
         except (ValidationError, VersionError) as error:
-            why = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else error
+            why = _reason(error)
             hint = "Correct or remove it on the state branch; the cluster is resolved anew."
             problems.append(
                 Problem(Location(path), Reason.INVALID_STATE, f"The lock cannot be read: {why}", hint)
@@ -207,6 +208,13 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
             else:
                 sound.add((name, lock.revisions))
     return FleetLocks(locks, frozenset(broken), tuple(problems))
+
+
+def _reason(error: ValidationError | VersionError) -> str:
+    if isinstance(error, VersionError):
+        return str(error)
+    model = Resolution if error.title == Resolution.__name__ else PackageLock
+    return first_error(model, error)
 
 
 def _read_resolution(data: bytes) -> Resolution:

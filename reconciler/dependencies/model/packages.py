@@ -99,8 +99,9 @@ def dns_label(image: str) -> str:
 
     Source: crossplane internal/xpkg, ToDNSLabel.
     """
-    _, slash, path = image.partition("/")
-    label = re.sub(r"[^a-z0-9]+", "-", (path if slash else image).lower()).strip("-")
+    address = image.partition("://")[2] or image
+    _, slash, path = address.partition("/")
+    label = re.sub(r"[^a-z0-9]+", "-", (path if slash else address).lower()).strip("-")
     return label[:LABEL_LENGTH].strip("-")
 
 

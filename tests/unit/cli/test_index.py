@@ -142,6 +142,15 @@ def test_what_is_added_without_a_manifest_has_the_ecosystem_that_is_meant(
     assert any(line.removeprefix("*").strip().startswith(f"{added} ") for line in run(copy, "list"))
 
 
+@pytest.mark.parametrize(
+    "source", ["ssh://git@h.io/acme/new.git", "git@h.io:acme/new.git", "https://h.io/acme/new"]
+)
+def test_a_git_source_has_the_folder_of_its_repository(copy: Path, source: str) -> None:
+    run(copy, "add", source, "v1.0.0")
+
+    assert "index/h.io/acme/new/v1.0.0/version.yaml" in files(copy)
+
+
 def test_a_bundle_that_is_added_for_an_interface_implements_it_and_is_its_default(copy: Path) -> None:
     run(copy, "add", "r.io/new", "1.0.0", "--interface", PLURAL, "--environment", "dev")
 

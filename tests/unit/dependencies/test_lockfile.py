@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import orjson
+import pytest
 
-from reconciler.dependencies.catalog.cluster_inputs import imported_pins
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, imported_pins
 from reconciler.dependencies.dialects import read_lock
 from reconciler.dependencies.lock.format import (
     LockChange,
@@ -17,12 +18,13 @@ from reconciler.dependencies.lock.format import (
     record_bytes,
     resolution_path,
 )
-from reconciler.dependencies.lock.read import locked_choices, locked_pins
+from reconciler.dependencies.lock.read import locked_choices, locked_pins, read_locks
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
-from reconciler.dependencies.model.packages import Ecosystem, PackageId
+from reconciler.dependencies.model.packages import Ecosystem, PackageId, dns_label
 from reconciler.dependencies.revisions.reconcile import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
+from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.memo import SolutionCache, input_digest, outdated_clusters
 from reconciler.errors import Location
 from reconciler.inventory import Source
@@ -240,3 +242,25 @@ def test_only_who_can_use_a_new_version_is_touched() -> None:
     assert outdated_clusters([replace(uses, catalogue=newer), replace(alone, catalogue=newer)], locks) == (
         "uses",
     )
+
+
+def test_a_lock_that_cannot_be_read_says_which_field_is_wrong() -> None:
+    world = replace(world_of(install("shop", "web.io", "") + package("web.io", "1.0.0")), cluster="one")
+    files = dict(update_locks(FleetInputs((world,)), read_locks({})).files)
+    wrong = {path: data.replace(b'"generation": 1', b'"generation": "x"') for path, data in files.items()}
+
+    assert [problem.message for problem in read_locks(wrong).problems] == [
+        "The lock cannot be read: generation must be an integer, but is the text 'x'"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "label"),
+    [
+        ("x.example.org/acme/aws-s3", "acme-aws-s3"),
+        ("https://git.example.org/acme/aws", "acme-aws"),
+        ("https://git.example.org/mono//aws", "mono-aws"),
+    ],
+)
+def test_a_generated_package_is_called_by_the_path_of_its_source(source: str, label: str) -> None:
+    assert dns_label(source) == label
