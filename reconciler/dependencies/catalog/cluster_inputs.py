@@ -1,7 +1,7 @@
 """Assign every manifest to its cluster and collect the inputs of each cluster."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -26,7 +26,7 @@ from reconciler.dependencies.model.cluster import (
 )
 from reconciler.dependencies.model.packages import ActivationRequest, Candidate, Ecosystem, Install
 from reconciler.dependencies.versions import VersionPolicy as Preference
-from reconciler.errors import Problem
+from reconciler.errors import Location, Problem
 from reconciler.inventory import Inventory, SourcedDocument
 from reconciler.policy import Discovery, Policy, Selection
 from reconciler.reasons import Reason
@@ -46,11 +46,12 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class FleetClusters:
-    """The clusters of a fleet with their environments, the snapshots, and the resolver settings."""
+    """The clusters with their environments, the snapshots, the resolver settings, and the instance."""
 
     environments: Mapping[str, str]
     snapshot: Snapshot
     choices: ResolverSettings = field(default_factory=ResolverSettings)
+    instance: str = ""
 
     @property
     def only(self) -> str:
@@ -58,6 +59,13 @@ class FleetClusters:
         if len(self.snapshot.clusters) <= 1 and self.snapshot.cluster:
             return self.snapshot.cluster
         return next(iter(self.environments)) if len(self.environments) == 1 else ""
+
+    def snapshot_of(self, cluster: str, clusters: Collection[str]) -> Snapshot:
+        """Return the snapshot of a cluster; one without a name counts where no other cluster installs."""
+        snapshot = self.snapshot.exactly(cluster)
+        if snapshot.present and not snapshot.cluster and len(clusters) > 1:
+            return Snapshot(cluster=cluster, path=f"{snapshot.path}/{cluster}")
+        return snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,9 @@ def fleet_clusters(inventory: Inventory) -> FleetClusters:
     for _, view in sorted(inventory.repositories.items()):
         notes = view.manifest.metadata.annotations or {}
         environments[view.cluster] = environments.get(view.cluster) or notes.get(ENVIRONMENT, "")
-    return FleetClusters(environments, inventory.snapshot, resolver_settings(inventory.policy))
+    return FleetClusters(
+        environments, inventory.snapshot, resolver_settings(inventory.policy), inventory.policy.instance
+    )
 
 
 def resolver_settings(policy: Policy) -> ResolverSettings:
@@ -170,6 +180,7 @@ def collect_cluster_inputs(
         doubtful |= {cluster} if variant_installs.is_incomplete else set()
         if cluster in scopes or any(candidate.requires for candidate in variant_installs.pinned):
             _add_variants(scopes.setdefault(cluster, _ClusterManifests()), variant_installs)
+    warnings += _unnamed_snapshot(fleet, scopes)
     shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
     worlds = tuple(_cluster_inputs(scopes, shared, index, fleet, refused))
     return FleetInputs(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
@@ -183,6 +194,16 @@ def _refused(
     name = str(spec.get("refName") or "") if isinstance(spec, Mapping) else ""
     is_package = document.value.get("kind") in ("Package", "InternalPackage")
     return {name: (*refused.get(name, ()), *problems)} if name and is_package and problems else {}
+
+
+def _unnamed_snapshot(fleet: FleetClusters, scopes: Mapping[str, _ClusterManifests]) -> Iterator[Problem]:
+    """Yield a warning if a snapshot without the name of its cluster counts for none of several."""
+    asking = sorted(cluster for cluster, scope in scopes.items() if cluster and scope.installs)
+    snapshot = fleet.snapshot
+    if len(asking) > 1 and snapshot.present and not snapshot.cluster:
+        message = f"The snapshot names no cluster, so it counts for none of {', '.join(asking)}"
+        hint = "Import it with `reconciler snapshot import --cluster NAME`, one for each cluster."
+        yield Problem(Location(snapshot.path), Reason.MISSING_FIELD, message, hint, "Snapshot")
 
 
 def _add_variants(scope: _ClusterManifests, variants: VariantInstalls) -> None:
@@ -199,27 +220,34 @@ def _cluster_inputs(
     refused: Mapping[str, tuple[Problem, ...]],
 ) -> Iterator[ClusterInputs]:
     public = frozenset(shared)
+    asking = [cluster for cluster, scope in scopes.items() if cluster and scope.installs]
     catalogues: dict[frozenset[Candidate], Catalogue] = {}
     for cluster, scope in sorted(scopes.items()):
         installs = tuple(declared[0] for _, declared in sorted(scope.installs.items()) if len(declared) == 1)
         if cluster and installs:
-            offered = offered_packages(fleet.snapshot.exactly(cluster), installs)
+            snapshot = fleet.snapshot_of(cluster, asking)
+            offered = offered_packages(snapshot, installs)
             own = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
             if own not in catalogues:
                 catalogues[own] = build_catalogue([*sorted(own, key=str), *shared], refused)
-            inputs = _inputs_of(cluster, installs, catalogues[own], index, fleet)
+            inputs = _inputs_of(cluster, installs, catalogues[own], index, fleet, snapshot=snapshot)
             yield replace(inputs, activations=tuple(sorted(scope.activations, key=str)))
 
 
 def _inputs_of(
-    cluster: str, installs: tuple[Install, ...], own: Catalogue, index: IndexContents, fleet: FleetClusters
+    cluster: str,
+    installs: tuple[Install, ...],
+    own: Catalogue,
+    index: IndexContents,
+    fleet: FleetClusters,
+    *,
+    snapshot: Snapshot,
 ) -> ClusterInputs:
     environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
     choices = replace(fleet.choices, defaults=index.defaults_of(cluster, environment).effective())
-    snapshot = fleet.snapshot.exactly(cluster)
     if not snapshot.present:
         return ClusterInputs(installs, own, choices=choices, cluster=cluster)
-    presence = observe_cluster(snapshot, ours=installs)
+    presence = observe_cluster(snapshot, ours=installs, instance=fleet.instance)
     standing = {installation.id for installation in presence.installations}
     chosen = (candidate for candidate in crossplane_lock_candidates(snapshot) if candidate.id not in standing)
     pins = imported_pins(chosen, own)

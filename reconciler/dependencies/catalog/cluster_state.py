@@ -7,6 +7,7 @@ from dataclasses import replace
 from reconciler.dependencies.catalog.published import served_apis
 from reconciler.dependencies.dialects import read_lock, read_manifest
 from reconciler.dependencies.dialects.crossplane import PARENT, REVISIONS
+from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.model.cluster import ClusterState, ObservedInstallation, ObservedRevision
 from reconciler.dependencies.model.packages import Candidate, Gvk, Install, PackageId, Platform
@@ -28,11 +29,11 @@ _GLOBAL = "kapp-controller-packaging-global"
 """The namespace with the packages that are visible in every namespace, a convention of kapp-controller."""
 
 
-def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = ()) -> ClusterState:
+def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = (), instance: str = "") -> ClusterState:
     """Return the state of a cluster: served APIs, CRD owners, platforms, installations. Order-free.
 
     An API counts if the snapshot lists it as served or a CRD there serves it. Excludes installations
-    that our manifests declare: desired, not observed, state.
+    that our manifests declare, or that this `instance` generated: desired, not observed, state.
     """
     served = {_gvk(api_version, kind) for api_version, kind in snapshot.served or ()}
     crds = snapshot.of_kind(*_CRD)
@@ -45,7 +46,7 @@ def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = ()) -> Clus
         platforms=tuple(sorted(read_platforms(snapshot.versions).items())),
         installations=tuple(
             sorted(
-                _observed_installations(snapshot, declared),
+                _observed_installations(snapshot, declared, instance),
                 key=lambda installation: (installation.id, installation.namespace, installation.name),
             )
         ),
@@ -97,10 +98,12 @@ def _gvk(api_version: str, kind: str) -> Gvk:
 
 
 def _observed_installations(
-    snapshot: Snapshot, declared: set[tuple[str, str, str]]
+    snapshot: Snapshot, declared: set[tuple[str, str, str]], instance: str
 ) -> Iterator[ObservedInstallation]:
     for objects in snapshot.objects.values():
         for snapshot_object in objects:
+            if instance and is_generated_by(snapshot_object.body, instance):
+                continue
             reading = read_manifest(snapshot_object.body, Source(snapshot_object.location))
             for install in reading.installs if reading else ():
                 if (install.kind, install.namespace, install.name) not in declared:

@@ -128,6 +128,22 @@ def join_api_version(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "apiVersion": f"{group}/{version}" if group else version}
 
 
+OWNER = "reconciler.dev/owner"
+"""The annotation of generated manifests: an instance, and the package that they are in."""
+
+
+def is_generated_by(document: Document, instance: str) -> bool:
+    """Tell whether the owner annotation of a manifest names this instance."""
+    return annotation_or_custom(document, OWNER).startswith(f"{instance}/")
+
+
+def annotation_or_custom(document: Document, name: str) -> str:
+    """Return an annotation of a manifest, or what an Installation, which has none, has below `custom`."""
+    metadata = document.get("metadata")
+    notes = metadata.get("annotations") if isinstance(metadata, Mapping) else document.get("custom")
+    return str(notes.get(name) or "") if isinstance(notes, Mapping) else ""
+
+
 def annotations(document: Document) -> dict[str, str]:
     """Return the annotations of a document; none if it has none or they are no map."""
     metadata = document.get("metadata")

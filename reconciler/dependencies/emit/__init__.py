@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.dependencies.dialects.reading import OWNER, is_generated_by
 from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef, PackageGraph, name_collisions
 from reconciler.dependencies.emit.manifests import (
     NEEDED_BY,
-    OWNER,
     VERSION,
     active_version,
     add_checksum_header,
@@ -16,7 +16,6 @@ from reconciler.dependencies.emit.manifests import (
     emit_crossplane,
     emit_porter,
     has_header,
-    is_generated_by,
     is_unmodified,
     needed_by,
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from reconciler.dependencies.dialects.reading import annotation_or_custom
 from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.emit.generated import (
     INHERITED_SETTINGS,
@@ -159,9 +160,6 @@ VERSION = "reconciler.dev/version"
 """Annotation of a generated installation: the version that its digest has."""
 
 
-OWNER = "reconciler.dev/owner"
-
-
 NEEDED_BY = "reconciler.dev/needed-by"
 
 
@@ -194,20 +192,9 @@ def has_header(data: bytes) -> bool:
     return _HEADER.match(data) is not None
 
 
-def is_generated_by(document: Mapping[str, Any], instance: str) -> bool:
-    """Tell whether the owner annotation of a manifest names this instance."""
-    return _note(document, OWNER).startswith(f"{instance}/")
-
-
 def needed_by(document: Mapping[str, Any]) -> frozenset[str]:
     """Return the packages that need a generated manifest, as its annotation lists them."""
-    return frozenset(name for name in _note(document, NEEDED_BY).split(", ") if name)
-
-
-def _note(document: Mapping[str, Any], name: str) -> str:
-    metadata = document.get("metadata")
-    notes = metadata.get("annotations") if isinstance(metadata, Mapping) else document.get("custom")
-    return str(notes.get(name) or "") if isinstance(notes, Mapping) else ""
+    return frozenset(name for name in annotation_or_custom(document, NEEDED_BY).split(", ") if name)
 
 
 def _digest(body: bytes) -> str:

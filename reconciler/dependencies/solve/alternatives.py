@@ -148,7 +148,7 @@ def _package(context: _NeedContext, need: PackageNeed) -> Iterator[Alternative]:
     if visible:
         return
     yield from _other_namespaces(context, need, package)
-    for installation in context.lookup.inputs.presence.installations:
+    for installation in context.lookup.observed:
         if installation_matches(installation, need, package, share, scope):
             yield _installed(installation, context.number, scope)
     if context.may_install:
@@ -221,7 +221,7 @@ def _interface(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alternati
         kept = alternative if install.external else _keep_implementations(context, alternative, [need])
         if kept.instance is None or kept.allowed:
             yield kept
-    for installation in lookup.inputs.presence.installations:
+    for installation in lookup.observed:
         if installation.namespace in here and _offers(installation.interfaces, [need]):
             yield _installed(installation, context.number, scope)
     if context.may_install:
@@ -322,7 +322,7 @@ def _provider_is_observed(need: ApiNeed, lookup: CandidateLookup) -> bool:
         installation.id == lookup.find(provider.id)
         and installation.version
         and provider.range.allows(installation.version, installation.digest)
-        for installation in lookup.inputs.presence.installations
+        for installation in lookup.observed
     )
 
 

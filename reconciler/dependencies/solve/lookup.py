@@ -186,12 +186,16 @@ _DIALECTS = {
 
 @dataclass(slots=True)
 class CandidateLookup:
-    """Cached look-ups in the inputs of one cluster."""
+    """Cached look-ups in the inputs of one cluster.
+
+    `observed` are the installations of the snapshot that the lock did not generate.
+    """
 
     inputs: ClusterInputs
     installs: dict[PackageId, list[Install]] = field(default_factory=dict)
     providers: dict[Gvk | str, list[PackageId]] = field(default_factory=dict)
     holders: dict[str, PackageId] = field(default_factory=dict)
+    observed: tuple[ObservedInstallation, ...] = ()
     _allowed: dict[tuple[Instance | PackageId, VersionRange], frozenset[int]] = field(default_factory=dict)
     _own_kinds: frozenset[GroupKind] | None = None
     _pins: dict[Instance, Candidate] = field(default_factory=dict)
@@ -209,6 +213,12 @@ class CandidateLookup:
                     self.providers.setdefault(provided, []).append(id_)
                 for interface in {i.id for c in candidates for i in c.interfaces}:
                     self.providers.setdefault(interface, []).append(id_)
+        generated = self.generated_pins
+        self.observed = tuple(
+            installation
+            for installation in inputs.presence.installations
+            if not any(_is_object_of(installation, instance) for instance in generated)
+        )
 
     def find(self, id_: PackageId) -> PackageId:
         """Return the package that a name means."""
@@ -285,7 +295,7 @@ class CandidateLookup:
             return None
         if self.install_at(instance) is not None:
             return None
-        return next((i for i in self.inputs.presence.installations if i.id == instance.package), None)
+        return next((i for i in self.observed if i.id == instance.package), None)
 
     def install_at(self, instance: Instance) -> Install | None:
         """Return the user's install in this slot."""
@@ -310,3 +320,14 @@ class CandidateLookup:
 def any_version(package: PackageId) -> VersionRange:
     """Return the range that admits every version of a package, pre-releases too."""
     return VersionRange(_DIALECTS[package.ecosystem], "", ())
+
+
+def _is_object_of(installation: ObservedInstallation, instance: Instance) -> bool:
+    """Tell whether an observed installation is the object that was generated for an instance."""
+    package, slot = instance
+    if installation.id != package or package.ecosystem is Ecosystem.XPKG:
+        return installation.id == package
+    if slot.kind is not SlotKind.CLUSTER and installation.namespace != slot.namespace:
+        return False
+    is_bundle = package.ecosystem is Ecosystem.BUNDLE
+    return installation.name == (bundle_name(package.name, slot) if is_bundle else package.name)

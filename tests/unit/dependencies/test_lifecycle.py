@@ -160,6 +160,41 @@ def test_a_generated_package_stays_for_whom_it_satisfies_when_those_go_that_had_
     assert provider not in owners(alone)
 
 
+@pytest.mark.parametrize(
+    ("text", "installation_of", "instance"),
+    [
+        (
+            SHOPS + install("shop", "shop.io", ""),
+            "{namespace: prod, name: db.io, package: 'carvel:db.io', version: 1.0.0}",
+            "carvel:db.io@namespace/prod",
+        ),
+        (
+            AWS + crossplane("one", "v1.0.0", META) + provider("one", "v1.0.0", "Configuration"),
+            "{name: aws, package: 'xpkg:x.io/aws', version: v1.0.0}",
+            "xpkg:x.io/aws@cluster",
+        ),
+        (
+            MYSQL + installation("one", "one"),
+            "{name: mysql, package: 'bundle:r.io/mysql', version: 1.0.0}",
+            "bundle:r.io/mysql@shared",
+        ),
+    ],
+    ids=["Carvel", "Crossplane", "Porter"],
+)
+def test_what_was_generated_is_needed_although_the_cluster_shows_it(
+    text: str, installation_of: str, instance: str
+) -> None:
+    shown = f"---\n{{kind: Cluster, installations: [{installation_of}]}}\n"
+
+    first, _ = run(text)
+    later, _ = run(text, text + shown)
+    foreign, _ = run(text + shown)
+
+    assert later.resolution == first.resolution
+    assert instance in owners(first)
+    assert instance not in owners(foreign)
+
+
 def test_a_user_who_hands_over_what_others_use_by_its_api_leaves_it_to_them() -> None:
     catalogue, two = ISSUERS + package("two.io", "1.0.0", GVK), install("two", "two.io", "")
 

@@ -93,6 +93,16 @@ def test_installations_count_unless_a_manifest_declares_them() -> None:
     assert [one.id.name for one in rest.installations] == ["db.io"]
 
 
+def test_installations_that_this_instance_generated_are_no_foreign_ones() -> None:
+    def generated(body: dict[str, Any], owner: str) -> dict[str, Any]:
+        return {**body, "metadata": {**body["metadata"], "annotations": {"reconciler.dev/owner": owner}}}
+
+    ours, others = (generated(INSTALLED, f"{name}/default/dependencies@dev") for name in ("main", "other"))
+
+    assert observe_cluster(snapshot(ours), instance="main").installations == ()
+    assert len(observe_cluster(snapshot(others), instance="main").installations) == 1
+
+
 def test_an_empty_snapshot_tells_nothing() -> None:
     assert observe_cluster(Snapshot()) == ClusterState()
 

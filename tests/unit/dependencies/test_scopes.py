@@ -105,6 +105,40 @@ def test_a_manifest_that_names_no_cluster_is_for_the_only_one() -> None:
     assert scopes(text).incomplete == {""}
 
 
+SERVING = {"served": frozenset({("certs.io/v1", "Issuer")}), "versions": {"kubernetes": "v1.31.0"}}
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "clusters", "observed"),
+    [
+        (Snapshot(present=True, **SERVING), ["dev"], ["dev"]),
+        (Snapshot(present=True, **SERVING), ["dev", "prod"], []),
+        (Snapshot(present=True, cluster="dev", **SERVING), ["dev", "prod"], ["dev"]),
+        (Snapshot(present=True, cluster="prod", **SERVING), ["dev"], []),
+        (
+            Snapshot(
+                clusters={name: Snapshot(present=True, cluster=name, **SERVING) for name in ("dev", "prod")}
+            ),
+            ["dev", "edge", "prod"],
+            ["dev", "prod"],
+        ),
+        (Snapshot(), ["dev", "prod"], []),
+    ],
+    ids=["no name, one cluster", "no name", "own name", "other name", "one for each", "none"],
+)
+def test_a_snapshot_counts_for_its_own_cluster(
+    snapshot: Snapshot, clusters: list[str], observed: list[str]
+) -> None:
+    files = {f"clusters/{name}/shop.yaml": install("shop", "web.io", "") for name in clusters}
+
+    inputs = scopes(files, fleet=replace(FLEET, snapshot=snapshot))
+
+    assert [world.cluster for world in inputs.worlds if world.presence.apis] == observed
+    assert [world.cluster for world in inputs.worlds if world.presence.platforms] == observed
+    counts_for_none = snapshot.present and not snapshot.cluster and len(clusters) > 1
+    assert [str(warning.reason) for warning in inputs.warnings] == ["MissingField"] * counts_for_none
+
+
 def test_two_of_one_name_are_named_both_and_neither_counts() -> None:
     both = scopes(
         {
