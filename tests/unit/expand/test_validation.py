@@ -1,5 +1,6 @@
 """What we check beyond Porch: each fault with its own message, each with a twin without it."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -8,11 +9,13 @@ from reconciler.api.porch import PackageVariantSetSpec, PackageVariantSpec
 from reconciler.cel import Environment
 from reconciler.cel.syntax import Failure
 from reconciler.expand.findings import Finding, field_name, hint_of
-from reconciler.expand.own_checks import check_set, check_variant
+from reconciler.expand.own_checks import check_downstream, check_set, check_variant
 from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.expand.template import hint_for
+from reconciler.inventory import PackageState, RepositoryRole
 from reconciler.policy import Limits
 from reconciler.reasons import Reason
+from tests.support.sets import TREE, blueprints
 
 UPSTREAM = {"repo": "blueprints", "package": "app", "revision": 1}
 TEMPLATE = "spec.targets[0].template"
@@ -327,3 +330,30 @@ def test_authored_variants(case: Variant) -> None:
     findings = check_variant(case.name, PackageVariantSpec.model_validate(case.spec))
 
     assert [finding.message for finding in findings] == case.messages
+
+
+@pytest.mark.parametrize(
+    ("package", "exists", "role", "valid"),
+    [
+        ("web", False, RepositoryRole.PLANNED, True),
+        ("Web_1", False, RepositoryRole.PLANNED, False),
+        ("Web_1", True, RepositoryRole.PLANNED, True),
+        ("Web_1", False, RepositoryRole.SKIPPED, True),
+        ("a..b", True, RepositoryRole.PLANNED, False),
+        ("a..b", False, RepositoryRole.SKIPPED, False),
+    ],
+)
+@pytest.mark.parametrize("directory", ["", "catalog"])
+def test_new_package_needs_a_name_of_porch_and_any_package_a_path_of_git(
+    package: str, exists: bool, role: RepositoryRole, valid: bool, directory: str
+) -> None:
+    path = f"{directory}/{package}".lstrip("/")
+    packages = {path: PackageState(path, main_tree=TREE)} if exists else {}
+    view = replace(blueprints(), packages=packages, role=role, directory=directory)
+
+    findings = list(check_downstream(view, package, "fleet"))
+
+    assert [finding.path for finding in findings] == ([] if valid else [("spec", "downstream", "package")])
+    for finding in findings:
+        assert finding.message.startswith(f'package path "{path}" is not valid: ')
+        assert ("and in spec.git.directory of Repository blueprints." in finding.hint) == bool(directory)
