@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.apply.outcome import EffectKind
+from reconciler.apply.repository import _refused
 from reconciler.errors import Exit
+from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.inventory import PullState
 from reconciler.plan.changes import ClosePull, MoveRef
 from tests.support.fake_forge import FakeForge
@@ -29,7 +31,10 @@ def test_a_draft_is_one_commit_on_main_with_its_pull_request(edge: Edge) -> None
     assert (commit.committer.time, commit.author.time) == (TIME, TIME)
     assert edge.repo.read(DRAFT, "web/cm.yaml") == b"v1"
     assert edge.repo.tree(DRAFT, "db") == edge.repo.tree("main", "db")
-    assert [e.what for e in result.effects] == [EffectKind.PUSHED, EffectKind.OPENED]
+    assert [(e.repository, e.what, e.ref, e.oid) for e in result.effects] == [
+        ("edge", EffectKind.PUSHED, "drafts/web/packagevariant-1", str(commit.id)),
+        ("edge", EffectKind.OPENED, "#1 Create web", ""),
+    ]
     assert b'"title": "Create web"' in edge.repo.read(PULL, "pull.json")
     edge.repo.fsck()
 
@@ -150,6 +155,55 @@ def test_a_repository_that_refuses_is_reported(edge: Edge) -> None:
     assert result.exits <= {Exit.REFUSED, Exit.UNAVAILABLE}
 
 
+def refuse(edge: Edge, pattern: str) -> None:
+    """Let the repository refuse refs of a pattern of the shell."""
+    hook = edge.repo.path / "hooks" / "update"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f'#!/bin/sh\ncase "$1" in {pattern}) echo "locked"; exit 1;; esac\n')
+    hook.chmod(0o755)
+
+
+def test_pull_request_that_the_repository_refuses_fails_all_of_its_push(edge: Edge) -> None:
+    refuse(edge, "refs/reconciler/pulls/*")
+
+    result = edge.apply(edge.created(), edge.created("other"))
+
+    assert {p.path for p in result.failed} == {"web", "other"}
+    assert result.exits == {Exit.REFUSED}
+    assert "The repository refuses refs/reconciler/pulls/1" in result.effects[0].error
+    assert list(edge.repo.refs()) == ["refs/heads/main"]
+
+
+def test_draft_that_the_repository_refuses_fails_alone(edge: Edge) -> None:
+    refuse(edge, "refs/heads/drafts/web/*")
+
+    result = edge.apply(edge.created(), edge.created("other"))
+
+    assert {p.path for p in result.failed} == {"web"}
+    assert result.exits == {Exit.REFUSED}
+    assert "refs/heads/drafts/other/packagevariant-1" in edge.repo.refs()
+    assert DRAFT not in edge.repo.refs()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "refused"),
+    [
+        ((PushStatus.DONE, PushStatus.UP_TO_DATE), set()),
+        ((PushStatus.DONE, PushStatus.REJECTED), {1}),
+        ((PushStatus.SKIPPED, PushStatus.REJECTED, PushStatus.STALE), {1, 2}),
+        ((PushStatus.SKIPPED, PushStatus.SKIPPED), {0, 1}),
+        ((PushStatus.SKIPPED, PushStatus.DONE), {0}),
+    ],
+)
+def test_skipped_refs_are_blamed_only_if_no_other_failed(
+    statuses: tuple[PushStatus, ...], refused: set[int]
+) -> None:
+    updates = [RefUpdate(f"refs/heads/{number}", None, None) for number in range(len(statuses))]
+    results = [PushResult(update, status) for update, status in zip(updates, statuses, strict=True)]
+
+    assert _refused(results) == {updates[number].ref: results[number] for number in refused}
+
+
 def test_a_branch_in_the_way_is_named(edge: Edge) -> None:
     edge.repo.point("refs/heads/drafts/web", edge.repo.oid("main"))
 
@@ -183,7 +237,10 @@ def test_closing_deletes_the_branch_and_says_why(edge: Edge) -> None:
     assert pull.state is PullState.CLOSED
     assert b'"withdrawn": true' in edge.repo.read(PULL, "pull.json")
     assert b"Obsolete." in edge.repo.read(PULL, "pull.json")
-    assert [e.what for e in result.effects] == [EffectKind.DELETED, EffectKind.CLOSED]
+    assert [(e.what, e.ref, e.oid) for e in result.effects] == [
+        (EffectKind.DELETED, "drafts/web/packagevariant-1", ""),
+        (EffectKind.CLOSED, "#1 Create web", ""),
+    ]
 
 
 @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])

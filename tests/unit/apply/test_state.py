@@ -1,12 +1,23 @@
 """State and status: written last, by compare-and-swap, only where something changed."""
 
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.apply.outcome import Result
-from reconciler.apply.state import Branch, read_branch, share_branch, surviving_records, write_branch
+from reconciler.apply.state import (
+    Branch,
+    is_overtaken,
+    read_branch,
+    share_branch,
+    surviving_records,
+    write_branch,
+)
 from reconciler.errors import Exit
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import Oid, PackageKey
@@ -179,3 +190,18 @@ def test_a_shard_keeps_a_file_that_came_after_it_read_the_branch(tmp_path: Path)
     share(repo, {"mine/x": b"2"}, read)
 
     assert held(repo) == {"mine/new": b"1", "mine/x": b"2"}
+
+
+@pytest.mark.parametrize(("failed", "moved"), list(product([False, True], repeat=2)))
+def test_locks_are_overtaken_if_they_failed_and_the_branch_is_not_where_it_was_read(
+    failed: bool, moved: bool
+) -> None:
+    read, now = Oid("1" * 40), Oid("2" * 40)
+    inventory = SimpleNamespace(policy=Policy(instance="demo"), control=SimpleNamespace(state=read))
+    refs = {REF: now if moved else read, "refs/heads/reconciler/other/state": read}
+    control = SimpleNamespace(refs=lambda: refs)
+    result = Result(exits=frozenset({Exit.UNAVAILABLE} if failed else {Exit.REFUSED}))
+
+    overtaken = is_overtaken(cast("Any", inventory), cast("Any", control), result)
+
+    assert overtaken is (failed and moved)
