@@ -324,12 +324,20 @@ def test_porter_interface_of_what_is_installed() -> None:
     assert "mysql <- bundle:r.io/azure-mysql@install/prod/db (installed)" in found
 
 
-@pytest.mark.parametrize("written", ["io.cnab.interface.mysql"])
-def test_porter_interface_of_the_default(written: str) -> None:
-    choices = f"---\n{{kind: Cluster, choices: {{defaults: {{{written}: 'bundle:r.io/azure-mysql'}}}}}}\n"
+DEFAULT = "---\n{kind: Cluster, choices: {defaults: {io.cnab.interface.mysql: 'bundle:r.io/azure-mysql'}}}\n"
 
-    assert "(default)" in resolved(polymorphic() + installation(BLOG, BLOG) + choices)
+
+def test_porter_interface_of_the_default() -> None:
+    assert "(default)" in resolved(polymorphic() + installation(BLOG, BLOG) + DEFAULT)
     assert resolve_cluster(world_of(polymorphic() + installation(BLOG, BLOG))).explanations
+
+
+def test_porter_parameters_of_an_interface() -> None:
+    (needed,) = documents(PORTER, INTERFACE, 1)
+    (document,) = generated(polymorphic() + installation(BLOG, BLOG) + DEFAULT).values()
+
+    assert document["bundle"]["repository"] == "r.io/azure-mysql"
+    assert document["parameters"] == needed["dependencies"]["requires"][0]["parameters"]
 
 
 def test_porter_interface_of_another_version() -> None:

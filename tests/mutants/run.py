@@ -10,6 +10,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -97,7 +98,9 @@ def judge(patch: Path, checkout: Checkout) -> Verdict:
     finally:
         _git_apply(patch, checkout.scratch, "--reverse").check_returncode()
     if code < 0:
-        return Verdict(patch.stem, caught=False, detail=f"its tests did not end in {TIMEOUT_S} s")
+        late = f"its tests did not end in {TIMEOUT_S} s"
+        ended = late if code == -signal.SIGALRM else f"its tests were ended by signal {-code}"
+        return Verdict(patch.stem, caught=False, detail=ended)
     return Verdict(patch.stem, caught=code == 1 and " failed" in last, detail=last)
 
 

@@ -26,7 +26,7 @@ def import_libraries() -> None:
 
 
 def run_in_fork(tests: list[str], timeout_s: int) -> tuple[int, str]:
-    """Return the exit code of the tests in a fork, and the last line that they printed; -1 if they did not end."""
+    """Return the exit code of the tests in a fork, below 0 for a signal, and the last line that they printed."""
     with tempfile.TemporaryFile() as output:
         child = os.fork()
         if not child:
@@ -40,7 +40,7 @@ def run_in_fork(tests: list[str], timeout_s: int) -> tuple[int, str]:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         output.seek(0)
         lines = output.read().decode(errors="replace").strip().splitlines()
-    return max(code, -1), (lines or ["no output"])[-1]
+    return code, (lines or ["no output"])[-1]
 
 
 def main(timeout_s: int) -> None:

@@ -161,6 +161,7 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     problems = (*notes.problems, *reading.problems)
     if problems or not reading.candidates:
         return replace(reading, candidates=(), problems=problems)
+    id_ = reading.candidates[0].id
     candidate = replace(
         reading.candidates[0],
         digest=header.digest,
@@ -170,7 +171,7 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
         compositions=tuple(sorted({*header.compositions, *composition_names(objects)})),
         labels=_pairs(header.labels),
         keywords=tuple(sorted({*header.keywords, *reading.candidates[0].keywords})),
-        source=header.source,
+        source=id_.name if id_.ecosystem is Ecosystem.XPKG else header.source,
         retain=header.labels.get(_RETAIN) == "true",
     )
     return ParsedManifest((candidate,), warnings=reading.warnings)

@@ -184,6 +184,16 @@ def test_a_header_that_cannot_be_meant_is_refused(fields: dict[str, Any], messag
     assert message in reading.problems[0].message
 
 
+@pytest.mark.parametrize("manifests", [(), (META,)])
+def test_a_git_source_is_one_package_however_the_header_writes_it(
+    manifests: tuple[dict[str, Any], ...],
+) -> None:
+    head = HEADER | {"source": "ssh://git@git.example.org/acme/aws.git"}
+
+    (aws,) = read_package_version(folder(head, *manifests)).candidates
+    assert (aws.id.name, aws.source) == ("https://git.example.org/acme/aws",) * 2
+
+
 def test_a_header_and_its_manifest_are_of_one_ecosystem() -> None:
     reading = read_package_version(folder(HEADER | {"ecosystem": "carvel"}, {"name": "a"}))
 
