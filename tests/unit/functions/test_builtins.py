@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from reconciler.functions.builtin import BUILTINS
+from reconciler.functions.builtin.apply_replacements import matches_selector
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
+from tests.support.builtins import Row, body, check_row, config_of, ids, of_kind
 
 
 def config_map(name: str = "c", /, **data: Any) -> dict[str, Any]:
@@ -88,3 +90,957 @@ def test_namespace_comes_from_the_package_context() -> None:
     run("set-namespace", values, config_map("kptfile.kpt.dev", name="edge", namespace="other"))
 
     assert values[0]["metadata"].get("namespace") == "edge"
+
+
+IMAGE = "  - image: {}"
+POD = of_kind("v1", "Pod", "spec:", "  containers:", IMAGE)
+TEMPLATE = of_kind(
+    "{}",
+    "{}",
+    "spec:",
+    "  template:",
+    "    spec:",
+    "      containers:",
+    "      - image: {}",
+    "      initContainers:",
+    "      - image: {}",
+)
+CRON = of_kind(
+    "batch/v1",
+    "CronJob",
+    "spec:",
+    "  jobTemplate:",
+    "    spec:",
+    "      template:",
+    "        spec:",
+    "          containers:",
+    "          - image: {}",
+    "          initContainers:",
+    "          - image: {}",
+)
+POD_TEMPLATE = of_kind(
+    "v1",
+    "PodTemplate",
+    "template:",
+    "  spec:",
+    "    containers:",
+    "    - image: {}",
+    "    initContainers:",
+    "    - image: {}",
+)
+TAG = {"name": "web", "newTag": "2"}
+
+
+def images(why: str, config: dict[str, str], before: str, after: str, *, compatible: bool = False) -> Row:
+    count = 0 if before == after else 1
+    return Row(
+        why,
+        config,
+        POD.format(before),
+        POD.format(after),
+        (f"summary: updated a total of {count} image(s)",),
+        compatible,
+    )
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        images("the tag", TAG, "web:1", "web:2"),
+        images("a tag where there is none", TAG, "web", "web:2"),
+        images("another image", TAG, "website:1", "website:1"),
+        images("an image of another registry", TAG, "host/web:1", "host/web:1"),
+        images(
+            "a registry with a port", {**TAG, "name": "host:5000/web"}, "host:5000/web:1", "host:5000/web:2"
+        ),
+        images("the digest", {"name": "web", "digest": "sha256:ab"}, "web:1", "web@sha256:ab"),
+        images("a digest before a tag", {**TAG, "digest": "sha256:ab"}, "web:1", "web@sha256:ab"),
+        images(
+            "a name keeps tag and digest", {"name": "web", "newName": "b"}, "web:1@sha256:ab", "b:1@sha256:ab"
+        ),
+        images("name and tag", {**TAG, "newName": "b"}, "web:1", "b:2"),
+        images("the catalog loses a colon", {"name": "web", "newName": "b"}, "web:1", "b1", compatible=True),
+        *(
+            Row(
+                kind,
+                TAG,
+                TEMPLATE.format(version, kind, "web:1", "web:1"),
+                TEMPLATE.format(version, kind, "web:2", "web:2"),
+            )
+            for version, kind in (
+                ("apps/v1", "Deployment"),
+                ("apps/v1", "StatefulSet"),
+                ("apps/v1", "ReplicaSet"),
+                ("apps/v1", "DaemonSet"),
+                ("batch/v1", "Job"),
+                ("v1", "ReplicationController"),
+            )
+        ),
+        Row("CronJob", TAG, CRON.format("web:1", "web"), CRON.format("web:2", "web:2")),
+        Row("PodTemplate", TAG, POD_TEMPLATE.format("web:1", "web"), POD_TEMPLATE.format("web:2", "web:2")),
+        Row(
+            "the catalog has no Job",
+            TAG,
+            TEMPLATE.format("batch/v1", "Job", "web", "web"),
+            TEMPLATE.format("batch/v1", "Job", "web", "web"),
+            None,
+            compatible=True,
+        ),
+        Row(
+            "the catalog has no init containers",
+            TAG,
+            TEMPLATE.format("apps/v1", "Deployment", "web", "web"),
+            TEMPLATE.format("apps/v1", "Deployment", "web:2", "web"),
+            None,
+            compatible=True,
+        ),
+        Row(
+            "a field of the configuration",
+            config_of("SetImage", image=TAG, additionalImageFields=[{"kind": "Foo", "path": "spec/img"}]),
+            of_kind("e/v1", "Foo", "spec:", "  img: web:1"),
+            of_kind("e/v1", "Foo", "spec:", "  img: web:2"),
+        ),
+        Row("no name", {"newTag": "2"}, POD.format("web:1"), "error: must specify `name`"),
+        Row(
+            "nothing to set",
+            {"name": "web"},
+            POD.format("web:1"),
+            "error: must specify one of `newName`, `newTag`",
+        ),
+        Row(
+            "an unknown field",
+            {"name": "web", "tag": "2"},
+            POD.format("web:1"),
+            "error: ConfigMap has wrong field name tag",
+        ),
+        Row("no expression", {**TAG, "name": "("}, POD.format("web:1"), "error: is no regular expression"),
+        Row(
+            "another configuration",
+            {"apiVersion": "v1", "kind": "Foo"},
+            POD.format("web:1"),
+            "error: must be a `ConfigMap` or `SetImage`",
+        ),
+    ],
+    ids=ids,
+)
+def test_set_image(row: Row) -> None:
+    check_row("set-image:v0.1", row)
+
+
+ITEMS = body("l:", "- x: 1", "- x: 2")
+MUTATED = 'Mutated field value to "{}"'
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(
+            "the whole value",
+            {"by-value": "x", "put-value": "z"},
+            body("  k: x", "  l: xx"),
+            body("  k: z", "  l: xx"),
+            (MUTATED.format("z"),),
+        ),
+        Row(
+            "groups of an expression",
+            {"by-value-regex": r"v(\d+)-(\d+)", "put-value": "${2}.${1}"},
+            body("  k: v1-2"),
+            body("  k: 2.1"),
+        ),
+        Row(
+            "an absent group",
+            {"by-value-regex": r"v\d", "put-value": "${1}"},
+            body("  k: v1"),
+            "error: unable to resolve capture groups",
+        ),
+        Row("no expression", {"by-value-regex": "("}, body("  k: v1"), "error: is no regular expression"),
+        Row("two values", {"by-value": "a", "by-value-regex": "b"}, body("  k: a"), "error: only one of"),
+        Row(
+            "an unknown matcher",
+            {"by-valu": "a"},
+            body("  k: a"),
+            'error: invalid matcher "by-valu", must be one of',
+        ),
+        Row(
+            "a list of matches",
+            {"by-value": "x"},
+            body("  k: x"),
+            body("  k: x"),
+            ('Matched field value "x"',),
+        ),
+        Row("no match", {"by-value": "q", "put-value": "z"}, body("  k: x"), body("  k: x"), ("no matches",)),
+        Row("nothing to find", {"put-value": "z"}, body("  k: x"), body("  k: x"), ("no matches",)),
+        Row(
+            "a path",
+            {"by-path": "data.k", "put-value": "z"},
+            body("  k: x", "  l: x"),
+            body("  k: z", "  l: x"),
+        ),
+        Row(
+            "path and value",
+            {"by-path": "data.*", "by-value": "x", "put-value": "z"},
+            body("  k: x", "  l: q"),
+            body("  k: z", "  l: q"),
+        ),
+        Row(
+            "any depth",
+            {"by-path": "**.x", "put-value": "z"},
+            body("  x: 1", "  k:", "    x: 2"),
+            body("  x: z", "  k:", "    x: z"),
+        ),
+        Row("any item", {"by-path": "l[*].x", "put-value": "z"}, ITEMS, body("l:", "- x: z", "- x: z")),
+        Row("the second item", {"by-path": "l[1].x", "put-value": "z"}, ITEMS, ITEMS.replace("2", "z")),
+        Row(
+            "a new field",
+            {"by-path": "data.new.x", "put-value": "5"},
+            body("  k: x"),
+            body("  k: x", "  new:", "    x: 5"),
+        ),
+        Row(
+            "no new field of a pattern",
+            {"by-path": "*.new", "put-value": "5"},
+            body("  k: x"),
+            body("  k: x"),
+            ("no matches",),
+        ),
+        Row(
+            "no new field below a scalar",
+            {"by-path": "data.k.x", "put-value": "5"},
+            body("  k: x"),
+            body("  k: x"),
+            ("no matches",),
+        ),
+        Row(
+            "no new field for a value",
+            {"by-path": "data.new", "by-value": "q", "put-value": "5"},
+            body("  k: x"),
+            body("  k: x"),
+            ("no matches",),
+        ),
+        Row(
+            "no new field without a value",
+            {"by-path": "data.new", "put-comment": "c"},
+            body("  k: x"),
+            body("  k: x"),
+            ("no matches",),
+        ),
+        Row(
+            "a comment",
+            {"by-value": "x", "put-comment": "why"},
+            body("  k: x", "  l: x # old"),
+            body("  k: x # why", "  l: x # why"),
+            (MUTATED.format("x"),) * 2,
+        ),
+        Row(
+            "a comment with groups",
+            {"by-value-regex": "(x)", "put-value": "z${1}", "put-comment": "kpt-set: ${name}-${1}"},
+            body("  k: x"),
+            body("  k: zx # kpt-set: ${name}-x"),
+        ),
+        Row(
+            "a comment of a list",
+            {"by-path": "l", "put-comment": "kpt-set: ${l}"},
+            body("l:", "- a"),
+            body("l: # kpt-set: ${l}", "- a"),
+        ),
+        Row(
+            "a value is none of a list",
+            {"by-path": "l", "put-value": "z"},
+            body("l:", "- a"),
+            body("l:", "- a"),
+            ("no matches",),
+        ),
+        Row(
+            "a file",
+            {"by-value": "x", "by-file-path": "*.yaml", "put-value": "z"},
+            body("  k: x"),
+            body("  k: z"),
+        ),
+        Row(
+            "another file",
+            {"by-value": "x", "by-file-path": "sub/*.yaml", "put-value": "z"},
+            body("  k: x"),
+            body("  k: x"),
+            ("no matches",),
+        ),
+        Row(
+            "a file by alternatives",
+            {"by-value": "x", "by-file-path": "{q,r}.[xy]aml", "put-value": "z"},
+            body("  k: x"),
+            body("  k: z"),
+        ),
+        Row(
+            "a file in any directory",
+            {"by-value": "x", "by-file-path": "**/[!a].?aml", "put-value": "z"},
+            body("  k: x"),
+            body("  k: z"),
+        ),
+        Row(
+            "quotes stay",
+            {"by-value": "1", "put-value": "2"},
+            body('  k: "1"', "  l: 1"),
+            body('  k: "2"', "  l: 2"),
+        ),
+        Row(
+            "a Secret is not shown",
+            {"by-value": "x", "put-value": "z"},
+            body("  k: x", kind="Secret"),
+            body("  k: z", kind="Secret"),
+            (MUTATED.format("(hidden)"),),
+        ),
+    ],
+    ids=ids,
+)
+def test_search_replace(row: Row) -> None:
+    check_row("search-replace:v0.2", row)
+
+
+DEV = body("  k: dev # kpt-set: ${env}")
+LIST = body("l: # kpt-set: ${l}", "- x")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(
+            "its value",
+            {"env": "prod"},
+            body("  k: dev # kpt-set: ${env}", "  l: dev"),
+            body("  k: prod # kpt-set: ${env}", "  l: dev"),
+            ('set field value to "prod"',),
+        ),
+        Row(
+            "a part of a value",
+            {"env": "prod"},
+            body("  k: x-dev-1 # kpt-set: x-${env}-${n}"),
+            body("  k: x-prod-1 # kpt-set: x-${env}-${n}"),
+        ),
+        Row(
+            "an absent part",
+            {"env": "prod"},
+            body("  k: dev # kpt-set: ${env}-${n}"),
+            "error: values for setters [${n}] must be provided",
+        ),
+        Row("the same value", {"env": "dev"}, DEV, DEV, ()),
+        Row("no field", {"other": "x"}, DEV, DEV, ("no matches for input setter(s)",)),
+        Row("no setters", {}, DEV, DEV, ("no matches for input setter(s)",)),
+        Row(
+            "a list",
+            {"l": "[a, b]"},
+            LIST,
+            body("l: # kpt-set: ${l}", "- a", "- b"),
+            ('set field value to "[a, b]"',),
+        ),
+        Row("an empty list", {"l": ""}, LIST, body("l: [] # kpt-set: ${l}"), ('set field value to ""',)),
+        Row("the same list", {"l": "[x]"}, LIST, LIST, ()),
+        Row("no list", {"l": "x"}, LIST, 'error: must be an array of values, but found "x"'),
+        Row("no YAML", {"l": "[x"}, LIST, 'error: must be an array of values, but found "[x"'),
+        Row(
+            "a list in a text",
+            {"l": "[x]"},
+            LIST.replace("${l}", "a-${l}"),
+            'error: invalid setter pattern for array node: "a-${l}"',
+        ),
+        Row(
+            "a value that grows",
+            {"b": "x-y"},
+            body("  k: a-a # kpt-set: ${a}-${b}"),
+            body("  k: a-x-y # kpt-set: ${a}-${b}"),
+            (
+                "the value grows with every run; provide all setters of '${a}-${b}'",
+                'set field value to "a-x-y"',
+            ),
+        ),
+        Row(
+            "a number keeps its quotes",
+            {"n": "3"},
+            body("  k: 1 # kpt-set: ${n}", '  l: "1" # kpt-set: ${n}'),
+            body("  k: 3 # kpt-set: ${n}", '  l: "3" # kpt-set: ${n}'),
+        ),
+        Row(
+            "a Secret is not shown",
+            {"env": "prod"},
+            DEV.replace("ConfigMap", "Secret"),
+            DEV.replace("ConfigMap", "Secret").replace("dev", "prod"),
+            ('set field value to "(hidden)"',),
+        ),
+    ],
+    ids=ids,
+)
+def test_apply_setters(row: Row) -> None:
+    check_row("apply-setters:v0.2", row)
+
+
+def test_old_apply_setters_needs_setters() -> None:
+    check_row("apply-setters:v0.1", Row("", {}, DEV, "error: input setters list cannot be empty"))
+
+
+ADDED = 'Added line comment "kpt-set: {}" for field with value "{}"'
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(
+            "a value and a part",
+            {"env": "dev"},
+            body("  k: dev", "  l: x-dev", "  m: q"),
+            body("  k: dev # kpt-set: ${env}", "  l: x-dev # kpt-set: x-${env}", "  m: q"),
+            (ADDED.format("${env}", "dev"), ADDED.format("x-${env}", "x-dev")),
+        ),
+        Row(
+            "the longer value first",
+            {"a": "dev", "b": "dev-1"},
+            body("  k: x-dev-1"),
+            body("  k: x-dev-1 # kpt-set: x-${b}"),
+        ),
+        Row(
+            "a list in any order",
+            {"l": "[b, a]"},
+            body("l:", "- a", "- b"),
+            body("l: # kpt-set: ${l}", "- a", "- b"),
+            (ADDED.format("${l}", "[a, b]"),),
+        ),
+        Row(
+            "another list",
+            {"l": "[b]"},
+            body("l:", "- a", "- b"),
+            "error: no matches for the input list of setters",
+        ),
+        Row("no field", {"env": "q"}, body("  k: dev"), "error: no matches for the input list of setters"),
+        Row("no setters", {}, body("  k: dev"), "error: input setters list cannot be empty"),
+        Row("a comment that exists", {"env": "dev"}, DEV, DEV, ()),
+        Row("another comment", {"env": "dev"}, body("  k: dev # why"), DEV),
+        Row(
+            "text of lines",
+            {"env": "dev"},
+            body("  k: |", "    dev", "z: dev"),
+            body("  k: |", "    dev", "z: dev # kpt-set: ${env}"),
+        ),
+        Row(
+            "a Secret is not shown",
+            {"env": "dev"},
+            body("  k: dev", kind="Secret"),
+            DEV.replace("ConfigMap", "Secret"),
+            (ADDED.format("${env}", "(hidden)"),),
+        ),
+    ],
+    ids=ids,
+)
+def test_create_setters(row: Row) -> None:
+    check_row("create-setters:v0.1", row)
+
+
+TYPES = body(
+    "  k: dev # kpt-set: ${env}",
+    "  l: 3 # kpt-set: ${n}",
+    "  m: true # kpt-set: ${f}",
+    "  o: a-dev # kpt-set: a-${env}",
+    "  p: 1.5 # kpt-set: ${d}",
+    "l: # kpt-set: ${l}",
+    "- b",
+    "- a",
+)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(
+            "types and counts",
+            {},
+            TYPES,
+            TYPES,
+            (
+                "Name: d, Value: 1.5, Type: float, Count: 1",
+                "Name: env, Value: dev, Type: str, Count: 2",
+                "Name: f, Value: true, Type: bool, Count: 1",
+                "Name: l, Value: [a, b], Type: array, Count: 1",
+                "Name: n, Value: 3, Type: int, Count: 1",
+            ),
+        ),
+        Row("none", {}, body("  k: dev"), body("  k: dev"), ("no setters found",)),
+        Row(
+            "a Secret is not shown",
+            {},
+            DEV.replace("ConfigMap", "Secret"),
+            DEV.replace("ConfigMap", "Secret"),
+            ("Name: env, Value: (hidden), Type: str, Count: 1",),
+        ),
+    ],
+    ids=ids,
+)
+def test_list_setters(row: Row) -> None:
+    check_row("list-setters:v0.1", row)
+
+
+BUCKET = of_kind("storage.cnrm.cloud.google.com/v1beta1", "StorageBucket")
+PROJECT = "  annotations:\n    cnrm.cloud.google.com/project-id: {}\n"
+OF_CORE = BUCKET.replace("storage.cnrm", "core.cnrm")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row("a resource of the cloud", {"project-id": "p"}, BUCKET, BUCKET + PROJECT.format("p")),
+        Row(
+            "its own project",
+            {"project-id": "p"},
+            BUCKET + PROJECT.format("q"),
+            BUCKET + PROJECT.format("q"),
+            (),
+        ),
+        Row("the connector itself", {"project-id": "p"}, OF_CORE, OF_CORE, ()),
+        Row("another resource", {"project-id": "p"}, body("  k: x"), body("  k: x"), ()),
+        Row("no project", {}, BUCKET, "error: `project-id` is required"),
+    ],
+    ids=ids,
+)
+def test_set_project_id(row: Row) -> None:
+    check_row("set-project-id:v0.2", row)
+
+
+NOTES = '  annotations:\n    x: "1"\n    z: "2"\n'
+LOCAL = '  annotations:\n    config.kubernetes.io/local-config: "{}"\n'
+B = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: b\n"
+
+
+@pytest.mark.parametrize(
+    ("function", "row"),
+    [
+        (
+            "delete-annotations:v0.1",
+            Row(
+                "one of two",
+                {"annotationKeys": " x, q,"},
+                body() + NOTES,
+                body() + NOTES.replace('    x: "1"\n', ""),
+                ("Number of annotations removed: 1", "Annotation: [x] removed from resource: [a]"),
+            ),
+        ),
+        ("delete-annotations:v0.1", Row("all", {"annotationKeys": "x,z"}, body() + NOTES, body())),
+        (
+            "delete-annotations:v0.1",
+            Row("no keys", {"annotationKeys": " ,"}, body() + NOTES, "error: `annotationKeys` is required"),
+        ),
+        (
+            "remove-local-config-resources:v0.1",
+            Row(
+                "local ones",
+                {},
+                body() + LOCAL.format("True") + "---\n" + B,
+                B,
+                ("Number of resources pruned: 1", "Resource name: [a]"),
+            ),
+        ),
+        (
+            "remove-local-config-resources:v0.1",
+            Row(
+                "no local ones",
+                {},
+                body() + LOCAL.format("false"),
+                body() + LOCAL.format("false"),
+                ("found no local config resources to prune",),
+            ),
+        ),
+        (
+            "upsert-resource:v0.2",
+            Row(
+                "replaced",
+                config_map("a", k="new") | {"kind": "ConfigMap"},
+                body("  k: old"),
+                body("  k: new"),
+            ),
+        ),
+        (
+            "upsert-resource:v0.2",
+            Row(
+                "of a list",
+                {"apiVersion": "v1", "kind": "List", "items": [config_map("a", k="new")]},
+                body("  k: old"),
+                body("  k: new"),
+            ),
+        ),
+        (
+            "upsert-resource:v0.2",
+            Row(
+                "no items",
+                {"apiVersion": "v1", "kind": "List"},
+                body("  k: old"),
+                "error: the List has no items",
+            ),
+        ),
+        (
+            "upsert-resource:v0.2",
+            Row(
+                "of another namespace",
+                {**config_map("a"), "metadata": {"name": "a", "namespace": "x"}},
+                body("  k: old"),
+                body("  k: old"),
+            ),
+        ),
+        (
+            "upsert-resource:v0.2",
+            Row(
+                "of another file",
+                {
+                    **config_map("a"),
+                    "metadata": {"name": "a", "annotations": {"config.kubernetes.io/target-path": "q.yaml"}},
+                },
+                body("  k: old"),
+                body("  k: old"),
+            ),
+        ),
+    ],
+    ids=lambda value: value.why if isinstance(value, Row) else value.partition(":")[0],
+)
+def test_added_and_removed(function: str, row: Row) -> None:
+    check_row(function, row)
+
+
+def replace_in(source: dict[str, Any], *targets: dict[str, Any]) -> dict[str, Any]:
+    return config_of("ApplyReplacements", replacements=[{"source": source, "targets": list(targets)}])
+
+
+MAP = {"kind": "ConfigMap", "name": "a"}
+POD_PAIR = of_kind(
+    "v1", "Pod", "spec:", "  containers:", "  - name: app", "    image: {}", "  - name: side", "    image: {}"
+)
+TWO = (
+    body("  from: new", "  to: old")
+    + "---\n"
+    + of_kind("v1", "Secret", "data:", "  to: old").replace("name: a", "name: s")
+)
+HOST = body("  from: a.b.c", "  to: x.old.z")
+
+
+def to(path: str, **select: Any) -> dict[str, Any]:
+    return {"select": {**MAP, **select}, "fieldPaths": [path]}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(
+            "a field",
+            replace_in({**MAP, "fieldPath": "data.from"}, to("data.to")),
+            TWO,
+            TWO.replace("old", "new", 1),
+        ),
+        Row("the name by default", replace_in(MAP, to("data.to")), TWO, TWO.replace("old", "a", 1)),
+        Row(
+            "the name of a target by default",
+            replace_in({**MAP, "fieldPath": "data.from"}, {"select": {"kind": "Secret"}}),
+            TWO,
+            TWO.replace("name: s", "name: new"),
+        ),
+        Row(
+            "every kind",
+            replace_in(
+                {**MAP, "fieldPath": "data.from"},
+                {
+                    "select": {"version": "v1"},
+                    "reject": [{"kind": "ConfigMap", "name": "fn"}, {"kind": "ApplyReplacements"}],
+                    "fieldPaths": ["data.to"],
+                },
+            ),
+            TWO,
+            TWO.replace("old", "new"),
+        ),
+        Row(
+            "but a rejected one",
+            replace_in(
+                {**MAP, "fieldPath": "data.from"},
+                {"select": {"version": "v1"}, "reject": [{"kind": "Secret"}], "fieldPaths": ["data.to"]},
+            ),
+            TWO,
+            TWO.replace("old", "new", 1),
+        ),
+        Row(
+            "a part of the source",
+            replace_in(
+                {**MAP, "fieldPath": "data.from", "options": {"delimiter": ".", "index": 1}}, to("data.to")
+            ),
+            HOST,
+            HOST.replace("x.old.z", "b"),
+        ),
+        Row(
+            "the first part of the source",
+            replace_in({**MAP, "fieldPath": "data.from", "options": {"delimiter": "."}}, to("data.to")),
+            HOST,
+            HOST.replace("x.old.z", "a"),
+        ),
+        Row(
+            "no such part",
+            replace_in(
+                {**MAP, "fieldPath": "data.from", "options": {"delimiter": ".", "index": 3}}, to("data.to")
+            ),
+            HOST,
+            "error: options.index 3 is out of bounds",
+        ),
+        Row(
+            "a part of the target",
+            replace_in(
+                {**MAP, "fieldPath": "data.from"},
+                {**to("data.to"), "options": {"delimiter": ".", "index": 1}},
+            ),
+            HOST,
+            HOST.replace("x.old.z", "x.a.b.c.z"),
+        ),
+        Row(
+            "before the target",
+            replace_in(
+                {**MAP, "fieldPath": "data.from"},
+                {**to("data.to"), "options": {"delimiter": ".", "index": -1}},
+            ),
+            HOST,
+            HOST.replace("x.old.z", "a.b.c.x.old.z"),
+        ),
+        Row(
+            "behind the target",
+            replace_in(
+                {**MAP, "fieldPath": "data.from"},
+                {**to("data.to"), "options": {"delimiter": ".", "index": 3}},
+            ),
+            HOST,
+            HOST.replace("x.old.z", "x.old.z.a.b.c"),
+        ),
+        Row(
+            "a part of a mapping",
+            replace_in({**MAP, "fieldPath": "data", "options": {"delimiter": "."}}, to("data.to")),
+            HOST,
+            "error: delimiter option can only be used with scalar nodes",
+        ),
+        Row(
+            "a part in a mapping",
+            replace_in({**MAP, "fieldPath": "data.from"}, {**to("data"), "options": {"delimiter": "."}}),
+            HOST,
+            "error: delimiter option can only be used with scalar nodes",
+        ),
+        Row(
+            "no number",
+            replace_in(
+                {**MAP, "fieldPath": "data.from", "options": {"delimiter": ".", "index": "1"}}, to("data.to")
+            ),
+            HOST,
+            "error: options.index '1' is no number",
+        ),
+        Row(
+            "an item by its name",
+            replace_in(
+                {"kind": "Pod", "fieldPath": "spec.containers.[name=app].image"},
+                {"select": {"kind": "Pod"}, "fieldPaths": ["spec.containers.[name=side].image"]},
+            ),
+            POD_PAIR.format("x", "z"),
+            POD_PAIR.format("x", "x"),
+        ),
+        Row(
+            "an item by an expression",
+            replace_in(
+                {"kind": "Pod", "fieldPath": "metadata.name"},
+                {"select": {"kind": "Pod"}, "fieldPaths": ["spec.containers.[name=^s].image"]},
+            ),
+            POD_PAIR.format("x", "z"),
+            POD_PAIR.format("x", "a"),
+        ),
+        Row(
+            "an item by its index",
+            replace_in(
+                {"kind": "Pod", "fieldPath": "spec.containers.1.image"},
+                {"select": {"kind": "Pod"}, "fieldPaths": ["spec.containers.0.image"]},
+            ),
+            POD_PAIR.format("x", "z"),
+            POD_PAIR.format("z", "z"),
+        ),
+        Row(
+            "every item",
+            replace_in(
+                {"kind": "Pod", "fieldPath": "metadata.name"},
+                {"select": {"kind": "Pod"}, "fieldPaths": ["spec.containers.*.image"]},
+            ),
+            POD_PAIR.format("x", "z"),
+            POD_PAIR.format("a", "a"),
+        ),
+        Row(
+            "an absent item",
+            replace_in(
+                {"kind": "Pod", "fieldPath": "metadata.name"},
+                {"select": {"kind": "Pod"}, "fieldPaths": ["spec.containers.2.image"]},
+            ),
+            POD_PAIR.format("x", "z"),
+            'error: unable to find field "spec.containers.2.image"',
+        ),
+        Row(
+            "a new field",
+            replace_in(
+                {**MAP, "fieldPath": "data.from"},
+                {**to("new.list.[name=x].value"), "options": {"create": True}},
+            ),
+            HOST,
+            HOST + "new:\n  list:\n  - name: x\n    value: a.b.c\n",
+        ),
+        Row(
+            "no new field below text",
+            replace_in({**MAP, "fieldPath": "data.from"}, {**to("data.to.x"), "options": {"create": True}}),
+            HOST,
+            'error: unable to find or create field "data.to.x"',
+        ),
+        Row(
+            "an absent field",
+            replace_in({**MAP, "fieldPath": "data.from"}, to("data.q")),
+            HOST,
+            'error: unable to find field "data.q" in replacement target',
+        ),
+        Row(
+            "an absent source field",
+            replace_in({**MAP, "fieldPath": "data.q"}, to("data.to")),
+            HOST,
+            "error: fieldPath `data.q` is missing for replacement source",
+        ),
+        Row(
+            "no source",
+            replace_in({"kind": "Foo"}, to("data.to")),
+            HOST,
+            "error: nothing selected by kind: Foo",
+        ),
+        Row(
+            "two sources",
+            replace_in({"version": "v1"}, to("data.to")),
+            TWO,
+            "error: multiple matches for selector version: v1",
+        ),
+        Row(
+            "no targets",
+            replace_in(MAP),
+            HOST,
+            "error: replacements must specify a source and at least one target",
+        ),
+        Row(
+            "no selection",
+            replace_in(MAP, {"fieldPaths": ["data.to"]}),
+            HOST,
+            "error: target must specify resources to select",
+        ),
+        Row(
+            "no list",
+            config_of("ApplyReplacements", replacements={"a": 1}),
+            HOST,
+            "error: replacements must be a list of mappings",
+        ),
+        Row(
+            "another kind",
+            {"apiVersion": "v1", "kind": "Foo"},
+            HOST,
+            "error: received functionConfig of kind Foo and apiVersion v1",
+        ),
+        Row(
+            "a dot in a key",
+            replace_in({**MAP, "fieldPath": r"data.x\.z"}, to("data.[q.r/s]")),
+            body("  x.z: new", "  q.r/s: old"),
+            body("  x.z: new", "  q.r/s: new"),
+        ),
+        Row(
+            "another group",
+            replace_in(
+                {**MAP, "fieldPath": "data.from"}, {"select": {"group": "apps"}, "fieldPaths": ["data.to"]}
+            ),
+            TWO,
+            TWO,
+        ),
+        Row(
+            "the default namespace",
+            replace_in({**MAP, "namespace": "default", "fieldPath": "data.from"}, to("data.to")),
+            TWO,
+            TWO.replace("old", "new", 1),
+        ),
+        Row(
+            "another namespace",
+            replace_in({**MAP, "namespace": "other", "fieldPath": "data.from"}, to("data.to")),
+            TWO,
+            "error: nothing selected by kind: ConfigMap, name: a, namespace: other",
+        ),
+    ],
+    ids=ids,
+)
+def test_apply_replacements(row: Row) -> None:
+    check_row("apply-replacements:v0.1", row)
+
+
+LABELS = {"app": "web", "tier": "a"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        ("", True),
+        ("app", True),
+        ("other", False),
+        ("!app", False),
+        ("!other", True),
+        ("app=web", True),
+        ("app==web", True),
+        ("app=a", False),
+        ("other=a", False),
+        ("app!=a", True),
+        ("app!=web", False),
+        ("other!=a", True),
+        ("tier in (a, b)", True),
+        ("tier in (b)", False),
+        ("other in (a)", False),
+        ("tier notin (b)", True),
+        ("tier notin (a,b)", False),
+        ("other notin (a)", True),
+        ("app=web,tier=a", True),
+        ("app=web,tier=b", False),
+        ("app=x,tier=a", False),
+    ],
+)
+def test_label_selectors_match_as_in_kubernetes(selector: str, *, matches: bool) -> None:
+    assert matches_selector(selector, LABELS) is matches
+    assert matches_selector(selector, None) is (selector == "" or "!" in selector or "notin" in selector)
+
+
+@pytest.mark.parametrize("selector", ["=", "app=web tier=a", "app in", "a b", "-a"])
+def test_text_that_is_no_selector_is_refused(selector: str) -> None:
+    with pytest.raises(FunctionFailedError, match="is no label selector"):
+        matches_selector(selector, LABELS)
+
+
+KPTFILE = {"apiVersion": "kpt.dev/v1", "kind": "Kptfile", "metadata": {"name": "edge"}}
+
+
+@pytest.mark.parametrize("package", ["", "sub"])
+@pytest.mark.parametrize(
+    ("name", "path", "is_context"),
+    [
+        ("kptfile.kpt.dev", "package-context.yaml", True),
+        ("kptfile.kpt.dev", "other.yaml", False),
+        ("other", "package-context.yaml", False),
+    ],
+)
+def test_package_context_gets_the_name_of_its_package(
+    package: str, name: str, path: str, *, is_context: bool
+) -> None:
+    prefix = f"{package}/" if package else ""
+    foreign = Resource({**KPTFILE, "metadata": {"name": "other"}}, path="x/Kptfile", index=0)
+    context = Resource(config_map(name, zone="a"), path=prefix + path, index=0)
+    items = [foreign, Resource(KPTFILE, path=f"{prefix}Kptfile", index=0), context]
+
+    results = [*BUILTINS["builtins/gen-pkg-context"](BuiltinCall(items, package=package))]
+
+    assert [each.message for each in results] == ["generated package context"]
+    assert items[-1].path == prefix + "package-context.yaml"
+    assert items[-1].value["data"] == ({"zone": "a", "name": "edge"} if is_context else {"name": "edge"})
+    assert len(items) == (3 if is_context else 4)
+
+
+def test_package_without_kptfile_gets_no_context() -> None:
+    items = [Resource(KPTFILE, path="sub/Kptfile", index=0)]
+
+    assert [*BUILTINS["builtins/gen-pkg-context"](BuiltinCall(items))] == []
+    assert len(items) == 1
+
+
+def test_configuration_without_kind_is_named_as_such() -> None:
+    with pytest.raises(FunctionFailedError, match=r"unknown FunctionConfig `\.`"):
+        run("set-labels", [config_map("web")], {"data": {"a": "b"}})

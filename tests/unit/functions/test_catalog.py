@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.functions.catalog import CLAIMS, SCHEMA_VALIDATORS, Image, find_claim, parse_image
+from reconciler.functions.catalog import CLAIMS, REGISTRIES, SCHEMA_VALIDATORS, Image, find_claim, parse_image
 from reconciler.functions.pipeline import BUILTINS
 
 DIGEST = "sha256:" + "a" * 64
@@ -58,6 +58,33 @@ def test_image_is_split_into_name_tag_and_digest(name: str, tag: str, digest: st
     text = name + (tag and f":{tag}") + (digest and f"@{digest}")
 
     assert parse_image(text) == Image(name, tag, digest)
+
+
+@pytest.mark.parametrize(
+    ("text", "tagged", "full"),
+    [
+        ("set-labels", "/set-labels:latest", "/set-labels:latest"),
+        ("set-labels:v0.2", "/set-labels:v0.2", "/set-labels:v0.2"),
+        (f"set-labels:v0.2@{DIGEST}", "/set-labels:v0.2", f"/set-labels@{DIGEST}"),
+    ],
+)
+def test_short_name_is_of_the_first_registry_and_latest(text: str, tagged: str, full: str) -> None:
+    image = parse_image(text)
+    assert image is not None
+
+    assert (image.tagged, image.full) == (REGISTRIES[0] + tagged, REGISTRIES[0] + full)
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_claims_of_a_builtin_have_their_newest_version(name: str) -> None:
+    claims = CLAIMS[name]
+
+    assert all(claim.low <= claim.newest < claim.high for claim in claims)
+    for claim in claims:
+        versions = [claim.low, claim.newest, claim.high]
+        found = [find_claim(Image(name, "v{}.{}.{}".format(*version))) for version in versions]
+        assert found[:2] == [claim, claim]
+        assert found[2] != claim
 
 
 def test_floating_tags_may_be_left_to_containers() -> None:
