@@ -92,9 +92,25 @@ def suggest_fixes(
     hints = trial.fixes(choices)
     if hints:
         return hints
-    correction = find_correction(problem, lambda cause: cause not in single and any(repairs.of(cause)))
-    options = (sorted(repairs.of(cause), key=_rank) for cause in correction)
-    return trial.fixes(product(*options)) if correction else ()
+    return _combined_fixes(problem, repairs, trial, frozenset(single))
+
+
+def _combined_fixes(
+    problem: ResolutionProblem, repairs: "_Repairs", trial: "_Trial", useless: frozenset[Cause]
+) -> tuple[str, ...]:
+    """Return changes of several places; where those of one correction do not help, other causes are tried."""
+
+    def correct(*excluded: Cause) -> tuple[Cause, ...]:
+        left = useless.union(excluded)
+        return find_correction(problem, lambda cause: cause not in left and any(repairs.of(cause)))
+
+    first = correct()
+    for correction in (first, *(correct(cause) for cause in first)):
+        options = (sorted(repairs.of(cause), key=_rank) for cause in correction)
+        hints = trial.fixes(product(*options)) if correction else ()
+        if hints:
+            return hints
+    return ()
 
 
 def _rank(repair: Repair) -> int:

@@ -105,6 +105,19 @@ def test_blocked_cluster_names_the_blocker_and_the_smallest_change(
     assert hint in blocked.explanations[0].hints
 
 
+def test_cluster_that_two_places_block_names_both_changes() -> None:
+    text = install("mine", "db.io", "1.0.0") + CAPPED.replace("constraints: ''", "constraints: '>=1.0.0'")
+    (blocked,) = asked("2.0.0", dev=text).values()
+
+    assert blocked.explanations[0].hints[0] == (
+        "Write `2.0.0` instead of `1.0.0` at config/cluster.yaml:6:64, "
+        "so that PackageInstall prod/mine takes db.io 2.0.0; and "
+        'write `override: [{refName: db.io, versionSelection: {constraints: ">=1.0.0 <=2.0.0"}}]` '
+        "below spec.dependencies of PackageInstall prod/shop (config/cluster.yaml:8), "
+        "so that it accepts db.io 2.0.0"
+    )
+
+
 def test_who_has_something_better_stays() -> None:
     newer = SHOP + package("db.io", "3.0.0")
 
