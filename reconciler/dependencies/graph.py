@@ -27,7 +27,7 @@ def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> Graph:
 def highlight(graph: Graph, package: str) -> Graph:
     """Return the groups that have a package, each with a path from a manifest to it highlighted.
 
-    The package is named as `lock` prints it, with or without ecosystem and slot.
+    The package is named as `lock` prints it, with or without ecosystem and slot, or by its last segment.
     """
     groups = []
     for group in graph.groups:
@@ -41,10 +41,11 @@ def highlight(graph: Graph, package: str) -> Graph:
     return Graph(f"{graph.title}: why {package}", tuple(groups), description)
 
 
-def _names(key: str) -> tuple[str, str, str]:
-    """Return the names of an instance: with ecosystem and slot, without its slot, and its package alone."""
+def _names(key: str) -> tuple[str, str, str, str]:
+    """Return the names of an instance: complete, without slot, without ecosystem, and its last segment."""
     package = key.rpartition("@")[0]
-    return key, package, package.partition(":")[2]
+    name = package.partition(":")[2]
+    return key, package, name, name.rpartition("/")[2]
 
 
 def _description(group: Group) -> str:

@@ -54,7 +54,7 @@ def build_plan(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered, s
     changes = tuple(change for change in decided.changes if shard.holds(change.package.url))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
     plan = Plan(
-        changes=tuple(_with_pins(changes, rendered)),
+        changes=tuple(_with_pins(_with_requirements(changes, fleet), rendered)),
         problems=tuple(sorted(problems)),
         refusals=decided.refusals,
         conditions=conditions,
@@ -124,6 +124,13 @@ def _exits(
 
 
 # Version changes of generated packages
+
+
+def _with_requirements(changes: Iterable[Change], fleet: ResolvedFleet) -> Iterator[Change]:
+    """Yield the changes, those of upgraded variants with what the new revision requires differently."""
+    for change in changes:
+        rows = fleet.requirement_changes.get(change.variant, ()) if change.variant else ()
+        yield replace(change, requirements=rows) if rows else change
 
 
 def _with_pins(changes: Iterable[Change], rendered: Rendered) -> Iterator[Change]:

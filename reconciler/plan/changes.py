@@ -13,6 +13,7 @@ from reconciler.inventory import PullRequest
 from reconciler.objects import Files
 from reconciler.reasons import Reason
 from reconciler.refs import short_branch
+from reconciler.resolve.dependency_roots import RequirementChange
 
 if TYPE_CHECKING:
     from reconciler.plan.context import PlanContext
@@ -212,7 +213,7 @@ class Change:
     `request` is what its pull request proposes as a whole, None where it has none or its content is
     unknown. `repair` describes a correction of the pull request alone; it is gone with the run, so
     conditions and statuses do not repeat it. `pins` are those that move in this run for the cluster of
-    its generated manifests.
+    its generated manifests, `requirements` what its new upstream revision requires differently.
     """
 
     package: PackageKey
@@ -238,6 +239,7 @@ class Change:
     group: str = ""
     approve: Approval | None = None
     pins: tuple[VersionChange, ...] = ()
+    requirements: tuple[RequirementChange, ...] = ()
     request: PullRequestContent | None = None
     repair: str = ""
 

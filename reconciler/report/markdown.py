@@ -115,6 +115,7 @@ def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) ->
         keeps="\n".join(row.keep for row in conflicts if row.keep),
         answers=answer_rows(change),
         more_answers=max(0, len(change.answers) - MOST_CONFLICTS),
+        requirements=change.requirements[:ROWS],
         pins=[(m.instance, m.before, m.after, _short(m.why), clusters_text(m)) for m in change.pins[:ROWS]],
         more_pins=max(0, len(change.pins) - ROWS),
         files=[file._replace(path=_short(file.path)) for file in files[:MOST_FILES]],

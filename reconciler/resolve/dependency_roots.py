@@ -10,15 +10,18 @@ import orjson
 from reconciler.api.porch import PACKAGE_VARIANT
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
+from reconciler.dependencies.lock.format import Resolution as LockedResolution
 from reconciler.dependencies.lock.needed import VARIANT_KIND
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
     Install,
+    Need,
     PackageNeed,
     Pairs,
     exact_range,
 )
+from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Location
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
@@ -139,6 +142,68 @@ class _Search:
         if candidate is None and package in self.declaring:
             self.incomplete.add(view.cluster)
         return candidate
+
+
+class RequirementChange(NamedTuple):
+    """A requirement that differs between two upstream revisions of a variant; "" where one has none.
+
+    `locked` is the version that meets it in the lock, "" if none does yet.
+    """
+
+    package: str
+    before: str
+    after: str
+    locked: str
+
+
+def requirement_changes(
+    resolution: Resolution, inventory: Inventory, published: PublishedPackages, locks: LockUpdate
+) -> dict[ObjectName, tuple[RequirementChange, ...]]:
+    """Return what each variant with another upstream revision than before requires differently. Pure."""
+    resolutions = {scope.cluster: scope.after.resolution for scope in locks.scopes if scope.after}
+    changes = {}
+    for resolved in resolution.variants:
+        base, pin, view = resolved.base, resolved.pin, inventory.repositories.get(resolved.view)
+        if base is None or base.tree == pin.tree or view is None:
+            continue
+        old, new = (published.revisions.get(PackageTree(p.package, p.tree)) for p in (base, pin))
+        before, after = _ranges(old), _ranges(new)
+        versions = _locked_versions(resolutions.get(view.cluster), new)
+        rows = tuple(
+            RequirementChange(name, before.get(name, ""), after.get(name, ""), versions.get(name, ""))
+            for name in sorted(before.keys() | after.keys())
+        )
+        if before != after:
+            changes[resolved.variant.key] = rows
+    return changes
+
+
+def _ranges(candidate: Candidate | None) -> dict[str, str]:
+    """Return the range of each package, API or interface that a revision requires."""
+    return {
+        _need_name(need): str(need.range) if isinstance(need, PackageNeed) else "any version"
+        for requirement in (candidate.requires if candidate else ())
+        for need in requirement.alternatives
+    }
+
+
+def _need_name(need: Need) -> str:
+    return need.id.name if isinstance(need, PackageNeed) else str(need)
+
+
+def _locked_versions(resolution: LockedResolution | None, candidate: Candidate | None) -> dict[str, str]:
+    """Return the locked version of each requirement of a revision, by what it names."""
+    packages = resolution.packages if resolution else ()
+    versions = {package.instance: package.version for package in packages}
+    own = (p for p in packages if candidate and p.instance.name == candidate.id.name)
+    return {
+        dependency.id.partition(":")[2] if dependency.need == "package" else dependency.id: str(
+            versions[dependency.resolved]
+        )
+        for package in own
+        for dependency in package.dependencies
+        if dependency.resolved in versions
+    }
 
 
 def install_keys(

@@ -19,7 +19,14 @@ from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import Inventory
 from reconciler.reasons import Reason
 from reconciler.resolve.deliveries import Deliveries, delivery_trees, resolve_deliveries
-from reconciler.resolve.dependency_roots import Root, RootKey, Roots, find_roots
+from reconciler.resolve.dependency_roots import (
+    RequirementChange,
+    Root,
+    RootKey,
+    Roots,
+    find_roots,
+    requirement_changes,
+)
 from reconciler.resolve.garbage_collect import Leaving, find_leaving
 from reconciler.resolve.generated import Generated, generate
 from reconciler.resolve.ownership import downstream_packages
@@ -37,6 +44,7 @@ class ResolvedFleet:
 
     `wanted_locks` are the locks to propose: `locks` themselves, unless locks are reviewed first. `clusters`
     are the inputs that the locks were resolved from, `deliveries` the packages for generated manifests.
+    `requirement_changes` are what variants with another upstream revision require differently.
     """
 
     desired: Desired
@@ -45,6 +53,7 @@ class ResolvedFleet:
     wanted_locks: LockUpdate = field(default_factory=LockUpdate)
     clusters: FleetInputs = field(default_factory=FleetInputs)
     deliveries: Deliveries = field(default_factory=Deliveries)
+    requirement_changes: Mapping[ObjectName, tuple[RequirementChange, ...]] = field(default_factory=dict)
 
     @property
     def needs(self) -> Needs:
@@ -108,7 +117,8 @@ def resolve_fleet(
         resolution = extend_resolution(resolution, inventory, desired)
     resolution = _without(with_releases(resolution, inventory, desired), unmet)
     deliveries = resolve_deliveries(inventory, clusters, locks)
-    return ResolvedFleet(desired, resolution, locks, wanted_locks, clusters, deliveries)
+    changes = requirement_changes(resolution, inventory, dependencies.published, locks)
+    return ResolvedFleet(desired, resolution, locks, wanted_locks, clusters, deliveries, changes)
 
 
 def with_deliveries(

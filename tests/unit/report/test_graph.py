@@ -68,6 +68,7 @@ def test_one_cluster_can_be_drawn_alone() -> None:
         ("carvel:certs.io", ["dev, test"]),
         ("carvel:certs.io@namespace/prod", ["dev, test"]),
         ("x.io/aws", ["prod"]),
+        ("aws", ["prod"]),
         ("gone.io", []),
     ],
 )
