@@ -13,8 +13,8 @@ from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, buil
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, exact_range
 from reconciler.dependencies.revisions.reconcile import PreviousLock
 from reconciler.dependencies.solve.edits import Edit, with_all, with_candidate, with_default, with_install
+from reconciler.dependencies.solve.repairs import name_cluster
 from reconciler.dependencies.solve.solution import Explanation
-from reconciler.dependencies.solve.suggest import name_cluster
 from reconciler.dependencies.update.changes import VersionChange, resolution_changes
 from reconciler.dependencies.update.cluster import ClusterResolver, ClusterResult, ResolveOptions
 from reconciler.dependencies.update.fleet import LockUpdate

@@ -23,8 +23,8 @@ from reconciler.dependencies.lock.invariants import check_lock
 from reconciler.dependencies.lock.read import FleetLocks
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, ResolverSettings
 from reconciler.dependencies.revisions.reconcile import PreviousLock
+from reconciler.dependencies.solve.repairs import name_cluster
 from reconciler.dependencies.solve.solution import Explanation
-from reconciler.dependencies.solve.suggest import name_cluster
 from reconciler.dependencies.update.cluster import (
     DEFAULT_OPTIONS,
     ClusterResolver,
