@@ -1,8 +1,9 @@
 """How long reading, packing and pushing take, beside git itself in the same run.
 
-Run as `python tests/bench/bench_git.py [repositories ...]`, by default 50 and 500.
+Run as `python tests/bench/bench_git.py [--quick] [REPOSITORIES ...]`, by default 50 and 500.
 """
 
+import resource
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,8 @@ from reconciler.inventory import Source, Sourced
 from reconciler.objects import File, Signature
 from reconciler.policy import Limits, Policy
 from reconciler.read.repositories import read_repositories
+from tests.bench import bench_merge
+from tests.bench.goals import Goals, is_quick
 from tests.support.git import BOT, Repo, kptfile, make_repository
 
 T = TypeVar("T")
@@ -128,14 +131,32 @@ def bench_plain_push(root: Path, repos: Sequence[Repo]) -> float:
     return timed(run)[0]
 
 
-def bench_drafts(root: Path, count: int) -> list[Row]:
+def busy_s() -> float:
+    """Return the CPU seconds of this process and of those that it waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+class Drafts(NamedTuple):
+    """The CPU seconds of a fleet's drafts: packed, pushed as refs, and pushed as one branch instead."""
+
+    packed_s: float
+    pushed_s: float
+    batch_s: float
+
+
+def draft_packages(count: int) -> list[dict[str, File]]:
+    shared = {f"{n}.yaml": File.of(b"kind: ConfigMap\n" * 100 + b"%d" % n) for n in range(9)}
+    return [{**shared, "Kptfile": File.of(b"name: p%d\n" % n * 50)} for n in range(count)]
+
+
+def bench_drafts(root: Path, count: int) -> tuple[list[Row], Drafts]:
     """Write many drafts into one repository; the baseline is git fast-import of the same."""
     repo = make_repository(root / "one.git", {"README.md": "x"})
     mirror = Mirrors(root / "cache").open(str(repo.path))
     head = mirror.refs()["refs/heads/main"]
     tree = mirror.commit(head).tree
-    shared = {f"{n}.yaml": File.of(b"kind: ConfigMap\n" * 100 + b"%d" % n) for n in range(9)}
-    packages = [{**shared, "Kptfile": File.of(b"name: p%d\n" % n * 50)} for n in range(count)]
+    packages = draft_packages(count)
     pack = Pack(mirror)
 
     def commits() -> list[RefUpdate]:
@@ -146,16 +167,45 @@ def bench_drafts(root: Path, count: int) -> list[Row]:
             made.append(RefUpdate(f"refs/heads/drafts/c{number}/web/w", None, oid))
         return made
 
+    start = busy_s()
     packed, updates, _ = timed(commits)
-    saved, _, processes = timed(pack.save)
+    saved, _, _ = timed(pack.save)
+    middle = busy_s()
     pushed, _, pushes = timed(lambda: push(mirror, updates))
+    end = busy_s()
     imported = bench_fast_import(root, packages)
     plain = bench_push_all(root, repo)
     git("fsck", "--strict", cwd=repo.path)
-    return [
-        Row(f"pack {count} drafts of 10 files / git fast-import", packed + saved, imported, processes),
+    rows = [
+        Row(f"pack {count} drafts of 10 files / git fast-import", packed + saved, imported, 0),
         Row(f"push {count} drafts / git push of as many refs", pushed, plain, pushes),
     ]
+    return rows, Drafts(middle - start, end - middle, batch_s(root, packages))
+
+
+def batch_s(root: Path, packages: Sequence[dict[str, File]]) -> float:
+    """Return the CPU seconds of all packages in one commit on one branch, packed and pushed."""
+    repo = make_repository(root / "batch.git", {"README.md": "x"})
+    mirror = Mirrors(root / "cache").open(str(repo.path))
+    head = mirror.refs()["refs/heads/main"]
+    pack = Pack(mirror)
+    start = busy_s()
+    tree = mirror.commit(head).tree
+    for number, files in enumerate(packages):
+        tree = pack.patch_tree(tree, f"c{number // 100}/p{number}", files)
+    commit = pack.commit(tree, [head], SIGNATURE, SIGNATURE, "Update the fleet\n")
+    pack.save()
+    assert push(mirror, [RefUpdate("refs/heads/drafts/fleet/w", None, commit)])[0].ok
+    return busy_s() - start
+
+
+def rendered_s(count: int) -> float:
+    """Return the CPU seconds of the updates of a fleet of which a tenth drifted."""
+    original, upstream = (bench_merge.files(bench_merge.blueprint(version)) for version in (1, 2))
+    packages = bench_merge.fleet(count, drifted=0.1)
+    start = busy_s()
+    bench_merge.update_all(packages, original, upstream)
+    return busy_s() - start
 
 
 def bench_fast_import(root: Path, packages: Sequence[dict[str, File]]) -> float:
@@ -206,25 +256,34 @@ def bench_monorepo(root: Path, count: int) -> list[Row]:
     ]
 
 
-def main(counts: Sequence[int]) -> None:
-    """Print the table."""
+def main(counts: Sequence[int], drafts: int) -> int:
+    """Print the table and judge it."""
     rows: list[Row] = []
     root = Path(tempfile.mkdtemp(prefix="bench-git-"))
+    goals = Goals(__file__)
     try:
         for count in counts:
             (root / str(count)).mkdir()
             rows += bench_fleet(root / str(count), count)
         (root / "drafts").mkdir()
-        rows += bench_drafts(root / "drafts", 2000)
+        shown, costs = bench_drafts(root / "drafts", drafts)
+        rows += shown
         (root / "mono").mkdir()
-        rows += bench_monorepo(root / "mono", 2000)
+        rows += bench_monorepo(root / "mono", min(drafts, 2000))
     finally:
         shutil.rmtree(root, ignore_errors=True)
     print(f"{'':62} {'ours':>8} {'git':>8} {'ratio':>6} processes")
     for row in rows:
         ratio = row.ours / row.baseline
         print(f"{row.what:62} {row.ours:7.3f}s {row.baseline:7.3f}s {ratio:6.2f} {row.processes:9}")
+    goals.at_most("packing drafts, against git fast-import", shown[0].ours / shown[0].baseline, 1, "x")
+    if not is_quick():
+        goals.cpu("10,000 updated drafts rendered and packed", rendered_s(drafts) + costs.packed_s, 4)
+        goals.cpu("10,000 updated packages pushed as one branch", rendered_s(drafts) + costs.batch_s, 5)
+        goals.cpu("10,000 draft branches pushed", rendered_s(drafts) + costs.packed_s + costs.pushed_s, 12)
+    return goals.finish()
 
 
 if __name__ == "__main__":
-    main([int(argument) for argument in sys.argv[1:]] or [50, 500])
+    arguments = [int(argument) for argument in sys.argv[1:] if argument != "--quick"]
+    sys.exit(main(arguments or ([10] if is_quick() else [50, 500]), 300 if is_quick() else 10_000))

@@ -1,18 +1,15 @@
 """What a run costs where nothing changed, beside git that only lists refs and trees.
 
-Run as `python tests/bench/bench_noop.py [PACKAGES ...]`, by default 100, 1000 and 10000. Each line is a
+Run as `python tests/bench/bench_noop.py [PACKAGES ...]`, by default 100 and 10000. Each line is a
 process of its own, imports included: CPU seconds and wall seconds.
 """
 
-import os
+import math
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 if __package__ in {None, ""}:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -22,34 +19,47 @@ from reconciler.plan.changes import WriteDraft
 from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions
 from reconciler.run.plan import plan_run
+from tests.bench.goals import Goals, slowness
+from tests.bench.process import Cost, measure
 
-ROOT = Path(__file__).resolve().parents[2]
 PER_REPOSITORY = 10
 EPOCH = 1_767_225_600
 HEAD = "apiVersion: {0}\nkind: {1}\nmetadata:\n  name: {2}\n"
 PORCH = "config.porch.kpt.dev/"
+START = NewCommit("Start", {"README.md": b"# fleet\n"}, EPOCH)
 
 
-class Cost(NamedTuple):
-    """What a process and its children took."""
-
-    wall_s: float
-    cpu_s: float
-
-
-def main(counts: Sequence[int]) -> None:
+def main(counts: Sequence[int]) -> int:
+    goals = Goals(__file__)
     print(f"{'packages':>8}  {'':22}  {'wall s':>7}  {'CPU s':>7}  {'of git':>6}")
-    for count in counts or (100, 1_000, 10_000):
+    runs = {}
+    for count in sorted(counts or (100, 10_000)):
         directory = Path(tempfile.mkdtemp(prefix="noop-"))
         try:
             settle(directory, count)
-            show(count, directory)
+            runs[count] = show(count, directory)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+    least, most = min(runs), max(runs)
+    goals.cpu("a run where no repository changed", runs[least].cpu_s, 0.2, note=f"{least} packages,")
+    if 10_000 in runs:
+        goals.cpu("no-op of 10,000 packages", runs[10_000].cpu_s, 0.5)
+        goals.at_most("its memory", runs[10_000].peak_mib, 256, "MiB")
+        exponent = math.log(runs[most].cpu_s / runs[least].cpu_s) / math.log(most / least)
+        goals.at_most("growth exponent of a no-op", exponent, 1.05, note=f"from {least} to {most} packages")
+    of_most = runs[most].cpu_s
+    if 100_000 in runs or of_most > 1.0 * slowness():
+        # More packages cost no less: what misses the goal with fewer misses it with all.
+        goals.cpu("no-op of 100,000 packages", of_most, 1.0, note=f"already with {most} packages,")
+    else:
+        goals.at_most(
+            "no-op of 100,000 packages", None, 1.0, "s", "run with the argument 100000, which takes hours"
+        )
+    return goals.finish()
 
 
-def show(count: int, directory: Path) -> None:
-    """Print one line for git, for an interpreter that imports a run, and for a run."""
+def show(count: int, directory: Path) -> Cost:
+    """Print a line each for git, for an interpreter that imports a run, and for a run, which is returned."""
     python = [sys.executable, "-c"]
     git = measure(["sh", "-c", _GIT], directory)
     imports = measure([*python, "import reconciler.run.apply"], directory)
@@ -57,6 +67,7 @@ def show(count: int, directory: Path) -> None:
     for what, cost in (("git for-each-ref, ls-tree", git), ("imports", imports), ("reconciler plan", run)):
         ratio = cost.cpu_s / git.cpu_s
         print(f"{count:8}  {what:25.25}  {cost.wall_s:4.2f}  {cost.cpu_s:7.2f}  {ratio:6.1f}")
+    return run
 
 
 _GIT = "for r in *.git; do git -C $r for-each-ref; git -C $r ls-tree -r -t main; done >/dev/null"
@@ -69,26 +80,8 @@ entrypoint()
 """
 
 
-def measure(command: Sequence[str], directory: Path) -> Cost:
-    """Run a command once to warm the caches, then three times; return the cheapest."""
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPATH"] = str(ROOT)
-    costs = [_once(command, directory, environment) for _ in range(4)][1:]
-    return min(costs, key=lambda cost: cost.cpu_s)
-
-
-def _once(command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> Cost:
-    start = time.perf_counter()
-    child = subprocess.Popen(command, cwd=directory, env=environment)
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise SystemExit(f"{command[0]} failed")
-    return Cost(time.perf_counter() - start, used.ru_utime + used.ru_stime)
-
-
-def settle(directory: Path, count: int) -> None:
-    """Make a fleet of `count` published packages of which everything is recorded."""
+def write_fleet(directory: Path, count: int) -> int:
+    """Make a fleet of `count` packages that is not deployed yet; return how many there are."""
     names = [f"c-{number:04}" for number in range(max(1, count // PER_REPOSITORY))]
     blueprint = {
         "Kptfile": HEAD.format("kpt.dev/v1", "Kptfile", "web"),
@@ -96,18 +89,23 @@ def settle(directory: Path, count: int) -> None:
     }
     upstream = {f"web/{path}": text.encode() for path, text in blueprint.items()}
     create_bare(directory / "blueprints.git", [NewCommit("Release", upstream, EPOCH, ("web/v1",))])
-    start = NewCommit("Start", {"README.md": b"# fleet\n"}, EPOCH)
-    create_bare(directory / "clusters.git", [start])
+    create_bare(directory / "clusters.git", [START])
     create_bare(directory / "control.git", [NewCommit("Describe", dict(_control(names)), EPOCH)])
+    return len(names) * PER_REPOSITORY
+
+
+def settle(directory: Path, count: int) -> None:
+    """Make a fleet of `count` published packages of which everything is recorded."""
+    packages = write_fleet(directory, count)
     settings = RunOptions(str(directory / "control.git"), directory / "cache")
     planned = plan_run(settings)
     drafts = [
         write for change in planned.plan.changes for write in change.writes if isinstance(write, WriteDraft)
     ]
-    assert len(drafts) == len(names) * PER_REPOSITORY, planned.plan.problems
+    assert len(drafts) == packages, planned.plan.problems
     files = {f"{d.path}/{path}": file.data for d in drafts for path, file in d.files.items()}
     shutil.rmtree(directory / "clusters.git")
-    create_bare(directory / "clusters.git", [start, NewCommit("Merge everything", files, EPOCH + 60)])
+    create_bare(directory / "clusters.git", [START, NewCommit("Merge everything", files, EPOCH + 60)])
     outcome = apply_plan(plan_run(settings))
     assert not [e for e in outcome.effects if e.error], outcome
 
@@ -134,4 +132,4 @@ def _repository(name: str, repository: str, directory: str, *, deployment: bool)
 
 
 if __name__ == "__main__":
-    main([int(argument) for argument in sys.argv[1:]])
+    sys.exit(main([int(argument) for argument in sys.argv[1:]]))
