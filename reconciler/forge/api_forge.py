@@ -134,8 +134,12 @@ class ApiForge:
         text = body_marker.comment_text(key, body, self.dialect.most_text)
         issue = self.find_issue(key)
         if issue is None:
+            # A forge refuses a second pull request of a branch, but no second issue: the next run looks.
             return self.transport.write_once(
-                lambda: self.dialect.create_issue(title, text), lambda: self.find_issue(key), POLL_DELAYS_S
+                lambda: self.dialect.create_issue(title, text),
+                lambda: self.find_issue(key),
+                POLL_DELAYS_S,
+                attempts=1,
             )
         if not issue.is_open or body_marker.same_text(issue.body, text):
             return None

@@ -165,16 +165,21 @@ class Transport:
             reply = self.get(f"{path}?{urlsplit(following.group(1)).query}")
 
     def write_once(
-        self, write: Callable[[], T], look: Callable[[], T | None], delays: tuple[float, ...]
+        self,
+        write: Callable[[], T],
+        look: Callable[[], T | None],
+        delays: tuple[float, ...],
+        *,
+        attempts: int = ATTEMPTS,
     ) -> T:
         """Do a write that is not idempotent: after a lost reply, poll for its effect before repeating it."""
-        for attempt in range(ATTEMPTS):
+        for attempt in range(attempts):
             try:
                 return write()
             except LostReplyError:
                 if (result := self.poll(look, delays)) is not None:
                     return result
-                if attempt == ATTEMPTS - 1:
+                if attempt == attempts - 1:
                     raise
         raise AssertionError
 

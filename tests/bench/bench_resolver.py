@@ -217,8 +217,9 @@ def fleet(clusters: int, classes: int, packages: int) -> list[ClusterInputs]:
     known = build_catalogue(found)
     worlds = []
     for cluster in range(clusters):
-        top = 1 + cluster % classes
-        wishes = [(name, f"<={top}.0.0" if number % 7 == 0 else "") for number, name in enumerate(names)]
+        number = cluster % classes
+        capped = set(Random(number).sample(names, packages // 7))
+        wishes = [(name, f"<={1 + number % 9}.0.0" if name in capped else "") for name in names]
         worlds.append(replace(world(known, wishes), cluster=f"edge-{cluster:04}"))
     return worlds
 
