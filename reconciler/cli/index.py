@@ -185,10 +185,17 @@ def _choose(root: Path, interface: str, id_: "PackageId", environment: str, clus
 
     _one_layer(environment, cluster)
     path = layer_path(environment=environment, cluster=cluster)
-    layer = _read(root).layers.get(path, NO_DEFAULTS)
-    chosen = add_package(IndexLayer(defaults=layer.defaults), id_, interface=interface).defaults
+    contents, name = _read(root), canonical_interface(interface)
+    layer = contents.layers.get(path, NO_DEFAULTS)
+    chosen = add_package(IndexLayer(defaults=layer.defaults), id_, interface=name).defaults
     write_layer(root, path, layer._replace(defaults=chosen))
-    make_printer().lines([f"{canonical_interface(interface)} is {id_} in {path}"])
+    make_printer().lines([f"{name} is {id_} in {path}"])
+    implementations = {c.id for c in contents.candidates if any(i.id == name for i in c.interfaces)}
+    if id_ not in implementations:
+        message = (
+            f"note: No version of {id_} in the index implements {name}, so nothing will use this default"
+        )
+        make_printer().lines([message], err=True)
 
 
 def _one_layer(environment: str, cluster: str) -> None:
