@@ -267,6 +267,17 @@ def test_a_users_manifest_adopts_what_was_generated_and_hands_it_back_in_the_sam
     assert pins(back)["db.io"] == "1.0.0"
 
 
+@pytest.mark.parametrize("namespace", ["prod", "other"])
+def test_a_retained_package_is_adopted_by_a_users_manifest_in_its_namespace(namespace: str) -> None:
+    shop = install("shop", "shop.io", "", "dependencies: {deletePolicy: orphan}")
+    mine = install("mine", "db.io", "", namespace=namespace)
+
+    locked, _ = run(SHOPS + shop, SHOPS + mine)
+
+    assert ("carvel:db.io@namespace/prod" in owners(locked)) is (namespace != "prod")
+    assert unused(locked) == ([] if namespace == "prod" else ["db.io", "disk.io"])
+
+
 def test_a_crossplane_package_keeps_its_revision_when_a_user_adopts_it_under_its_name() -> None:
     tree = crossplane("web", "v1.0.0", "[{provider: x.io/aws}]") + crossplane("aws", "v1.0.0")
     tree = tree.replace("kind: Configuration\nmetadata: {name: aws", "kind: Provider\nmetadata: {name: aws")
@@ -431,14 +442,17 @@ def test_a_package_with_data_is_kept_whoever_lets_it_go() -> None:
     assert unused(scope.after) == ["db.io", "disk.io"]
 
 
-def test_a_lock_that_somebody_broke_stays_until_it_is_corrected() -> None:
+@pytest.mark.parametrize("is_asked_for", [True, False], ids=["installs", "no installs"])
+def test_a_lock_that_somebody_broke_stays_until_it_is_corrected(*, is_asked_for: bool) -> None:
     text = provider("aws", "v1.0.0") + crossplane("aws", "v1.0.0")
     world = replace(world_of(text), cluster="one")
     files = dict(update_locks(FleetInputs((world,)), read_locks({})).files)
     wrong = {p: d.replace(b'"package": "Provider/aws"', b'"package": "Provider/x"') for p, d in files.items()}
     locks = read_locks(wrong)
-    decision = update_locks(FleetInputs((world,)), locks)
+    inputs = FleetInputs((world,) if is_asked_for else ())
+    decision = update_locks(inputs, locks)
 
+    assert update_locks(inputs, read_locks(files)).changed is not is_asked_for
     assert [problem.reason for problem in locks.problems] == [Reason.INVALID_STATE]
     assert decision.changed is False
     assert locks.problems[0] in decision.problems

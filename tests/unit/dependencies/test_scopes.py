@@ -25,7 +25,12 @@ from reconciler.inventory import Source, SourcedDocument
 from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection, SelectPolicy
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
-from tests.support.dependency_manifests import install, installation, needs, package
+from tests.support.dependency_manifests import (
+    install,
+    installation,
+    needs,
+    package,
+)
 
 FLEET = FleetClusters({"dev": "", "prod": "production"}, Snapshot())
 

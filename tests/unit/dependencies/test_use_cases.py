@@ -180,13 +180,12 @@ def test_a_user_declines_alternatives_of_an_or_group_one_by_one(
     assert ("nothing there meets it, and nothing may be installed" in found) is not (bool(installed) or stays)
 
 
-@pytest.mark.parametrize("discovery", [True, False])
-def test_a_declined_package_is_not_installed_for_an_api_that_it_provides(*, discovery: bool) -> None:
+def test_a_declined_package_is_not_installed_for_an_api_that_it_provides() -> None:
     text = (
         install("shop", "web.io", "", "dependencies: {override: [{refName: certs.io, install: false}]}")
         + package("web.io", "1.0.0", EITHER)
         + package("certs.io", "1.0.0", ISSUERS)
-        + f"---\n{{kind: Cluster, choices: {{discovery: {str(discovery).lower()}}}}}\n"
+        + "---\n{kind: Cluster, choices: {discovery: true}}\n"
     )
 
     assert "certs.io@" not in resolved(text)
@@ -250,6 +249,18 @@ def test_an_api_is_not_any_version_of_its_group() -> None:
     )
 
     assert [explanation.code for explanation in resolve_cluster(world).explanations] == ["E-API"]
+
+
+def test_discovery_installs_an_implementation_of_an_interface_only_if_asked_to() -> None:
+    text = installation("a", "a") + bundle(
+        "a", "1.0.0", "{requires: [{name: db, interface: {id: io.cnab.interface.mysql}}]}"
+    )
+    text += bundle("mysql", "1.0.0", "{provides: [{interface: io.cnab.interface.mysql}]}")
+
+    found = resolved(text + "---\n{kind: Cluster, choices: {discovery: true}}\n")
+
+    assert "db <- bundle:r.io/mysql@shared (candidate)" in found
+    assert "mysql@" not in resolved(text)
 
 
 def test_discovery_installs_the_provider_of_an_api_only_if_asked_to() -> None:

@@ -110,13 +110,55 @@ def test_a_bare_carvel_version_misses_builds() -> None:
     assert [version.text for version in missed] == ["1.0.0+vmware.1"]
 
 
-def test_nearest_goes_up_before_it_goes_down() -> None:
-    versions = [parse_loose(text) for text in ("v1.0.0", "v1.1.0", "v1.2.0", "v2.0.0")]
-    origin = parse_loose("v1.1.5")
+PUBLISHED = ("v1.0.0", "v1.1.0", "v1.1.9", "v1.2.0", "v2.0.0")
 
-    order = [v.text for v in rank(versions, VersionPolicy.NEAREST, origin=origin)]
-    assert order == ["v1.2.0", "v2.0.0", "v1.1.0", "v1.0.0"]
-    assert choose(versions[:2], VersionPolicy.NEAREST, origin=origin, allow_downgrade=False) is None
+
+@pytest.mark.parametrize(
+    ("policy", "origin", "allow_downgrade", "order"),
+    [
+        ("highest", "v1.1.5", True, "v2.0.0 v1.2.0 v1.1.9 v1.1.0 v1.0.0"),
+        ("highest", "v1.1.5", False, "v2.0.0 v1.2.0 v1.1.9"),
+        ("highest", "v1.1.0", False, "v2.0.0 v1.2.0 v1.1.9 v1.1.0"),
+        ("lowest", "v1.1.5", True, "v1.0.0 v1.1.0 v1.1.9 v1.2.0 v2.0.0"),
+        ("min", "v1.1.5", False, "v1.1.9 v1.2.0 v2.0.0"),
+        ("nearest", "v1.1.5", True, "v1.1.9 v1.2.0 v2.0.0 v1.1.0 v1.0.0"),
+        ("nearest", "v1.1.0", True, "v1.1.0 v1.1.9 v1.2.0 v2.0.0 v1.0.0"),
+        ("nearest", "v1.1.5", False, "v1.1.9 v1.2.0 v2.0.0"),
+        ("nearest", "v3.0.0", False, ""),
+        ("nearest", "", True, "v2.0.0 v1.2.0 v1.1.9 v1.1.0 v1.0.0"),
+        ("exact", "v1.1.0", True, "v1.1.0"),
+        ("exact", "v1.1.5", True, ""),
+        ("max-patch", "v1.1.0", True, "v1.1.9 v1.1.0"),
+        ("max-patch", "v2.1.0", True, ""),
+        ("max-minor", "v1.1.5", True, "v1.2.0 v1.1.9 v1.1.0 v1.0.0"),
+        ("max-minor", "v1.1.5", False, "v1.2.0 v1.1.9"),
+    ],
+)
+def test_a_policy_orders_the_versions_that_it_accepts(
+    policy: str, origin: str, allow_downgrade: bool, order: str
+) -> None:
+    versions = [parse_loose(text) for text in PUBLISHED]
+    known = parse_loose(origin) if origin else None
+
+    ranked = rank(versions, VersionPolicy(policy), origin=known, allow_downgrade=allow_downgrade)
+
+    assert " ".join(version.text for version in ranked) == order
+    best = choose(reversed(versions), VersionPolicy(policy), origin=known, allow_downgrade=allow_downgrade)
+    assert best == next(iter(ranked), None)
+
+
+RISING = (
+    "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 1.0.0-rc.9 "
+    "1.0.0-rc.10 1.0.0 1.0.0+1 1.0.0+9 1.0.0+10 1.0.0+a 1.0.1 1.9.0 1.10.0 10.0.0"
+)
+
+
+def test_versions_are_ordered_as_semver_orders_them() -> None:
+    rising = RISING.split()
+
+    ranked = rank(map(parse_strict, reversed(rising)), VersionPolicy.LOWEST)
+
+    assert [version.text for version in ranked] == rising
 
 
 def test_crossplane_intersects_all_parents_on_install() -> None:
