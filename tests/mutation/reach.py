@@ -1,8 +1,8 @@
 """Record which blocks of the package each test enters and how long it takes.
 
 A record is kept per test file under the hash of its content. A function that changed since is looked up as
-a whole, a new one not at all: an outdated record can hide a test from a mutant and so let it survive, but it
-can catch none.
+a whole, a new one as its module: an outdated record can hide a test from a mutant and so let it survive, but
+it can catch none.
 """
 
 import ast
@@ -13,10 +13,10 @@ import hashlib
 import json
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -125,6 +125,8 @@ class Reach:
     def write(self, recorder: Recorder, files: Collection[Path]) -> None:
         """Keep what was recorded, per test file."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        there = {name.partition("#")[0] for name in recorder.marks.names} | self._recorded_functions()
+        self._functions.write_text(json.dumps(sorted(there)), encoding="utf-8")
         for file in files:
             own = str(file.relative_to(self.root))
             tests = {id_: test for id_, test in recorder.tests.items() if id_.partition("::")[0] == own}
@@ -148,14 +150,32 @@ class Reach:
         self, lines: Collection[tuple[Function, int]], files: Iterable[Path]
     ) -> dict[tuple[Function, int], list[ReachingTest]]:
         """Return the tests of each line of a function, the shortest first."""
-        blocks = {at: self._block_at(*at) for at in lines}
+        records = [record for file in files if (record := self._read(file))]
+        recorded = self._recorded_functions()
         tests: dict[tuple[Function, int], list[ReachingTest]] = {at: [] for at in lines}
-        for file in files:
-            with contextlib.suppress(FileNotFoundError), gzip.open(self._record_of(file), "rt") as record:
-                _add_tests(json.load(record), blocks, tests, self._hash)
-        return {
-            at: sorted(reaching, key=lambda test: (test.seconds, test.id)) for at, reaching in tests.items()
-        }
+        for at in lines:
+            block = self._block_at(*at)
+            for record in records:
+                tests[at] += _tests_of(
+                    record, block, self._hash(block.function), is_new=block.function not in recorded
+                )
+            tests[at].sort(key=lambda test: (test.seconds, test.id))
+        return tests
+
+    def _read(self, file: Path) -> dict[str, Any] | None:
+        try:
+            with gzip.open(self._record_of(file), "rt") as record:
+                return cast("dict[str, Any]", json.load(record))
+        except FileNotFoundError:
+            return None
+
+    @property
+    def _functions(self) -> Path:
+        """The list of all functions that were there when tests were recorded, reached or not."""
+        return self.folder / "functions.json"
+
+    def _recorded_functions(self) -> set[str]:
+        return set(json.loads(self._functions.read_text())) if self._functions.exists() else set()
 
     def _record_of(self, file: Path) -> Path:
         content = str(file.relative_to(self.root)).encode() + b"\0" + file.read_bytes()
@@ -191,21 +211,15 @@ def _hash_bodies(body: Iterable[ast.stmt], prefix: str, hashes: dict[str, str]) 
             hashes[prefix + node.name] = hashlib.sha256(ast.dump(node).encode()).hexdigest()[:12]
 
 
-def _add_tests(
-    record: Mapping[str, Any],
-    blocks: Mapping[tuple[Function, int], Block],
-    tests: Mapping[tuple[Function, int], list[ReachingTest]],
-    hash_of: Callable[[str], str],
-) -> None:
-    numbers: dict[int, list[tuple[Function, int]]] = {}
-    for at, block in blocks.items():
-        if block.function not in record["functions"]:
-            continue
-        unchanged = record["functions"][block.function] == hash_of(block.function)
-        for number, name in enumerate(record["blocks"]):
-            if name == block.name if unchanged else name.partition("#")[0] == block.function:
-                numbers.setdefault(number, []).append(at)
+def _tests_of(record: Mapping[str, Any], block: Block, code: str, *, is_new: bool) -> Iterator[ReachingTest]:
+    """Yield the tests of a record that enter a block, or its function or module if that changed since."""
+    if is_new:
+        module = block.function.partition("::")[0]
+        numbers = {n for n, name in enumerate(record["blocks"]) if name.partition("::")[0] == module}
+    elif record["functions"].get(block.function) == code:
+        numbers = {n for n, name in enumerate(record["blocks"]) if name == block.name}
+    else:
+        numbers = {n for n, name in enumerate(record["blocks"]) if name.partition("#")[0] == block.function}
     for id_, (seconds, entered) in record["tests"].items() if numbers else ():
-        reached = {at for number in numbers.keys() & set(entered) for at in numbers[number]}
-        for at in reached:
-            tests[at].append(ReachingTest(seconds, id_))
+        if not numbers.isdisjoint(entered):
+            yield ReachingTest(seconds, id_)

@@ -127,6 +127,16 @@ def test_tests_of_a_line_are_those_that_enter_its_block(tiny: Path) -> None:
     assert sorted(names) == ["test_strong[2-True]", "test_strong[3-True]", "test_strong[4-False]"]
 
 
+def test_tests_of_a_new_function_are_those_of_its_module(tiny: Path) -> None:
+    run_tool(tiny, "--folders", "limits", "--number", "0")
+    new = Function("tiny/loops.py", "new", 1, 1)
+    reach = Reach(tiny, tiny / ".mutation/reach")
+
+    tests = reach.find_tests({(new, 1)}, [tiny / "checks/test_limits.py"])
+
+    assert [test.id for test in tests[new, 1]] == ["checks/test_limits.py::test_drain"]
+
+
 def test_seed_draws_the_same_mutants_whatever_else_is_there(tiny: Path) -> None:
     def draw(seed: int) -> list[tuple[str, str, str]]:
         return [mutant.key for mutant in Sampler(tiny, "tiny", seed).sample_folder("limits", 3)]
