@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.apply.outcome import Result
+from reconciler.apply.outcome import EffectKind, Result
 from reconciler.apply.state import (
     Branch,
     is_overtaken,
@@ -156,6 +156,9 @@ def test_a_shard_keeps_the_locks_that_another_run_decided_meanwhile(tmp_path: Pa
     assert held(repo) == {"locks/c.json": b"2", "mine/x": b"new"}
     assert result.exits == {Exit.UNAVAILABLE}
     assert "decided the locks first" in result.effects[-1].error
+    assert {(e.repository, e.what, e.ref) for e in result.effects} == {
+        ("control", EffectKind.RECORDED, "reconciler/demo/state")
+    }
 
 
 def test_a_shard_writes_the_locks_where_they_stand_as_it_read_them(tmp_path: Path) -> None:

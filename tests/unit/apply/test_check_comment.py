@@ -1,0 +1,48 @@
+"""The forge that a check's comment is sent to: the configured one, else that of the runner's own host."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from reconciler.apply.check_comment import _with_runner
+from reconciler.policy import ForgeKind, ForgeRule, Policy
+
+REMOTE = "https://forge.example/acme/control.git"
+RUNNER = {"GITHUB_SERVER_URL": "https://forge.example", "GITHUB_API_URL": "https://forge.example/api/v1"}
+OTHER = ForgeRule("https://other.example", ForgeKind.GITLAB, "https://other.example/api")
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind"),
+    [
+        (RUNNER, ForgeKind.GITHUB),
+        ({**RUNNER, "GITEA_ACTIONS": "true"}, ForgeKind.GITEA),
+        ({**RUNNER, "FORGEJO_ACTIONS": "true"}, ForgeKind.GITEA),
+        ({**RUNNER, "GITEA_ACTIONS": "false"}, ForgeKind.GITHUB),
+        ({**RUNNER, "GITHUB_SERVER_URL": ""}, None),
+        ({"GITHUB_SERVER_URL": RUNNER["GITHUB_SERVER_URL"]}, None),
+        ({"GITHUB_API_URL": RUNNER["GITHUB_API_URL"]}, None),
+        ({**RUNNER, "GITHUB_SERVER_URL": "https://elsewhere.example"}, None),
+        ({}, None),
+    ],
+)
+def test_runner_adds_the_forge_of_its_own_host(environment: dict[str, str], kind: ForgeKind | None) -> None:
+    control = cast("Any", SimpleNamespace(remote=REMOTE, is_local=False))
+    policy = Policy(forges=(OTHER,))
+
+    added = _with_runner(control, policy, environment).forges[1:]
+
+    expected = ForgeRule("https://forge.example", kind, RUNNER["GITHUB_API_URL"]) if kind else None
+    assert added == ((expected,) if expected else ())
+
+
+@pytest.mark.parametrize(("is_local", "is_configured"), [(True, False), (False, True), (True, True)])
+def test_local_repositories_and_configured_forges_are_left_as_they_are(
+    is_local: bool, is_configured: bool
+) -> None:
+    control = cast("Any", SimpleNamespace(remote=REMOTE, is_local=is_local))
+    rule = ForgeRule("https://forge.example/acme", ForgeKind.GITEA, "https://api.example")
+    policy = Policy(forges=(OTHER, rule) if is_configured else (OTHER,))
+
+    assert _with_runner(control, policy, RUNNER) == policy
