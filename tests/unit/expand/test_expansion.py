@@ -7,8 +7,9 @@ import pytest
 
 from reconciler.errors import Location, Problem
 from reconciler.expand import Desired, expand
-from reconciler.expand.variants import set_key, variant_key
-from reconciler.ids import GroupKind, ObjectName
+from reconciler.expand.expansion import find_conflicts
+from reconciler.expand.variants import VariantCandidate, set_key, variant_key
+from reconciler.ids import GroupKind, ObjectName, PackageKey
 from reconciler.inventory import Inventory, Source
 from reconciler.krm.yaml import load_documents
 from reconciler.plan.deletion_diff import diff_variants
@@ -426,7 +427,11 @@ COLLISIONS = [
         ),
         Reason.DUPLICATE_DOWNSTREAM,
         {"a", "b"},
-        ("PackageVariant default/a (variants.yaml:1)", "PackageVariant default/b"),
+        (
+            "PackageVariant default/a (variants.yaml:1)",
+            "PackageVariant default/b",
+            "package x/y in repository edge",
+        ),
     ),
     Collision(
         "two sets whose parts give one name",
@@ -451,6 +456,28 @@ def test_conflict_stalls_both_owners_and_names_both(case: Collision) -> None:
     assert {p.reason for p in desired.problems} == {case.problem}
     for part in case.parts:
         assert all(part in p.message for p in desired.problems), desired.problems
+
+
+class TargetLines:
+    """Marks of a manifest with one target a line."""
+
+    def mark(self, path: tuple[str | int, ...]) -> tuple[int, int]:
+        return int(path[2]), 1
+
+
+def test_conflict_lists_the_targets_of_a_set_by_their_number() -> None:
+    (fleet,) = expand(world(package_set(targets=[EDGE]))).variants
+    owner, place = set_key(ObjectName("default", "fleet")), PackageKey("host/edge", "mine")
+    where = Source(Location("sets.yaml", 1), marks=TargetLines())
+    candidates = [
+        VariantCandidate(fleet, owner, where, ("spec", "targets", number), place) for number in (10, 2, 9)
+    ]
+
+    ((finding,),) = find_conflicts(candidates).values()
+
+    assert finding.path == ("spec", "targets", 2)
+    claims = [f"PackageVariantSet default/fleet (sets.yaml:{line}:1)" for line in (2, 9, 10)]
+    assert finding.message.startswith(" and ".join(claims))
 
 
 def test_owner_with_an_invalid_manifest_is_not_expanded() -> None:

@@ -209,6 +209,12 @@ def claim(case: Case) -> tuple[Op | Reason, bool]:
     )
     if isinstance(outcome, Denied):
         assert bool(outcome.problem) is (outcome.reason is Reason.PACKAGE_EXISTS)
+        hints = {
+            "a broken package": "Repair it on its branch, or choose another downstream package.",
+            "another instance's": "Choose another downstream package.",
+        }
+        hint = "Set spec.adoptionPolicy to adoptExisting, or choose another downstream package."
+        assert outcome.problem is None or outcome.problem.hint == hints.get(case["main"], hint)
         return outcome.reason, outcome.waits
     return outcome, False
 

@@ -32,9 +32,10 @@ def packages(*paths: str, owner: str = "", location: str = "") -> dict[str, Pack
 
 @pytest.mark.parametrize("wanted", ["alias", "edge"])
 def test_package_of_two_repositories_is_reported_under_the_one_that_variants_name(wanted: str) -> None:
-    views = [repository(name, url=URL, packages=packages("theirs")) for name in ("alias", "edge")]
+    states = packages("theirs") | packages("ours", owner="default/default/gone")
+    views = [repository(name, url=URL, packages=states) for name in ("alias", "edge")]
 
-    assert seen_under(*views, wanted=wanted) == {"theirs": wanted, "mine": wanted}
+    assert seen_under(*views, wanted=wanted) == dict.fromkeys(("mine", "ours", "theirs"), wanted)
 
 
 def test_repository_that_no_variant_names_has_only_packages_with_our_annotation_in_scope() -> None:

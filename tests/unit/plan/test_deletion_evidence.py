@@ -10,7 +10,7 @@ from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.expand import Desired
 from reconciler.ids import GroupKind, ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import Commit, Inventory, RepositoryView, Sourced
-from reconciler.plan.deletion_evidence import DeletionEvidence, claimed_packages
+from reconciler.plan.deletion_evidence import DeletionEvidence, claimed_packages, explain_absence
 from reconciler.policy import Policy, SnapshotPolicy
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
@@ -221,3 +221,106 @@ def test_claims_of_stalled_variants_leave_out_repositories_that_are_not_register
 
     assert claims == {PackageKey("host/edge", "web"): here.key}
     assert claimed_packages(frozenset(), world(here)) == {}
+
+
+# Explanations
+
+OF_SET = "PackageVariantSet default/fleet"
+EXPLANATIONS: DecisionTable[str] = DecisionTable(
+    {
+        "made by": ("manifest", "set", "set that is gone", "dependents"),
+        "target": (
+            "none",
+            "an object",
+            "an object that is gone",
+            "a Repository",
+            "a Repository that is gone",
+        ),
+        "repository": ("registered", "gone"),
+        "file": ("there", "removed"),
+    },
+    [
+        ({"made by": "dependents"}, "Not needed any more by default/web", "its dependents are gone"),
+        (
+            {"made by": "manifest", "file": "removed"},
+            "sets.yaml, which declared PackageVariant default/fleet-edge-c0, was removed in commit abc",
+            "a commit removed its manifest",
+        ),
+        (
+            {"made by": "manifest"},
+            "sets.yaml does not declare PackageVariant default/fleet-edge-c0 any more",
+            "its file declares it no more",
+        ),
+        (
+            {"made by": "set that is gone", "file": "removed"},
+            "sets.yaml, which declared PackageVariantSet default/fleet, was removed in commit abc",
+            "a commit removed its set",
+        ),
+        (
+            {"made by": "set that is gone"},
+            "sets.yaml does not declare PackageVariantSet default/fleet any more",
+            "its file declares the set no more",
+        ),
+        (
+            {"target": "an object"},
+            "PackageVariantSet default/fleet does not select Cluster default/c1 any more",
+            "the object is there and not selected",
+        ),
+        (
+            {"target": "a Repository"},
+            "PackageVariantSet default/fleet does not select Repository default/west any more",
+            "the Repository is there and not selected",
+        ),
+        (
+            {"target": "an object that is gone"},
+            f"Cluster default/c9, which {OF_SET} selected, is not in the snapshot any more",
+            "the object left the snapshot",
+        ),
+        (
+            {"target": "a Repository that is gone"},
+            f"Repository default/old, which {OF_SET} selected, is not registered any more",
+            "the Repository is not registered",
+        ),
+        (
+            {"repository": "gone"},
+            "Repository default/edge is not registered any more",
+            "its own Repository is not registered",
+        ),
+        (
+            {},
+            "PackageVariantSet default/fleet has no target for edge/c0 any more",
+            "the set names its package no more",
+        ),
+    ],
+)
+TARGETS = {
+    "an object": "Cluster default/c1",
+    "an object that is gone": "Cluster default/c9",
+    "a Repository": "Repository default/west",
+    "a Repository that is gone": "Repository default/old",
+}
+
+
+def explanation(case: Case) -> str:
+    made_by = "set that names repositories" if case["made by"] == "set" else case["made by"]
+    made_by = "dependents, released" if made_by == "dependents" else made_by
+    record = a_record(made_by).model_copy(update={"target": TARGETS.get(case["target"], "")})
+    inventory = blank()
+    removed = {"sets.yaml": "abc"} if case["file"] == "removed" else {}
+    inventory = replace(
+        inventory,
+        sets=(made_by_set(made_by),) if case["made by"] == "set" else (),
+        control=replace(inventory.control, removed=removed),
+        repositories=views("fresh", case["repository"]),
+        snapshot=snapshot(cluster("c1")),
+    )
+    return explain_absence(record, inventory)
+
+
+def test_table_of_explanations_is_complete() -> None:
+    EXPLANATIONS.check_complete()
+
+
+@pytest.mark.parametrize("row", EXPLANATIONS.rows, ids=str)
+def test_deletion_names_what_is_gone(row: Row[str]) -> None:
+    assert EXPLANATIONS.mistakes(row, explanation) == []

@@ -8,17 +8,18 @@ import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import Inventory, PackageState
+from reconciler.inventory import Commit, DeletionBranch, Inventory, PackageState
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.deletion_diff import VariantChange
 from reconciler.plan.deletion_guard import deletion_consent
-from reconciler.plan.deletions import GuardedChanges, guard_changes
+from reconciler.plan.deletions import GuardedChanges, decide_unwanted, guard_changes
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.reasons import Reason
 from reconciler.state import NOTHING_REFUSED, RefusedDeletionsRecord, RefusedPackage
 from tests.support.decision_table import DecisionTable, Row
 from tests.support.model import EPOCH, MAIN, ModelWorld, blueprint
-from tests.support.plan_values import URL, a_context, oid
+from tests.support.plan_values import PACKAGE, URL, a_context, a_pull, a_record, oid
 from tests.support.sets import repository, world
 
 GUARD = DeletionGuard(share=0.3, minimum=10, count=5)
@@ -111,6 +112,8 @@ def is_refused(case: Mapping[str, str]) -> bool:
     check_waiting(case, result, refused)
     assert len(result.refusals) == bool(refused)
     if refused:
+        owned = OF_BEFORE if case["refused before"] == "yes" else SIZES[case["size"]][1]
+        assert f"{len(refused)} of {owned} owned packages" in result.refusals[0].message
         assert [change.package for change in refused] == packages(SIZES[case["size"]][0])
         assert {change.op for change in refused} == {Op.KEEP}
     else:
@@ -218,3 +221,32 @@ def test_orphaning_commit_on_our_own_draft_ignores_the_time_of_that_draft(fleet:
 
     assert isinstance(write, WriteDraft)
     assert (write.onto, write.time) == (head, EPOCH)
+
+
+def removal(*, main_changed: bool, head_time: int) -> WriteRemoval | None:
+    """Return the commit that proposes a deletion again, or for the first time without a branch."""
+    owner = ObjectName("default", "web")
+    ref = "reconciler/default/delete/web"
+    standing = Commit(oid("a1"), 1)
+    view = repository(
+        "edge", head=Commit(oid("e1"), head_time), branches={ref: standing} if main_changed else {}
+    )
+    deletion = DeletionBranch(standing, base_tree=oid("b0")) if main_changed else None
+    package = PackageState("web", oid("b1"), deletion=deletion)
+    pull = a_pull(head=ref)
+    target = PlanTarget(PACKAGE, view, package, owner=owner, main_owner=owner, pulls=(pull,))
+    inventory = replace(empty(), records={owner: a_record()})
+    gone = {owner: VariantChange(owner, Reason.NOT_DESIRED)}
+    change = decide_unwanted(target, a_context(inventory, gone=gone, targets={PACKAGE: target}))
+    return next((write for write in change.writes if isinstance(write, WriteRemoval)), None)
+
+
+def test_removal_that_is_proposed_anew_is_as_old_as_the_change_on_main() -> None:
+    control = empty().control.commit.time
+    first = removal(main_changed=False, head_time=control + 500)
+    anew = removal(main_changed=True, head_time=control + 500)
+
+    assert first is not None
+    assert anew is not None
+    assert (first.time, first.expect) == (control, None)
+    assert (anew.time, anew.expect, anew.onto) == (control + 500, oid("a1"), oid("e1"))

@@ -5,11 +5,19 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.api.porch import Repository
+from reconciler.api.porch import PackageVariantSpec, Repository
 from reconciler.errors import Location, Problem
-from reconciler.ids import ObjectName
-from reconciler.inventory import RepositoryView, Source
-from reconciler.resolve.deliveries import TARGET_ANNOTATION, DeliveryTarget, find_delivery_target
+from reconciler.expand import DesiredVariant
+from reconciler.ids import ObjectName, Oid
+from reconciler.inventory import Draft, RepositoryView, Source
+from reconciler.resolve.deliveries import (
+    TARGET_ANNOTATION,
+    DeliveryTarget,
+    delivery_trees,
+    find_delivery_target,
+)
+from reconciler.resolve.resolution import ResolvedVariant
+from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, oid
 
 
 class Case(NamedTuple):
@@ -67,3 +75,20 @@ def test_places(case: Case) -> None:
         case _:
             assert case.want.startswith("note: ")
             assert case.want.removeprefix("note: ") in found
+
+
+@pytest.mark.parametrize("settled", [None, oid("c1")])
+@pytest.mark.parametrize("local", [None, oid("b1")])
+@pytest.mark.parametrize(
+    ("draft", "is_read"),
+    [(None, False), (a_draft(), False), (a_draft(has_foreign_commits=True), True)],
+    ids=["no draft", "our draft", "a person's draft"],
+)
+def test_delivery_reads_main_and_a_persons_draft_unless_it_is_up_to_date(
+    settled: Oid | None, local: Oid | None, draft: Draft | None, *, is_read: bool
+) -> None:
+    variant = DesiredVariant(WEB, "", PackageVariantSpec(), Source(Location("edge.yaml")))
+    resolved = ResolvedVariant(variant, WEB, PACKAGE, a_pin(), local=local, draft=draft, settled=settled)
+
+    expected = [tree for tree in (local, oid("d1") if is_read else None) if tree]
+    assert list(delivery_trees(resolved)) == ([] if settled else expected)

@@ -239,3 +239,28 @@ def test_only_the_variant_with_an_unmet_dependency_stalls(
         [reason] if reason else []
     )
     assert (package in {r.variant.key.name for r in resolution.variants}) is not bool(reason)
+
+
+class OneCluster(DependencyWorld):
+    """A world with one cluster for all repositories."""
+
+    def inventory(self) -> Inventory:
+        inventory = super().inventory()
+        views = {key: replace(view, cluster="prod") for key, view in inventory.repositories.items()}
+        return replace(inventory, repositories=views)
+
+
+def test_generated_package_goes_to_the_first_repository_by_name_that_needs_it() -> None:
+    world = OneCluster()
+    world.add_repository("blueprints")
+    for name in REQUIREMENTS:
+        world.publish("blueprints", name, blueprint(name), 1)
+    for name in ("edge-00", "edge-01"):
+        world.add_repository(name, deployment=True)
+    world.variants["a"] = variant("blueprints", "web", "edge-01", revision=1)
+    world.variants["b"] = variant("blueprints", "web", "edge-00", revision=1)
+
+    (generated,) = (v for v in world.fleet().desired.variants if v.requested_by)
+
+    assert generated.key.name == BASE
+    assert generated.spec.downstream == Downstream(repo="edge-00", package="base")

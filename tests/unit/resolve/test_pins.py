@@ -6,11 +6,14 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.errors import UsageError
+from reconciler.expand import DesiredVariant, expand
 from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import ReviewedLock
+from reconciler.inventory import Inventory, ReviewedLock
 from reconciler.plan.changes import Op
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
 from reconciler.reasons import Reason
+from reconciler.resolve.pins import follow, hold
 from reconciler.state import WANTED_LOCK
 from reconciler.upstream_lock import UpstreamLock, lock_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
@@ -225,3 +228,64 @@ def test_the_state_keeps_a_pin_while_its_package_is_left_alone(world: ModelWorld
     move(world, 2)
 
     assert world.plan().records == before
+
+
+# Holding and following
+
+
+def floating(inventory: Inventory) -> DesiredVariant:
+    (variant,) = expand(inventory).variants
+    return variant
+
+
+@pytest.mark.parametrize(
+    ("what", "revision", "ref"),
+    [
+        ("v1", 1, "web/v1"),
+        ("1", 1, "web/v1"),
+        ("stable", 2, "web/stable"),
+        ("main", 2, "main"),
+        ("", 2, "web/stable"),
+    ],
+)
+def test_variant_is_held_at_what_a_person_names(
+    world: ModelWorld, what: str, revision: int, ref: str
+) -> None:
+    move(world, 2)
+    inventory = world.inventory()
+
+    held = hold(floating(inventory), what, None, inventory)
+
+    assert (held.held, held.commit, held.ref) == (True, commit_of(world, revision), ref)
+
+
+def test_variant_that_is_held_nowhere_in_particular_stays_at_its_lock(world: ModelWorld) -> None:
+    before = lock(world, 1)
+    move(world, 2)
+    inventory = world.inventory()
+
+    assert hold(floating(inventory), "", before, inventory) == before.model_copy(update={"held": True})
+    other = lock(world, 1, tag="beta")
+    assert hold(floating(inventory), "", other, inventory).commit == commit_of(world, 2)
+
+
+def test_variant_follows_its_selector_again(world: ModelWorld) -> None:
+    move(world, 2)
+    inventory = world.inventory()
+
+    followed = follow(floating(inventory), inventory)
+
+    assert (followed.held, followed.commit) == (False, commit_of(world, 2))
+
+
+def test_name_that_means_nothing_is_refused_with_what_there_is(world: ModelWorld) -> None:
+    inventory = world.inventory()
+    with pytest.raises(UsageError) as caught:
+        hold(floating(inventory), "stabel", None, inventory)
+    assert "stabel" in str(caught.value)
+    assert "stable" in caught.value.hint
+
+    ask(world, Upstream(repo="blueprints", package="web", tag="gone"))
+    inventory = world.inventory()
+    with pytest.raises(UsageError, match="gone"):
+        follow(floating(inventory), inventory)

@@ -1,0 +1,112 @@
+"""Digests of inputs: everything that rendering reads makes another one, and nothing else does (D15)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.porch import InjectionSelector, PackageContext, PackageVariantSpec, Pipeline
+from reconciler.errors import Location
+from reconciler.expand import DesiredVariant
+from reconciler.inventory import Inventory, RepositoryView, Source
+from reconciler.policy import FunctionPolicy, OnConflict
+from reconciler.resolve.resolution import Pin
+from reconciler.resolve.up_to_date import index_objects, input_facts, inputs_digest
+from reconciler.snapshot import SnapshotObject
+from tests.support.plan_values import PACKAGE, WEB, a_pin, oid
+from tests.support.sets import repository, snapshot, world
+
+Inputs = tuple[DesiredVariant, RepositoryView, Pin, Inventory]
+KIND = ("hr.example.com/v1", "Team")
+
+
+def a_team(name: str, code: str) -> SnapshotObject:
+    return SnapshotObject(*KIND, "default", name, {}, {}, {"spec": {"code": code}}, Location("s.yaml"))
+
+
+def inputs() -> Inputs:
+    spec = PackageVariantSpec(injectors=[InjectionSelector(name="blue")])
+    variant = DesiredVariant(WEB, "", spec, Source(Location("web.yaml"), 5), times=(5,))
+    view = repository("edge")
+    objects = snapshot(a_team("blue", "1"), a_team("red", "1"))
+    return variant, view, a_pin(1), replace(world(views=(view,)), snapshot=objects)
+
+
+def digest(given: Inputs) -> str:
+    variant, view, pin, inventory = given
+    objects = index_objects(inventory.snapshot)
+    return inputs_digest(input_facts(variant, view, PACKAGE, pin, inventory, objects=objects))
+
+
+def with_spec(**fields: Any) -> Callable[[Inputs], Inputs]:
+    def changed(given: Inputs) -> Inputs:
+        variant, *rest = given
+        return (replace(variant, spec=variant.spec.model_copy(update=fields)), *rest)  # type: ignore[return-value]
+
+    return changed
+
+
+def with_variant(**fields: Any) -> Callable[[Inputs], Inputs]:
+    return lambda given: (replace(given[0], **fields), *given[1:])
+
+
+def with_pin(**fields: Any) -> Callable[[Inputs], Inputs]:
+    return lambda given: (*given[:2], replace(given[2], **fields), given[3])
+
+
+def with_policy(**fields: Any) -> Callable[[Inputs], Inputs]:
+    return lambda given: (*given[:3], replace(given[3], policy=replace(given[3].policy, **fields)))
+
+
+def with_objects(*objects: SnapshotObject, **fields: Any) -> Callable[[Inputs], Inputs]:
+    return lambda given: (*given[:3], replace(given[3], snapshot=snapshot(*objects, **fields)))
+
+
+def deployed(given: Inputs) -> Inputs:
+    view = given[1]
+    spec = view.manifest.spec.model_copy(update={"deployment": True})
+    return given[0], replace(view, manifest=view.manifest.model_copy(update={"spec": spec})), *given[2:]
+
+
+READ: dict[str, Callable[[Inputs], Inputs]] = {
+    "package context": with_spec(package_context=PackageContext(data={"a": "b"})),
+    "pipeline": with_spec(pipeline=Pipeline(mutators=[])),
+    "injectors": with_spec(injectors=[InjectionSelector(name="red")]),
+    "conflict policy of the variant": with_variant(annotations={"reconciler.dev/on-conflict": "local"}),
+    "another conflict policy": with_variant(annotations={"reconciler.dev/on-conflict": "upstream"}),
+    "conflict policy of fields": with_variant(annotations={"reconciler.dev/on-conflict-fields": "a: local"}),
+    "default conflict policy": with_policy(on_conflict=OnConflict.LOCAL),
+    "another default conflict policy": with_policy(on_conflict=OnConflict.UPSTREAM),
+    "functions": with_policy(functions=FunctionPolicy(compatible=True)),
+    "instance": with_policy(instance="other"),
+    "upstream commit": with_pin(commit=a_pin(2).commit),
+    "upstream tree": with_pin(tree=oid("c9")),
+    "upstream name": with_pin(ref="web/v9"),
+    "upstream number": with_pin(revision=9),
+    "upstream address": with_pin(repo="https://elsewhere/blueprints"),
+    "deployment": deployed,
+    "named object": with_objects(a_team("blue", "2"), a_team("red", "1")),
+    "served APIs": with_objects(a_team("blue", "1"), a_team("red", "1"), served=frozenset({KIND})),
+    "kinds": with_objects(),
+}
+UNREAD: dict[str, Callable[[Inputs], Inputs]] = {
+    "nothing": lambda given: given,
+    "times": with_variant(times=(99,), source=Source(Location("other.yaml"), 99)),
+    "other annotations": with_variant(annotations={"reconciler.dev/retry": "1"}),
+    "adoption and deletion": with_spec(adoption_policy="adoptExisting", deletion_policy="orphan"),
+    "an object that no injector names": with_objects(a_team("blue", "1"), a_team("red", "2")),
+    "time of the snapshot": with_objects(a_team("blue", "1"), a_team("red", "1"), time=99, taken=99),
+    "suspension": with_policy(suspend=True),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_rendering_does_not_read_leaves_the_digest(name: str) -> None:
+    assert digest(UNREAD[name](inputs())) == digest(inputs())
+
+
+def test_everything_that_rendering_reads_makes_a_digest_of_its_own() -> None:
+    digests = {name: digest(change(inputs())) for name, change in READ.items()}
+
+    assert len({*digests.values(), digest(inputs())}) == len(READ) + 1
