@@ -172,7 +172,7 @@ class LocalTransaction:
         merged = record.state is PullState.MERGED or self._has_content(record)
         closed = {"state": PullState.CLOSED, "withdrawn": withdrawn}
         update: dict[str, object] = self._merged(record) if merged else closed
-        if comment:
+        if comment and not merged:
             update["comments"] = {**record.comments, "close": comment}
         return self._put(record.model_copy(update=update))
 

@@ -103,6 +103,21 @@ def test_rejected_pull_request_is_not_approved(edge: Edge) -> None:
     assert b'"withdrawn": false' in edge.repo.read("refs/reconciler/pulls/1", "pull.json")
 
 
+@pytest.mark.parametrize(
+    ("merged", "comments"), [(False, b'"close": "Obsolete."'), (True, b'"comments": {}')]
+)
+def test_only_a_pull_request_that_was_not_merged_gets_the_comment_of_closing(
+    edge: Edge, merged: bool, comments: bytes
+) -> None:
+    if merged:
+        edge.repo.merge("drafts/web/packagevariant-1")
+
+    forge(edge).close(1, comment="Obsolete.")
+
+    assert comments in edge.repo.read("refs/reconciler/pulls/1", "pull.json")
+    assert [p.state for p in forge(edge).list_pulls()] == [PullState.MERGED if merged else PullState.CLOSED]
+
+
 def test_rejected_pull_request_can_be_reopened_and_approved(edge: Edge) -> None:
     forge(edge).reject(1, comment="No.")
     edge.repo.commit({"web/more.yaml": "b: 2"}, branch="drafts/web/packagevariant-1")
