@@ -1,5 +1,6 @@
 """Builtin functions: what each changes, and what it refuses."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.builtin.apply_replacements import matches_selector
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
+from reconciler.functions.builtin.search_replace import glob_pattern
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from tests.support.builtins import Row, body, check_row, config_of, ids, of_kind
@@ -1032,6 +1034,11 @@ def test_package_context_gets_the_name_of_its_package(
     assert items[-1].path == prefix + "package-context.yaml"
     assert items[-1].value["data"] == ({"zone": "a", "name": "edge"} if is_context else {"name": "edge"})
     assert len(items) == (3 if is_context else 4)
+    assert {k: items[-1].value[k] for k in ("apiVersion", "kind")} == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+    }
+    assert is_context or items[-1].is_local_config  # a new one is configuration, an old one stays as it is
 
 
 def test_package_without_kptfile_gets_no_context() -> None:
@@ -1044,3 +1051,10 @@ def test_package_without_kptfile_gets_no_context() -> None:
 def test_configuration_without_kind_is_named_as_such() -> None:
     with pytest.raises(FunctionFailedError, match=r"unknown FunctionConfig `\.`"):
         run("set-labels", [config_map("web")], {"data": {"a": "b"}})
+    with pytest.raises(FunctionFailedError, match="of kind ApplyReplacements and apiVersion , only"):
+        run("apply-replacements", [config_map("web")], {"kind": "ApplyReplacements"})
+
+
+@pytest.mark.parametrize("glob", ["[ab", "{a", "a]", "[]"])
+def test_unclosed_bracket_of_a_glob_is_text(glob: str) -> None:
+    assert re.fullmatch(glob_pattern(glob), glob)

@@ -1,0 +1,130 @@
+"""The wire format of functions: items with their places, and results in the shapes that functions write."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.functions.builtin.call import file_of
+from reconciler.functions.resource import Resource
+from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.wire import from_items, parse_results, place_of, result_value, to_items
+
+PATH, INDEX = "internal.config.kubernetes.io/path", "internal.config.kubernetes.io/index"
+OLD_PATH, OLD_INDEX = "config.kubernetes.io/path", "config.kubernetes.io/index"
+
+
+def resource(
+    name: str, path: str = "r.yaml", index: int = 0, package: str = "", kind: str = "Foo"
+) -> Resource:
+    return Resource({"kind": kind, "metadata": {"name": name}}, path=path, package=package, index=index)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "place"),
+    [
+        ({}, None),
+        ({INDEX: "1"}, None),
+        ({PATH: "a.yaml"}, {"path": "a.yaml"}),
+        ({PATH: "a.yaml", INDEX: "0"}, {"path": "a.yaml"}),
+        ({PATH: "a.yaml", INDEX: "2"}, {"path": "a.yaml", "index": 2}),
+        ({OLD_PATH: "a.yaml", OLD_INDEX: "2"}, {"path": "a.yaml", "index": 2}),
+        ({PATH: "a.yaml", OLD_PATH: "b.yaml"}, {"path": "a.yaml"}),
+        ({PATH: "a.yaml", INDEX: "two"}, {"path": "a.yaml"}),
+        ({PATH: "a.yaml", INDEX: "1234567890"}, {"path": "a.yaml"}),
+    ],
+)
+def test_place_of_an_item(annotations: dict[str, str], place: dict[str, Any] | None) -> None:
+    assert place_of({"metadata": {"annotations": annotations}}) == place
+
+
+def test_place_of_a_resource_is_within_its_package() -> None:
+    assert file_of(resource("a", "sub/d/r.yaml", package="sub")) == {"path": "d/r.yaml"}
+    assert file_of(resource("a", "d/r.yaml", 2)) == {"path": "d/r.yaml", "index": 2}
+
+
+def test_items_have_their_place_and_number_and_come_back_without() -> None:
+    sent = [resource("a", "sub/r.yaml", 0, "sub"), resource("b", "sub/r.yaml", 1, "sub")]
+
+    items = to_items(sent)
+
+    places = [
+        (item["metadata"]["annotations"][PATH], item["metadata"]["annotations"][INDEX]) for item in items
+    ]
+    assert places == [("r.yaml", "0"), ("r.yaml", "1")]
+    assert [r.value for r in from_items(items, sent, "sub")] == [r.value for r in sent]
+    assert [(r.path, r.index) for r in from_items(items, sent, "sub")] == [
+        ("sub/r.yaml", 0),
+        ("sub/r.yaml", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "annotations", "kind", "is_new"),
+    [
+        ("its id", {"internal.config.kubernetes.io/id": "1"}, "Foo", False),
+        ("its id, though it is of another kind", {"internal.config.kubernetes.io/id": "1"}, "Bar", False),
+        ("its place, where ids are lost", {PATH: "r.yaml", INDEX: "0"}, "Foo", False),
+        ("its old place", {OLD_PATH: "r.yaml", OLD_INDEX: "0"}, "Foo", False),
+        ("another kind at its place", {PATH: "r.yaml", INDEX: "0"}, "Bar", True),
+        ("another place", {PATH: "r.yaml", INDEX: "1"}, "Foo", True),
+        ("an unknown id", {"internal.config.kubernetes.io/id": "7", PATH: "r.yaml", INDEX: "0"}, "Foo", True),
+    ],
+)
+def test_item_is_matched_by(reason: str, annotations: dict[str, str], kind: str, *, is_new: bool) -> None:
+    sent = resource("a")
+    item = {"kind": kind, "metadata": {"name": "changed", "annotations": annotations}}
+
+    (received,) = from_items([item], [sent], "")
+
+    assert (received is not sent) is is_new, reason
+    assert received.value == {"kind": kind, "metadata": {"name": "changed"}}
+
+
+def test_new_item_without_a_place_gets_a_file_of_its_name() -> None:
+    items = [
+        {"kind": "Foo", "metadata": {"name": "a"}},
+        {"kind": "Foo", "metadata": {"name": "a", "namespace": "x"}},
+    ]
+
+    assert [r.path for r in from_items(items, [], "sub")] == ["sub/foo_a.yaml", "sub/x/foo_a.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("given", "result"),
+    [
+        ({"message": "m", "severity": "error"}, FunctionResult("m", "error")),
+        ({"message": "m", "severity": "fatal"}, FunctionResult("m", "info")),
+        ({}, FunctionResult("", "info")),
+        (
+            {"field": {"path": "a", "suggestedValue": 1}},
+            FunctionResult("", "info", field={"path": "a", "proposedValue": 1}),
+        ),
+        ({"field": "a"}, FunctionResult("", "info")),
+        ({"field": {}}, FunctionResult("", "info", field={})),
+        (
+            {"resourceRef": {"kind": "Foo", "metadata": {"name": "a", "namespace": "x", "uid": "u"}}},
+            FunctionResult("", "info", {"kind": "Foo", "name": "a", "namespace": "x"}),
+        ),
+        (
+            {"file": {"path": "r.yaml"}, "tags": {"t": "1"}},
+            FunctionResult("", "info", None, None, {"path": "r.yaml"}, {"t": "1"}),
+        ),
+    ],
+)
+@pytest.mark.parametrize("listed", [True, False])
+def test_result_is_read_in_every_shape(
+    given: dict[str, Any], result: FunctionResult, *, listed: bool
+) -> None:
+    assert parse_results({"items": [given]} if listed else [given, "text"]) == (result,)
+
+
+@pytest.mark.parametrize("given", [None, "text", {"items": "text"}, 3, [1]])
+def test_what_is_no_list_has_no_results(given: Any) -> None:
+    assert parse_results(given) == ()
+
+
+def test_result_is_written_without_empty_parts() -> None:
+    full = FunctionResult("m", "error", {"kind": "Foo"}, {"path": "a"}, {"path": "r.yaml"}, {"t": "1"})
+
+    assert result_value(FunctionResult("m", "info", {}, {})) == {"message": "m", "severity": "info"}
+    assert parse_results([result_value(full)]) == (full,)
