@@ -65,11 +65,13 @@ class Database(History):
         Raises: UnavailableError if the repository cannot be read any more.
         """
         try:
-            return bool(self.open().odb.exists(pygit2.Oid(hex=oid)))
-        except pygit2.GitError as error:
-            raise UnavailableError(f"Cannot read {self.remote}: {error}") from error
+            key = pygit2.Oid(hex=oid)
         except ValueError:  # ids in records and Kptfiles may be malformed
             return False
+        try:
+            return bool(self.open().odb.exists(key))
+        except pygit2.GitError as error:
+            raise UnavailableError(f"Cannot read {self.remote}: {error}") from error
 
     def find_commit(self, oid: Oid) -> CommitData | None:
         """Return a commit, None if it is missing (beyond a shallow clone) or is not a commit."""

@@ -135,7 +135,7 @@ class Mirror(Database):
         options = ["--no-tags", "--no-write-fetch-head", "--filter=blob:none"]
         try:
             with locked(self.location.directory):
-                self._run(["fetch", *options, "origin", commit])
+                self._run(["fetch", *options, "--", "origin", commit])
         except UnavailableError:
             return False
         return self.has(commit)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from reconciler.apply.outcome import EffectKind, Result
 from reconciler.apply.state import (
     Branch,
+    _error,
     is_overtaken,
     read_branch,
     share_branch,
@@ -19,6 +20,7 @@ from reconciler.apply.state import (
     write_branch,
 )
 from reconciler.errors import Exit
+from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import Oid, PackageKey
 from reconciler.policy import CommitPolicy, Limits, Policy
@@ -208,3 +210,18 @@ def test_locks_are_overtaken_if_they_failed_and_the_branch_is_not_where_it_was_r
     overtaken = is_overtaken(cast("Any", inventory), cast("Any", control), result)
 
     assert overtaken is (failed and moved)
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code", "message"),
+    [
+        (PushStatus.REJECTED, Exit.REFUSED, "The repository refuses it: locked"),
+        (PushStatus.STALE, Exit.UNAVAILABLE, "Another run wrote it first: locked"),
+    ],
+)
+def test_refused_and_overtaken_branches_have_different_errors(
+    status: PushStatus, exit_code: Exit, message: str
+) -> None:
+    error = _error(PushResult(RefUpdate(REF, None, None), status, "locked"))
+
+    assert (error.exit_code, str(error)) == (exit_code, message)

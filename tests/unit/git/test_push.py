@@ -1,7 +1,7 @@
 import pytest
 
 from reconciler.errors import Exit, ReconcilerError, RefusedError, UnavailableError
-from reconciler.git.push import PushResult, PushStatus, RefUpdate, _push_error, name_refs
+from reconciler.git.push import PushResult, PushStatus, RefUpdate, _push_error, _with_lock_faults, name_refs
 
 
 def results(*refs: str) -> list[PushResult]:
@@ -14,6 +14,44 @@ def test_three_refs_are_named() -> None:
 
 def test_further_refs_are_counted() -> None:
     assert name_refs(results("a", "b", "c", "d", "e")) == "a, b, c and 2 more"
+
+
+STALE, REJECTED, SKIPPED, DONE = (
+    PushStatus.STALE,
+    PushStatus.REJECTED,
+    PushStatus.SKIPPED,
+    PushStatus.DONE,
+)
+MOVED = "error: cannot lock ref 'a': is at 1 but expected 2"
+DENIED_LOCK = "error: cannot lock ref 'a': Permission denied"
+
+
+@pytest.mark.parametrize(
+    ("listed", "stderr", "statuses"),
+    [
+        ((SKIPPED, SKIPPED), MOVED, (STALE, SKIPPED)),
+        ((SKIPPED, SKIPPED), DENIED_LOCK, (REJECTED, SKIPPED)),
+        ((SKIPPED, SKIPPED), "fatal: the remote end hung up", (STALE, STALE)),
+        ((SKIPPED, DONE), "", (STALE, DONE)),
+        ((DONE, SKIPPED), MOVED, (DONE, SKIPPED)),
+        ((SKIPPED, REJECTED), MOVED, (SKIPPED, REJECTED)),
+        ((SKIPPED, STALE), DENIED_LOCK, (SKIPPED, STALE)),
+        ((DONE, DONE), MOVED, (DONE, DONE)),
+        ((REJECTED, DONE), DENIED_LOCK, (REJECTED, DONE)),
+    ],
+)
+def test_ref_that_stops_a_transaction_is_named_by_its_lock_where_all_are_skipped(
+    listed: tuple[PushStatus, ...], stderr: str, statuses: tuple[PushStatus, ...]
+) -> None:
+    pushed = [
+        PushResult(RefUpdate(ref, None, None), status) for ref, status in zip("ab", listed, strict=True)
+    ]
+
+    results = _with_lock_faults(pushed, stderr)
+
+    assert [(result.update.ref, result.status) for result in results] == list(
+        zip("ab", statuses, strict=True)
+    )
 
 
 ARCHIVED = (

@@ -135,6 +135,27 @@ def test_snapshot_of_refs_follows_a_recorded_push(repo: Repo, mirror: Mirror) ->
     assert mirror.refs() == {"refs/heads/new": head}
 
 
+@pytest.mark.parametrize("malformed", ["", "no hex", "x" * 40, "é"])
+def test_malformed_object_id_is_no_object(mirror: Mirror, malformed: str) -> None:
+    assert not mirror.has(Oid(malformed))
+    assert mirror.find_commit(Oid(malformed)) is None
+    assert mirror.subtree(Oid(malformed), "p") is None
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_repositories_are_fetched_once_while_they_are_held(tmp_path: Path, repo: Repo, held: bool) -> None:
+    mirrors = Mirrors(tmp_path / "cache")
+    if held:
+        mirrors.hold()
+    (before,) = (mirror.refs() for mirror in mirrors.fetch_all([str(repo.path)]).values())
+    first = dict(before)
+    repo.commit({"x": "1"})
+
+    (mirror,) = mirrors.fetch_all([str(repo.path)]).values()
+
+    assert (mirror.refs() == first) is held
+
+
 def test_subtree_is_a_directory_or_none(repo: Repo, mirror: Mirror) -> None:
     head = repo.oid("main")
 
