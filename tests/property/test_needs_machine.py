@@ -1,0 +1,182 @@
+"""The life of locks as a state machine: what anything needs stays, and nothing else.
+
+Every step is a change of the manifests, of a snapshot or of the published packages, or a run with other
+options. After it both clusters are resolved, and a naive model (tests/support/needs.py) judges what changed.
+
+`RECONCILER_FUZZ=N` in the environment plays N times as many lives as the test suite.
+"""
+
+import os
+from dataclasses import replace
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
+from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.fleet import LockUpdate, update_locks
+from tests.support.dependency_manifests import world_of
+from tests.support.needs import (
+    NAMES,
+    Ask,
+    Cluster,
+    Locked,
+    catalogue_text,
+    draw_catalogue,
+    objections,
+    orphans_of,
+    read_locked,
+)
+
+FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
+CLUSTER = st.sampled_from(["one", "two"])
+NAME = st.sampled_from(NAMES)
+KINDS = st.sampled_from([frozenset(), frozenset({"Issuer"}), frozenset({"Issuer", "Queue"})])
+PHASES = (Phase.explicit, Phase.generate)  # a life is shrunk for minutes, and read in seconds
+ALONE = ResolveOptions(dependencies=False)
+Files = dict[str, bytes]
+
+
+class NeedsMachine(RuleBasedStateMachine):
+    """Two clusters with one catalogue, and the files of their locks."""
+
+    @initialize(seed=st.integers(0, 10_000))
+    def begin(self, seed: int) -> None:
+        self.catalogue = draw_catalogue(seed)
+        self.clusters = {"one": Cluster(), "two": Cluster()}
+        self.files: Files = {}
+        self.staying: dict[str, frozenset[str]] = {"one": frozenset(), "two": frozenset()}
+        self.publish()
+
+    def publish(self) -> None:
+        self.candidates: Catalogue = world_of(catalogue_text(self.catalogue)).catalogue
+
+    # what people change
+
+    @rule(cluster=CLUSTER, name=NAME, high=st.integers(1, 3), orphans=st.booleans(), declined=st.sets(NAME))
+    def install(self, cluster: str, name: str, high: int, declined: set[str], *, orphans: bool) -> None:
+        self.clusters[cluster].asks[name] = Ask(name, high, frozenset(declined), orphans)
+        self.staying[cluster] -= {name}
+        self.step(cluster)
+
+    @precondition(lambda self: any(cluster.asks for cluster in self.clusters.values()))
+    @rule(cluster=CLUSTER, pick=st.integers(0, 5))
+    def remove(self, cluster: str, pick: int) -> None:
+        asks = self.clusters[cluster].asks
+        if asks:
+            ask = asks.pop(sorted(asks)[pick % len(asks)])
+            self.staying[cluster] |= orphans_of(ask, self.locked(cluster), self.catalogue)
+            self.step(cluster)
+
+    @rule(cluster=CLUSTER, served=KINDS)
+    def import_snapshot(self, cluster: str, served: frozenset[str]) -> None:
+        self.clusters[cluster].served = served
+        self.step(cluster)
+
+    @rule(name=NAME)
+    def release(self, name: str) -> None:
+        newest = max((version for other, version in self.catalogue if other == name), default=0)
+        if newest < 3:
+            self.catalogue[name, newest + 1] = self.catalogue.get((name, newest), ())
+            self.publish()
+            self.step(*self.clusters)
+
+    # runs with other options, and with inputs that are not understood
+
+    @rule(name=NAME)
+    def upgrade(self, name: str) -> None:
+        if (name, 1) in self.catalogue:
+            self.step(*self.clusters, options=ResolveOptions(frozenset({f"{name}.io"})), upgrade=name)
+
+    @rule(cluster=CLUSTER)
+    def break_a_manifest(self, cluster: str) -> None:
+        before = self.locked(cluster)
+        hidden = self.clusters[cluster].asks
+        self.clusters[cluster].asks = dict(sorted(hidden.items())[1:])
+        files = dict(self.decide(incomplete=frozenset({cluster})).files)
+        self.clusters[cluster].asks = hidden
+        kept = self.locked(cluster, files)
+        assert before.versions.keys() <= kept.versions.keys(), "what is not understood removes nothing"
+        self.files = files
+        self.step(cluster)
+
+    @precondition(lambda self: any(cluster.asks for cluster in self.clusters.values()))
+    @rule(cluster=CLUSTER, pick=st.integers(0, 5))
+    def remove_and_leave_dependencies_alone(self, cluster: str, pick: int) -> None:
+        asks, before = self.clusters[cluster].asks, self.files
+        if not asks:
+            return
+        ask = asks.pop(sorted(asks)[pick % len(asks)])
+        self.staying[cluster] |= orphans_of(ask, self.locked(cluster), self.catalogue)
+        expected = self.decide()
+        alone = dict(self.decide(ALONE).files)
+        generated = self.locked(cluster).generated
+        assert generated - {ask.name} <= self.locked(cluster, alone).generated, "dependencies are left alone"
+        self.files = alone
+        solved, later = _resolutions(expected, solved=True), _resolutions(self.decide())
+        assert solved.items() <= later.items(), "the next run is as if there was none"
+        self.files = before
+        self.step(cluster)
+
+    # what a run decides
+
+    def step(self, *changed: str, options: ResolveOptions = DEFAULT_OPTIONS, upgrade: str = "") -> None:
+        """Resolve both clusters, and judge every change."""
+        before = {cluster: self.locked(cluster) for cluster in self.clusters}
+        decision = self.decide(options)
+        self.files = dict(decision.files)
+        stalled = {scope.cluster for scope in decision.scopes if not scope.finished}
+        for cluster, model in self.clusters.items():
+            after = self.locked(cluster)
+            wrong = list(
+                objections(
+                    before[cluster],
+                    after,
+                    model,
+                    self.catalogue,
+                    solved=cluster not in stalled,
+                    upgrade=upgrade,
+                )
+            )
+            assert wrong == [], (cluster, before[cluster], after)
+            missing = self.staying[cluster] - after.versions.keys()
+            assert not missing, f"{missing} was to stay when its parent went"
+            if cluster not in changed:
+                assert after == before[cluster], "the other cluster is left as it was"
+        again = self.decide()
+        assert _resolutions(again) == _resolutions(decision), "a second run decides the same"
+
+    def decide(
+        self, options: ResolveOptions = DEFAULT_OPTIONS, incomplete: frozenset[str] = frozenset()
+    ) -> LockUpdate:
+        worlds = tuple(self.world(cluster) for cluster, model in self.clusters.items() if model.asks)
+        if options.upgrade and not worlds:
+            options = DEFAULT_OPTIONS
+        return update_locks(FleetInputs(worlds, incomplete), read_locks(self.files), options=options)
+
+    def world(self, cluster: str) -> ClusterInputs:
+        return replace(world_of(self.clusters[cluster].text()), catalogue=self.candidates, cluster=cluster)
+
+    def locked(self, cluster: str, files: Files | None = None) -> Locked:
+        lock = read_locks(self.files if files is None else files).by_cluster.get(cluster)
+        if lock is None:
+            return Locked()
+        return read_locked(lock.resolution.packages, (i.name for i in lock.resolution.unused))
+
+
+def _resolutions(decision: LockUpdate, *, solved: bool = False) -> dict[str, str]:
+    scopes = (scope for scope in decision.scopes if scope.finished or not solved)
+    return {scope.cluster: scope.after.resolution.digest for scope in scopes if scope.after}
+
+
+NeedsMachine.TestCase.settings = settings(
+    max_examples=15 * FUZZ,
+    stateful_step_count=12,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=PHASES,
+)
+TestNeeds = NeedsMachine.TestCase
