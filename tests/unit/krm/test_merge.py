@@ -8,6 +8,7 @@ from reconciler.krm.merge import Hunk, Winner, merge_document, merge_text, path_
 from reconciler.krm.merge.fields import repository_of
 from reconciler.krm.schema import Schemas
 from reconciler.krm.yaml import Tree
+from tests.support.merges import like_kpt
 
 POD = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: d\nspec:\n  template:\n    spec:\n"
 
@@ -195,6 +196,48 @@ def test_aliases_are_kept_by_merging_lines() -> None:
     text, conflicts = merge(base, base.replace("k: 1", "k: 2"), base.replace("e: 1", "e: 2"))
 
     assert (text, conflicts) == (base.replace("k: 1", "k: 2").replace("e: 1", "e: 2"), [])
+
+
+@pytest.mark.parametrize(
+    ("winner", "value"), [(Winner.OPEN, "3"), (Winner.LOCAL, "3"), (Winner.UPSTREAM, "2")]
+)
+def test_aliased_value_that_both_sides_changed_is_one_conflict(winner: Winner, value: str) -> None:
+    texts = [f"a: &x\n  k: {n}\nb: *x\n" for n in ("1", "2", "3")]
+
+    merged = merge_document(*map(Tree.parse, texts), shape=None, resolver=lambda _: winner)
+
+    assert merged.text == texts[int(value) - 1]
+    assert [(each.path, each.reason, each.winner) for each in merged.conflicts] == [
+        ((), "BothChanged", winner)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "upstream", "local", "want", "conflicts"),
+    [
+        ("a: x\n", 'a: "x"\n', "a: mine\n", "a: mine\n", []),
+        ("a: 1\n", 'a: "1"\n', "a: 2\n", "a: 2\n", ["a"]),
+        ('a: "1"\n', "a: 1\n", 'a: "1"\n', "a: 1\n", []),
+    ],
+)
+def test_quotes_are_a_change_only_where_they_change_the_type(
+    base: str, upstream: str, local: str, want: str, conflicts: list[str]
+) -> None:
+    assert merge(base, upstream, local) == (want, conflicts)
+
+
+@pytest.mark.parametrize(
+    ("added", "kept"),
+    [
+        ("m:\n  a: null\n  b: 1\n", "m:\n  b: 1\n"),
+        ("m:\n  a: 1\n  b: 1\n", "m:\n  a: 1\n  b: 1\n"),
+        ("m: null\n", ""),
+    ],
+)
+def test_kpt_drops_nulls_that_upstream_adds(added: str, kept: str) -> None:
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n"
+
+    assert like_kpt(head, head + added, head) == head + kept
 
 
 def test_crlf_is_kept() -> None:

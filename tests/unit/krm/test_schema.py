@@ -124,3 +124,14 @@ def test_declared_merge_keys_extend_the_schema() -> None:
     assert clauses == [(("spec", "fruits"), ("name",)), (("spec", "ports"), ("port", "protocol"))]
     assert keys(shape, "spec", "ports") == ("port", "protocol")
     assert keys(shape, "metadata", "finalizers") == ()
+
+
+def test_declared_keys_keep_the_shape_beside_them() -> None:
+    shape = with_merge_keys(None, ("spec", "a", "b"), ("x",))
+    shape = with_merge_keys(shape, ("spec", "a", "c"), ("y", "z"))
+    shape = with_merge_keys(shape, ("status",), ("type",))
+
+    assert keys(shape, "spec", "a", "b") == ("x",)
+    assert keys(shape, "spec", "a", "c") == ("y", "z")
+    assert keys(shape, "status") == ("type",)
+    assert keys(shape, "spec", "a") is None

@@ -43,6 +43,8 @@ INTEGERS = [
     Case("9223372036854775807", 2**63 - 1),
     Case("-9223372036854775808", -(2**63)),
     Case('!!int "12"', 12),
+    Case('!!int "1_000"', 1000),
+    Case("!!int 0x1_F", 31),
 ]
 FLOATS_THAT_JSON_MAKES_INTEGERS = [
     Case("1e3", 1000),

@@ -173,3 +173,43 @@ def test_given_runner_runs_the_functions_of_all_packages() -> None:
     assert isinstance(variant.fresh, Package)
     assert variant.fresh.files["note.txt"].data == b"by the runner\n"
     assert variant.fresh.tree == tree_id(variant.fresh.files)
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        (("base",), Reason.BASE_NOT_FOUND),
+        (("pin",), Reason.INVALID_PACKAGE),
+        (("base", "pin"), Reason.INVALID_PACKAGE),
+        (("local",), Reason.INVALID_PACKAGE),
+    ],
+)
+def test_package_with_a_lost_base_is_told_from_an_unreadable_one(
+    missing: tuple[str, ...], reason: Reason
+) -> None:
+    model = ModelWorld()
+    for name in ("blueprints", "edge"):
+        model.add_repository(name)
+    model.publish("blueprints", "web", blueprint("web"), 1)
+    spec = {"upstream": Upstream(repo="blueprints", package="web", revision=1)}
+    model.variants["web"] = PackageVariantSpec(**spec, downstream=Downstream(repo="edge", package="web"))
+    model.run()
+    model.merge("edge", model.drafts("edge")[0])
+    model.run()
+    model.publish("blueprints", "web", blueprint("web", **{"new.txt": "new"}), 2)
+    upstream = Upstream(repo="blueprints", package="web", revision=2)
+    model.variants["web"] = model.variants["web"].model_copy(update={"upstream": upstream})
+    inventory = model.inventory()
+    resolution = resolve(inventory, expand(inventory))
+    (resolved,) = resolution.variants
+    assert resolved.base is not None
+    trees = {"base": resolved.base.tree, "pin": resolved.pin.tree, "local": resolved.local}
+    assert len({*trees.values()}) == len(trees)
+    contents = model.contents(resolution)
+    for name in missing:
+        del contents[trees[name]]
+
+    (rendered,) = render_packages(resolution, contents, inventory).variants.values()
+
+    assert isinstance(rendered.fresh, Blocked)
+    assert rendered.fresh.reason is reason

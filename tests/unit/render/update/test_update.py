@@ -190,6 +190,20 @@ def test_crds_of_the_package_define_list_merge_keys() -> None:
     assert (texts["r.yaml"], conflicts) == (head + apple.format(2) + pear, ())
 
 
+@pytest.mark.parametrize("note", ["# note\n", "", "\n\n"])
+def test_documents_without_content_keep_their_place(note: str) -> None:
+    def text(value: str) -> str:
+        return f"{cm('one', value)}---\n{note}---\n{cm('two', 'mine')}---\n# last\n"
+
+    base = f"{cm('one')}---\n{cm('two')}"
+
+    texts, conflicts = update(
+        {"r.yaml": base}, {"r.yaml": base.replace("a: x", "a: up", 1)}, {"r.yaml": text("x")}
+    )
+
+    assert (texts, conflicts) == ({"r.yaml": text("up")}, ())
+
+
 @pytest.mark.parametrize("field", ["mac", "lastmodified"])
 def test_encrypted_document_merges_as_one_value(field: str) -> None:
     secret = (
