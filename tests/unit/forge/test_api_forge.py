@@ -26,6 +26,7 @@ class Dialect:
     listed: tuple[ApiPullRequest, ...] = ()
     opened: tuple[Issue, ...] = ()
     created: list[PullRequest] = field(default_factory=list)
+    edited: list[tuple[int, str]] = field(default_factory=list)
 
     def checks(self, _: str) -> Iterator[tuple[str, bool]]:
         return iter(self.reports)
@@ -50,6 +51,14 @@ class Dialect:
 
     def issues(self) -> Iterator[Issue]:
         return iter(self.opened)
+
+    def create_issue(self, title: str, body: str) -> Issue:
+        self.done.append(f"issue {title}")
+        self.opened += (Issue(len(self.opened) + 1, body),)
+        return self.opened[-1]
+
+    def edit_issue(self, number: int, body: str) -> None:
+        self.edited.append((number, body))
 
     def find_open(self, head: str, _: str) -> Iterator[ApiPullRequest]:
         return (pull for pull in self.listed if pull.head == head and pull.state is PullState.OPEN)
@@ -177,3 +186,30 @@ def test_each_time_at_which_an_item_was_written_counts_once(
     item: dict[str, str | None], seconds: tuple[float, ...]
 ) -> None:
     assert write_times(item) == seconds
+
+
+def test_issue_is_opened_once_edited_when_its_text_changes_and_never_opened_again(api: ScriptedApi) -> None:
+    dialect = Dialect()
+    writer = forge(api, dialect)
+
+    opened = writer.write_issue("dashboard", "Dashboard", "One")
+    same = writer.write_issue("dashboard", "Dashboard", "One")
+    edited = writer.write_issue("dashboard", "Dashboard", "Two")
+    dialect.opened = (dialect.opened[0]._replace(is_open=False),)
+    closed = writer.write_issue("dashboard", "Dashboard", "Three")
+
+    assert dialect.done == ["issue Dashboard"]
+    assert [number for number, _ in dialect.edited] == [1]
+    assert "Two" in dialect.edited[0][1]
+    assert [issue and issue.number for issue in (opened, same, edited, closed)] == [1, None, 1, None]
+
+
+def test_of_open_pull_requests_of_a_branch_the_one_with_the_lowest_number_is_updated(
+    api: ScriptedApi,
+) -> None:
+    dialect = Dialect(listed=(pull_at(3), pull_at(2)))
+
+    pull = forge(api, dialect)._first_open("drafts/web/w")
+
+    assert pull is not None
+    assert pull.number == 2

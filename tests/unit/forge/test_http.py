@@ -103,3 +103,45 @@ def test_configured_token_that_is_refused_is_not_sent_again(api: ScriptedApi) ->
         api.transport().get("/user")
 
     assert api.requests() == [("GET", "/user")]
+
+
+@pytest.mark.parametrize(
+    ("replies", "seen", "result", "writes", "waited"),
+    [
+        (["done"], [], "done", 1, 0),
+        (["lost"], ["there"], "there", 1, 0),
+        (["lost"], [None, "there"], "there", 1, 2),
+        (["lost", "done"], [None, None, None], "done", 2, 5),
+        (["lost", "lost"], [None, None, None, "there"], "there", 2, 5),
+        (["lost", "lost"], [None] * 6, None, 2, 10),
+    ],
+)
+def test_lost_write_is_looked_for_before_it_is_repeated(
+    api: ScriptedApi,
+    *,
+    replies: list[str],
+    seen: list[str | None],
+    result: str | None,
+    writes: int,
+    waited: float,
+) -> None:
+    transport, start = api.transport(), api.clock.now()
+    made = []
+
+    def write() -> str:
+        made.append(replies[len(made)])
+        if made[-1] == "lost":
+            raise LostReplyError("no reply")
+        return made[-1]
+
+    def send() -> str:
+        return transport.write_once(write, lambda: seen.pop(0), (2.0, 3.0), attempts=2)
+
+    if result is None:
+        with pytest.raises(LostReplyError):
+            send()
+    else:
+        assert send() == result
+    assert len(made) == writes
+    assert not seen
+    assert api.clock.now() - start == waited

@@ -1,7 +1,16 @@
 import pytest
 
 from reconciler.errors import Exit, ReconcilerError, RefusedError, UnavailableError
-from reconciler.git.push import PushResult, PushStatus, RefUpdate, _push_error, _with_lock_faults, name_refs
+from reconciler.git.push import (
+    PushResult,
+    PushStatus,
+    RefUpdate,
+    _push_error,
+    _result,
+    _with_hook_output,
+    _with_lock_faults,
+    name_refs,
+)
 
 
 def results(*refs: str) -> list[PushResult]:
@@ -81,3 +90,49 @@ def test_a_push_that_a_server_forbids_is_refused_and_others_are_tried_again(
     assert message in str(error)
     assert error.exit_code is (Exit.REFUSED if kind is RefusedError else Exit.UNAVAILABLE)
     assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("flag", "summary", "status", "message"),
+    [
+        ("=", "[up to date]", PushStatus.UP_TO_DATE, "[up to date]"),
+        ("*", "[new branch]", PushStatus.DONE, ""),
+        (
+            "!",
+            "[remote rejected] (pre-receive hook declined)",
+            PushStatus.REJECTED,
+            "pre-receive hook declined",
+        ),
+        ("!", "[rejected] (stale info)", PushStatus.STALE, "stale info"),
+        ("!", "[rejected] (atomic push failed)", PushStatus.SKIPPED, "atomic push failed"),
+        ("!", "[remote rejected] (a (b) c)", PushStatus.REJECTED, "a (b) c"),
+        ("!", "[no match]", PushStatus.REJECTED, "[no match]"),
+    ],
+)
+def test_reason_of_a_ref_is_what_git_has_in_parentheses(
+    flag: str, summary: str, status: PushStatus, message: str
+) -> None:
+    update = RefUpdate("refs/heads/a", None, None)
+
+    assert _result(update, flag, summary) == PushResult(update, status, message)
+
+
+@pytest.mark.parametrize(
+    ("status", "stderr", "message"),
+    [
+        (
+            PushStatus.REJECTED,
+            "remote: Use a ticket.\nremote: Use a ticket.\nfatal: x\n",
+            "declined: Use a ticket.",
+        ),
+        (PushStatus.REJECTED, "remote: error: hook declined to update refs/heads/a\n", "declined"),
+        (PushStatus.REJECTED, "remote: declined\n", "declined"),
+        (PushStatus.REJECTED, "fatal: x\n", "declined"),
+        (PushStatus.STALE, "remote: Use a ticket.\n", "declined"),
+        (PushStatus.REJECTED, f"remote: {'x' * 500}\n", f"declined: {'x' * 400}"),
+    ],
+)
+def test_output_of_hooks_is_the_reason_of_a_rejection(status: PushStatus, stderr: str, message: str) -> None:
+    result = PushResult(RefUpdate("refs/heads/a", None, None), status, "declined")
+
+    assert _with_hook_output(result, stderr).message == message
