@@ -80,7 +80,7 @@ KINDS = [
         "f.yaml",
         DocumentKind.DATA,
     ),
-    ("a kustomization by its file", "resources: []\n", "d/kustomization.yaml", DocumentKind.KRM),
+    ("a kustomization by its file", "resources: []\n", "d/e/kustomization.yaml", DocumentKind.KRM),
     ("a kustomization by its kind", "kind: Kustomization\n", "f.yaml", DocumentKind.KRM),
     (
         "a kustomization by its group",

@@ -199,16 +199,19 @@ def test_aliases_are_kept_by_merging_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("winner", "value"), [(Winner.OPEN, "3"), (Winner.LOCAL, "3"), (Winner.UPSTREAM, "2")]
+    ("winner", "value", "path"),
+    [(Winner.OPEN, 3, ("a", "k")), (Winner.LOCAL, 3, ("a", "k")), (Winner.UPSTREAM, 2, ())],
 )
-def test_aliased_value_that_both_sides_changed_is_one_conflict(winner: Winner, value: str) -> None:
-    texts = [f"a: &x\n  k: {n}\nb: *x\n" for n in ("1", "2", "3")]
+def test_aliased_value_that_both_sides_changed_is_one_conflict(
+    winner: Winner, value: int, path: tuple[str, ...]
+) -> None:
+    texts = [f"a: &x\n  k: {n}\nb: *x\n" for n in (1, 2, 3)]
 
     merged = merge_document(*map(Tree.parse, texts), shape=None, resolver=lambda _: winner)
 
-    assert merged.text == texts[int(value) - 1]
+    assert merged.text == texts[value - 1]
     assert [(each.path, each.reason, each.winner) for each in merged.conflicts] == [
-        ((), "BothChanged", winner)
+        (path, "BothChanged", winner)
     ]
 
 
