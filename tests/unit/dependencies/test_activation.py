@@ -1,9 +1,11 @@
 """Revisions of one package: which one runs, how they are numbered and named, which ones stay."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from reconciler.dependencies.dialects.crossplane import read_crossplane
 from reconciler.dependencies.lock.format import DesiredState, LockedRevision
 from reconciler.dependencies.model.packages import ActivationRequest
 from reconciler.dependencies.revisions.reconcile import (
@@ -13,6 +15,8 @@ from reconciler.dependencies.revisions.reconcile import (
     propose_activation,
     revision_name,
 )
+from reconciler.errors import Location
+from reconciler.inventory import Source
 
 DIGESTS = {number: f"sha256:{number}" + "0" * 63 for number in range(1, 10)}
 AUTOMATIC = RevisionInput("Provider/aws", "x.io/aws:v1", DIGESTS[1])
@@ -128,10 +132,27 @@ def test_a_person_may_hold_an_automatic_package_at_an_older_revision() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "left"),
-    [(0, ["1 v1", "2 v2", "3 v3", "4 v4*"]), (1, ["3 v3", "4 v4*"]), (3, ["1 v1", "2 v2", "3 v3", "4 v4*"])],
+    ("spec", "left"),
+    [
+        ({}, ["3 v3", "4 v4*"]),
+        ({"revisionHistoryLimit": 0}, ["1 v1", "2 v2", "3 v3", "4 v4*"]),
+        ({"revisionHistoryLimit": 1}, ["3 v3", "4 v4*"]),
+        ({"revisionHistoryLimit": 2}, ["2 v2", "3 v3", "4 v4*"]),
+        ({"revisionHistoryLimit": 3}, ["1 v1", "2 v2", "3 v3", "4 v4*"]),
+    ],
 )
-def test_the_history_limit_counts_inactive_revisions_and_zero_keeps_all(limit: int, left: list[str]) -> None:
+def test_the_history_limit_counts_inactive_revisions_and_zero_keeps_all(
+    spec: dict[str, Any], left: list[str]
+) -> None:
+    document = {
+        "apiVersion": "pkg.crossplane.io/v1",
+        "kind": "Provider",
+        "metadata": {"name": "aws"},
+        "spec": {"package": "x.io/aws:v4", **spec},
+    }
+    (aws,) = read_crossplane(document, Source(Location("aws.yaml"))).installs
+    limit = aws.revisions.history_limit
+
     assert told(run(*(asks(version, limit=limit) for version in range(1, 5)))) == left
 
 

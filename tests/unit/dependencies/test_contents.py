@@ -33,8 +33,32 @@ PUBLICATION: dict[str, Any] = {
 }
 
 
+CRD: dict[str, Any] = {
+    "kind": "CustomResourceDefinition",
+    "spec": {
+        "group": "x.io",
+        "names": {"kind": "Bucket", "plural": "buckets"},
+        "versions": [{"name": "v1", "served": True}],
+    },
+}
+COMPOSITION: dict[str, Any] = {"kind": "Composition", "metadata": {"name": "small"}}
+
+
 def versioned(*objects: dict[str, Any]) -> set[str]:
     return {str(gvk) for gvk in provided_kinds(objects) if gvk.version}
+
+
+def test_a_package_has_the_kinds_of_its_definitions_and_publications_and_its_compositions() -> None:
+    contents = [COMPOSITION, PUBLICATION, CRD, DEFINITION, XRD]
+
+    assert versioned(*contents) == {
+        "x.io/v1/Bucket",
+        "x.io/v1/XNetwork",
+        "x.io/v1/Network",
+        "x.io/v1alpha1/Database",
+        "x.io/v1alpha1/DatabaseRequirement",
+    }
+    assert composition_names(contents) == {"small"}
 
 
 def test_an_xrd_brings_a_kind_for_itself_and_one_for_its_claims() -> None:
@@ -53,13 +77,11 @@ def test_definitions_and_publications_of_the_design_bring_kinds_too() -> None:
 
 
 def test_compositions_are_known_by_name_and_anything_else_brings_nothing() -> None:
-    composition = {"kind": "Composition", "metadata": {"name": "small"}}
-
-    assert composition_names([composition, XRD, {"kind": "Composition"}]) == {"small"}
+    assert composition_names([COMPOSITION, XRD, {"kind": "Composition"}]) == {"small"}
     assert (
         provided_kinds(
             [
-                composition,
+                COMPOSITION,
                 {"kind": "CustomResourceDefinition"},
                 {"kind": "CustomResourceDefinition", "spec": 1},
             ]

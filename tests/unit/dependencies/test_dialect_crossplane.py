@@ -71,11 +71,19 @@ def test_a_digest_comes_before_the_tag() -> None:
 
 
 def test_settings_that_dependencies_inherit_have_one_spelling() -> None:
-    today = install("Provider", "x/y:v1.0.0", packagePullSecrets=[{"name": "s"}], packagePullPolicy="Always")
-    design = install("Package", "x/y:v1.0.0", imagePullSecrets=[{"name": "s"}], imagePullPolicy="Always")
+    secrets, account = [{"name": "s"}], {"annotations": {"role": "aws"}}
+    design = {"imagePullSecrets": secrets, "imagePullPolicy": "Always", "serviceAccount": account}
+    today = {
+        f"package{name.removeprefix('image')}": value for name, value in design.items() if "Pull" in name
+    }
 
-    assert today.installs[0].inherit == design.installs[0].inherit
-    assert dict(today.installs[0].inherit)["packagePullSecrets"] == '[{"name":"s"}]'
+    for spec in (design, {**today, "serviceAccount": account}):
+        (aws,) = install("Provider", "x/y:v1.0.0", **spec).installs
+        assert dict(aws.inherit) == {
+            "packagePullPolicy": '"Always"',
+            "packagePullSecrets": '[{"name":"s"}]',
+            "serviceAccount": '{"annotations":{"role":"aws"}}',
+        }
 
 
 def test_flags() -> None:

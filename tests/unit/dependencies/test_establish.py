@@ -49,6 +49,24 @@ def test_lock_entries_have_object_image_digest_and_dependencies() -> None:
     assert (revision.package, revision.needs) == (web.object, ("xpkg:x.io/aws@cluster",))
 
 
+def test_every_version_is_a_revision_of_its_own_in_the_lock() -> None:
+    one = life(aws1="Bucket", aws2="Bucket")
+    for version in (1, 2):
+        one.ask("aws", version)
+        one.run()
+
+    (aws,) = one.locked.resolution.packages
+    assert [(r.package, r.name, r.image, r.digest) for r in one.locked.lock.revisions] == [
+        (
+            aws.object,
+            revision_name(aws.object, digest("aws", version)),
+            f"x.io/aws:v{version}.0.0",
+            digest("aws", version),
+        )
+        for version in (1, 2)
+    ]
+
+
 def test_revisions_are_each_clusters_own_and_ownership_is_shared() -> None:
     one = life(aws1="Bucket", aws2="Bucket")
     one.ask("aws", 1)
@@ -156,6 +174,16 @@ def test_a_loser_in_the_solver_keeps_its_version_and_everything_else_proceeds() 
     assert [explanation.preempted for explanation in scope.explanations] == ["Provider late"]
     assert (states(both, "aws"), states(both, "late")) == (["v1.0.0 Active"], [])
 
+    taken = life(aws1="Bucket", aws2="Bucket", arm1="", arm2="Bucket")
+    for version in (1, 2):
+        taken.ask("aws", version)
+        taken.ask("arm", version, CONSENTS)
+        decision = taken.run()
+    (scope,) = decision.scopes
+    assert [explanation.preempted for explanation in scope.explanations] == ["Provider arm"]
+    assert states(taken, "aws") == ["v1.0.0 Inactive", "v2.0.0 Active"]
+    assert states(taken, "arm") == ["v1.0.0 Active"]
+
 
 def test_two_wishes_for_one_package_name_each_other_and_change_nothing() -> None:
     one = life(aws1="Bucket", aws2="Bucket")
@@ -214,17 +242,16 @@ def test_the_last_manifest_of_a_cluster_takes_nothing_with_it_that_must_stay() -
 
 
 def test_a_restore_changes_no_owner_because_owners_are_names() -> None:
-    one = life(aws1="Bucket")
-    one.ask("aws", 1)
-    one.run()
-    before = one.files
-    (owned,) = one.locked.resolution.custom_resource_definitions.values()
-    name = revision_name("Provider/aws", digest("aws", 1))
-    assert (owned.package, owned.controller, owned.owners) == ("xpkg:x.io/aws@cluster", name, (name,))
-    other = Life(dict(one.published), dict(one.installs))
-    other.run()
+    one = life(aws1="Bucket", aws2="Bucket")
+    for version in (1, 2):
+        one.ask("aws", version)
+        one.run()
+    restored = Life(dict(one.published), dict(one.installs))
+    restored.run()
 
-    assert other.files == before
+    assert [revision.revision for revision in restored.revisions("aws")] == [1]
+    owner = revision_name("Provider/aws", digest("aws", 2))
+    assert restored.owners() == one.owners() == {"Bucket.x.io": owner}
 
 
 def test_other_pull_secrets_are_decided_anew_and_are_no_new_revision() -> None:

@@ -71,6 +71,14 @@ def test_an_upgrade_releases_and_claims_in_one_step_and_the_old_revision_stays_a
     assert found[Z] == OwnershipEntry(package=package("a"), controller="a-2", owners=("a-2",))
 
 
+def test_a_retained_revision_keeps_its_kinds_even_with_consent_to_remove_them() -> None:
+    upgraded = claimant("a", X, running="a-1", had=(X, Y))
+
+    kept = OwnershipEntry(package=package("a"), owners=("a-1",), retained=True)
+    assert after(held("a", X, Y), upgraded, prunes=("a",))[Y] == kept
+    assert Y not in after(held("a", X, Y), claimant("a", X), prunes=("a",))
+
+
 def test_of_two_that_want_the_same_one_gets_all_and_the_other_nothing() -> None:
     for order in permutations([claimant("a", X, Y), claimant("b", Y, Z)]):
         assert refuse_claims({}, order) == {package("b"): RefusedClaim(package("b"), Y, package("a"))}

@@ -9,18 +9,13 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[3]
 ROW = re.compile(r"\| R(\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|")
-NOT_HERE = {16, 27, 42, 44, 46, 69, 111}
+NOT_HERE = {16, 27, 42, 44, 69, 111}
 ROWS = [
     found.groups()
     for found in map(ROW.fullmatch, (PROJECT / "docs/requirements.md").read_text().splitlines())
     if found
 ]
-
-
 MUTANTS = PROJECT / "tests/mutants"
-WITHOUT_MUTANT = {*range(1, 47)} - NOT_HERE - {6, 18, 36, 37, 41}
-"""Rows whose mutant is still to be written: none is added here, and a row leaves with its mutant."""
-
 FOLDERS = (PROJECT / "reconciler/dependencies", PROJECT / "reconciler", PROJECT)
 
 
@@ -64,7 +59,7 @@ def test_every_row_has_a_mutant_that_its_own_test_must_notice() -> None:
     tests = {int(number): test.strip().strip("`") for number, _, _, test in ROWS if "::" in test}
     kept = {int(patch.stem[1:]): patch for patch in MUTANTS.glob("R[0-9]*.patch")}
 
-    assert sorted(tests.keys() - WITHOUT_MUTANT) == sorted(kept)
+    assert sorted(kept) == sorted(tests) == sorted({*range(1, 127)} - NOT_HERE)
     for number, patch in kept.items():
         assert patch.read_text().partition("\n")[0] == f"# test: {tests[number]}", patch.name
 

@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.read import FleetLocks
 from reconciler.dependencies.model.cluster import ClusterInputs
@@ -69,6 +71,8 @@ def test_a_revision_that_awaits_activation_is_not_ready_and_says_which_runs() ->
     ready = next(one for one in found["conditions"] if one["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "AwaitingActivation")
     assert "active is none" in ready["message"]
+    assert found["status"]["currentRevision"].startswith("net-")
+    assert found["status"]["currentIdentifier"] == "x.io/net:v1.5.0"
 
 
 def test_every_dependency_is_listed_with_who_made_it_and_what_serves_an_api() -> None:
@@ -98,12 +102,28 @@ def test_every_dependency_is_listed_with_who_made_it_and_what_serves_an_api() ->
     ]
 
 
-def test_what_has_no_answer_is_stalled_with_the_facts() -> None:
-    found = statuses(PLATFORM)["Configuration/platform"]
+CONTESTED = "".join(
+    provider(name, "v1.0.0") + crossplane(name, "v1.0.0", kinds="s3.io/v1/Bucket")
+    for name in ("aws", "store")
+)
 
-    assert conditions(found)["Stalled"] == ("True", "DependencyConflict")
-    assert found["status"]["invalidDependencies"] == 1
-    assert "x.io/acme/net" in found["conditions"][0]["message"]
+
+@pytest.mark.parametrize(
+    ("text", "package", "reason", "fact"),
+    [
+        (PLATFORM, "Configuration/platform", "DependencyConflict", "x.io/acme/net"),
+        (CONTESTED, "Provider/store", "OwnershipConflict", "Bucket.s3.io"),
+    ],
+)
+def test_a_missing_dependency_and_a_kind_of_another_package_stall_a_package_with_the_facts(
+    text: str, package: str, reason: str, fact: str
+) -> None:
+    found = statuses(text)
+
+    stalled = {name: conditions(status)["Stalled"] for name, status in found.items()}
+    assert stalled == {**dict.fromkeys(found, ("False", "Valid")), package: ("True", reason)}
+    assert found[package]["status"]["invalidDependencies"] == 1
+    assert all(fact in condition["message"] for condition in found[package]["conditions"])
 
 
 def test_clusters_that_have_the_same_differ_in_their_name_alone() -> None:

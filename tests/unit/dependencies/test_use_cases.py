@@ -263,17 +263,28 @@ def test_discovery_installs_an_implementation_of_an_interface_only_if_asked_to()
     assert "mysql@" not in resolved(text)
 
 
-def test_discovery_installs_the_provider_of_an_api_only_if_asked_to() -> None:
-    text = (
-        install("shop", "web.io", "")
-        + package("web.io", "1.0.0", "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}")
-        + package("certs.io", "1.0.0", "provides: [{apiVersion: certs.io/v1, kind: Issuer}]")
-    )
-
-    assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(
-        text + "---\n{kind: Cluster, choices: {discovery: true}}\n"
-    )
-    assert resolve_cluster(world_of(text)).explanations
+@pytest.mark.parametrize(
+    ("text", "provided_by"),
+    [
+        (
+            install("shop", "web.io", "")
+            + package("web.io", "1.0.0", "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}")
+            + package("certs.io", "1.0.0", "provides: [{apiVersion: certs.io/v1, kind: Issuer}]"),
+            "carvel:certs.io@namespace/prod 1.0.0 for carvel:web.io@install/prod/shop",
+        ),
+        (
+            provider("platform", "v1.0.0", "Configuration")
+            + crossplane("platform", "v1.0.0", "[{crd: {apiVersion: s3.io/v1, kind: Bucket}}]")
+            + crossplane("aws", "v1.0.0", kinds="s3.io/v1/Bucket"),
+            "xpkg:x.io/aws@cluster v1.0.0 for xpkg:x.io/platform@cluster",
+        ),
+    ],
+    ids=["Carvel", "Crossplane"],
+)
+def test_discovery_installs_the_provider_of_an_api_only_if_asked_to(text: str, provided_by: str) -> None:
+    assert provided_by in resolved(text + "---\n{kind: Cluster, choices: {discovery: true}}\n")
+    (explanation,) = resolve_cluster(world_of(text)).explanations
+    assert explanation.code == "E-API"
 
 
 def test_an_optional_package_is_added_if_nothing_changes_for_it() -> None:
@@ -555,7 +566,7 @@ def test_an_external_installation_offers_what_it_declares() -> None:
     assert "db <- installed:prod/shared (installed)" in found
 
 
-def test_crossplane_has_one_of_each_package_in_a_cluster() -> None:
+def test_crossplane_has_one_of_each_package_and_one_owner_of_each_kind_in_a_cluster() -> None:
     found = resolved(
         provider("platform", "v1.0.0", "Configuration")
         + provider("aws", "v1.2.0")
@@ -570,6 +581,36 @@ def test_crossplane_has_one_of_each_package_in_a_cluster() -> None:
         xpkg:x.io/aws@cluster v1.2.0 for user
         xpkg:x.io/platform@cluster v1.0.0 for user
           x.io/aws >=v1.0.0 <- xpkg:x.io/aws@cluster (installed)
+        """,
+    )
+    for kind, codes in {"Queue": [], "Bucket": ["E-OWN-CRD"]}.items():
+        world = world_of(
+            provider("aws", "v1.0.0")
+            + provider("store", "v1.0.0")
+            + crossplane("aws", "v1.0.0", kinds="s3.io/v1/Bucket")
+            + crossplane("store", "v1.0.0", kinds=f"s3.io/v1/{kind}")
+        )
+        assert [explanation.code for explanation in resolve_cluster(world).explanations] == codes
+
+
+def test_a_package_needs_and_owns_what_its_chosen_version_says_alone() -> None:
+    found = resolved(
+        provider("aws", "v1.0.0")
+        + provider("queues", "v1.0.0")
+        + crossplane("aws", "v0.9.0", "[{provider: x.io/old}]")
+        + crossplane("aws", "v1.0.0", "[{provider: x.io/net}]", "s3.io/v1/Bucket")
+        + crossplane("aws", "v2.0.0", "[{provider: x.io/new}]", "s3.io/v1/Bucket s3.io/v1/Queue")
+        + crossplane("queues", "v1.0.0", kinds="s3.io/v1/Queue")
+        + "".join(crossplane(name, "v1.0.0") for name in ("net", "new", "old"))
+    )
+
+    assert_lines(
+        found,
+        """
+        xpkg:x.io/aws@cluster v1.0.0 for user
+          x.io/net <- xpkg:x.io/net@cluster (candidate)
+        xpkg:x.io/net@cluster v1.0.0 for xpkg:x.io/aws@cluster
+        xpkg:x.io/queues@cluster v1.0.0 for user
         """,
     )
 
