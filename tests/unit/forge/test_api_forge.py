@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.errors import ConflictError
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.dialect import ApiPullRequest, Comment, Issue, write_times
 from reconciler.inventory import PullRequest, PullState
@@ -213,3 +214,8 @@ def test_of_open_pull_requests_of_a_branch_the_one_with_the_lowest_number_is_upd
 
     assert pull is not None
     assert pull.number == 2
+
+
+def test_head_that_moved_is_named_and_not_merged(api: ScriptedApi) -> None:
+    with pytest.raises(ConflictError, match="The head of pull request 1 moved"):
+        forge(api, Dialect()).merge(1, expect="decaf")

@@ -1,15 +1,17 @@
 """Items of the three APIs: whose they are, and what is left of one that cannot be read."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
 from reconciler.errors import UnavailableError
-from reconciler.forge.dialect import ApiDialect, validated
+from reconciler.forge.dialect import ApiDialect, ApiPullRequest, validated
 from reconciler.forge.github import GitHub
 from reconciler.forge.http import Transport
 from reconciler.forge.rest_dialects import Gitea, GitLab
+from reconciler.inventory import PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer
 
@@ -73,3 +75,74 @@ def test_item_without_even_number_or_head_makes_the_list_unusable(
 
     with pytest.raises(UnavailableError, match="the forge's answer is not as its API describes it"):
         list(validated(make(api.transport())).list_all())
+
+
+TIMES = {"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:02Z"}
+CLOSED = {**TIMES, "closed_at": "1970-01-01T00:00:03Z"}
+OPEN = ApiPullRequest(
+    number=5,
+    head="drafts/web/w",
+    base="main",
+    title="Update web",
+    body="Why.",
+    draft=True,
+    state=PullState.OPEN,
+    head_oid="c0ffee",
+    labels=("fleet",),
+    url="https://forge.example/5",
+    times=(1, 2),
+)
+COMPLETE: dict[str, dict[str, Any]] = {
+    "github": {
+        **TIMES,
+        "title": "Update web",
+        "body": "Why.",
+        "state": "open",
+        "draft": True,
+        "head": {"ref": "drafts/web/w", "sha": "c0ffee", "repo": {"id": 1}},
+        "labels": [{"name": "fleet"}],
+        "html_url": "https://forge.example/5",
+        "node_id": "",
+    },
+    "gitlab": {
+        **TIMES,
+        "title": "Draft: Update web",
+        "description": "Why.",
+        "state": "opened",
+        "sha": "c0ffee",
+        "target_branch": "main",
+        "labels": ["fleet"],
+        "web_url": "https://forge.example/5",
+    },
+    "gitea": {
+        **TIMES,
+        "title": "WIP: Update web",
+        "body": "Why.",
+        "state": "open",
+        "draft": True,
+        "head": {"label": "drafts/web/w", "sha": "c0ffee", "repo_id": 1},
+        "base": {"label": "main", "repo_id": 1},
+        "labels": [{"name": "fleet", "id": 9}],
+        "html_url": "https://forge.example/5",
+    },
+}
+MERGED: dict[str, dict[str, Any]] = {
+    "github": {"state": "closed", "merged_at": "1970-01-01T00:00:03Z", "merge_commit_sha": "beef"},
+    "gitlab": {"state": "merged", "merge_commit_sha": "beef"},
+    "gitea": {"state": "closed", "merged": True, "merge_commit_sha": "beef"},
+}
+
+
+@pytest.mark.parametrize("kind", APIS)
+def test_complete_item_is_read_field_by_field(api: ScriptedApi, kind: str) -> None:
+    make, path, item = APIS[kind]
+    full = {**item(5, "drafts/web/w", 1), **COMPLETE[kind]}
+    merged = {**full, **CLOSED, **MERGED[kind]}
+    api.answers["GET", path] = Answer(200, [full, merged])
+
+    opened, ended = make(api.transport()).list_all()
+
+    # GitLab gives a fast-forward merge no commit of its own, so the head stands for it, also before.
+    assert replace(opened, merge_oid="") == OPEN
+    assert (ended.state, ended.draft, ended.merge_oid) == (PullState.MERGED, False, "beef")
+    assert (ended.times, ended.closed) == ((1, 2, 3), 3)

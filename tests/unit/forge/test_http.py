@@ -145,3 +145,15 @@ def test_lost_write_is_looked_for_before_it_is_repeated(
     assert len(made) == writes
     assert not seen
     assert api.clock.now() - start == waited
+
+
+@pytest.mark.parametrize(
+    ("token", "value"),
+    [
+        (http.StaticToken("t0k"), "Bearer t0k"),
+        (http.StaticToken("t0k", "token"), "token t0k"),
+        (http.StaticToken(""), ""),
+    ],
+)
+def test_request_without_a_token_has_no_authorization(token: http.StaticToken, value: str) -> None:
+    assert token.value() == value

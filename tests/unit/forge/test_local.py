@@ -88,7 +88,7 @@ def test_refused_push_changes_nothing(edge: Edge) -> None:
     edge.repo.git.config["receive.denyDeletes"] = "true"
     before = edge.repo.refs()
 
-    with pytest.raises(RefusedError):
+    with pytest.raises(RefusedError, match=f"edge.git refuses {DRAFT}: deletion prohibited"):
         approve(edge)
 
     assert edge.repo.refs() == before
