@@ -6,14 +6,18 @@ from dataclasses import replace
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.errors import Location, Problem
 from reconciler.expand import expand
+from reconciler.inventory import Commit
 from reconciler.plan.changes import Plan
 from reconciler.plan.context import PlanContext, build_context
-from reconciler.plan.path_conflicts import index_neighbours
+from reconciler.plan.path_conflicts import index_neighbours, index_refs
 from reconciler.reasons import Reason
 from reconciler.render import render_packages
 from reconciler.resolve import ResolvedFleet
 from tests.support.model import ModelWorld, blueprint, resolve
+from tests.support.plan_values import oid
+from tests.support.sets import repository
 
 
 def want(world: ModelWorld, repository: str, *paths: str) -> None:
@@ -130,3 +134,20 @@ def test_index_visits_each_package_once_however_many_repositories_there_are(repo
 
     assert len(index) == repositories
     assert targets.visited == len(targets)
+
+
+@pytest.mark.parametrize(
+    ("ref", "blocker"),
+    [
+        ("refs/heads/drafts/web/packagevariant-1", "refs/heads/drafts"),
+        ("refs/tags/web/v1", "refs/tags/web"),
+        ("refs/heads/other", ""),
+    ],
+)
+def test_refs_of_a_repository_are_those_of_the_view_that_was_read(ref: str, blocker: str) -> None:
+    at = Commit(oid("a1"), 1)
+    read = repository("edge", branches={"drafts": at}, tags={"web": at})
+    unread = replace(repository("alias", url=read.url), problem=Problem(Location("r.yaml"), "down", "down"))
+
+    assert index_refs([unread, read]).find_blocker(ref) == blocker
+    assert index_refs([unread]).find_blocker(ref) == ""
