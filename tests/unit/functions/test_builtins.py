@@ -454,6 +454,16 @@ LIST = body("l: # kpt-set: ${l}", "- x")
             ),
         ),
         Row(
+            "values of a configuration file count as text",
+            {"apiVersion": "v1", "kind": "ConfigMap", "data": {"num": 3, "flag": True, "none": None}},
+            body("  k: 1 # kpt-set: ${num}", "  l: x # kpt-set: ${flag}-${num}", "  m: x # kpt-set: ${none}"),
+            body(
+                "  k: 3 # kpt-set: ${num}",
+                "  l: true-3 # kpt-set: ${flag}-${num}",
+                '  m: "" # kpt-set: ${none}',
+            ),
+        ),
+        Row(
             "a number keeps its quotes",
             {"n": "3"},
             body("  k: 1 # kpt-set: ${n}", '  l: "1" # kpt-set: ${n}'),
