@@ -7,7 +7,7 @@ from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import Commit
 from reconciler.objects import File, Files
 from reconciler.reasons import Reason
-from reconciler.render.kptfile import stamp_kptfile, strip_ownership
+from reconciler.render.kptfile import stamp_kptfile, strip_ownership, unmet_gates
 from reconciler.render.rendered import Blocked
 from reconciler.resolve.resolution import Pin
 
@@ -148,3 +148,29 @@ def test_resource_with_unknown_conflict_policy_blocks_the_package_and_is_named()
 
     assert isinstance(blocked, Blocked)
     assert blocked.message.startswith("sub/service.yaml: reconciler.dev/on-conflict must be ")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "unmet"),
+    [
+        ("", ("ready: the package has no such condition",)),
+        ("  - {type: ready, status: 'True'}", ()),
+        ("  - {type: ready, status: 'False', message: why, reason: Because}", ("ready: why",)),
+        ("  - {type: ready, status: Unknown, reason: Because}", ("ready: Because",)),
+        ("  - {type: ready}", ("ready: it is not True",)),
+        ("  - {type: other, status: 'True'}", ("ready: the package has no such condition",)),
+    ],
+)
+@pytest.mark.parametrize("has_gate", [True, False])
+def test_gate_needs_a_true_condition(conditions: str, unmet: tuple[str, ...], *, has_gate: bool) -> None:
+    gates = "info:\n  readinessGates:\n  - conditionType: ready\n  - conditionType: ''\n" if has_gate else ""
+    status = f"status:\n  conditions:\n{conditions}\n"
+
+    kptfile = f"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n{gates}{status}"
+
+    assert unmet_gates(kptfile.encode()) == (unmet if has_gate else ())
+
+
+@pytest.mark.parametrize("text", ["", "[", "- a", "a: {{ x }}"])
+def test_file_that_is_no_kptfile_has_no_gates(text: str) -> None:
+    assert unmet_gates(text.encode()) == ()

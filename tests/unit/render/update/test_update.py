@@ -322,6 +322,37 @@ def test_sub_package_with_another_upstream_is_unchanged() -> None:
     assert texts == mine
 
 
+@pytest.mark.parametrize(("items", "is_edited"), [("- a\n- b\n", False), ("- b\n- a\n", True)])
+def test_removed_resource_stays_if_local_has_another_order_of_items(items: str, *, is_edited: bool) -> None:
+    head = "apiVersion: v1\nkind: Foo\nmetadata:\n  name: f\nl:\n"
+
+    texts, conflicts = update({"r.yaml": head + "- a\n- b\n"}, {}, {"r.yaml": head + items})
+
+    assert ("r.yaml" in texts) is is_edited
+    assert [each.reason for each in conflicts] == (["DeletedUpstream"] if is_edited else [])
+
+
+@pytest.mark.parametrize(
+    ("edit", "is_edit"),
+    [
+        ("  name: mine\n", False),
+        ("  name: pkg\n  annotations:\n    reconciler.dev/owner: a/b/c\n", False),
+        ("  name: pkg\n  labels:\n    a: b\n", True),
+        ("  name: pkg\n  annotations:\n    a: b\n", True),
+        ("  name: pkg\ninfo:\n  description: x\n", True),
+    ],
+)
+def test_fast_forward_allows_own_fields_of_the_kptfile_only(edit: str, *, is_edit: bool) -> None:
+    base, upstream = files_of({"Kptfile": ROOT}), files_of({"Kptfile": ROOT, "new.txt": "n\n"})
+    local = files_of({"Kptfile": ROOT.replace("  name: pkg\n", edit)})
+
+    if is_edit:
+        with pytest.raises(UpdateRefused, match="Local package files have been modified: Kptfile"):
+            update_package(base, upstream, local, strategy=Strategy.FAST_FORWARD)
+    else:
+        assert "new.txt" in update_package(base, upstream, local, strategy=Strategy.FAST_FORWARD).files
+
+
 def test_kptfile_that_local_deleted_stays_deleted() -> None:
     base, upstream = (
         {**files_of({"r.yaml": cm("r")}), **files_of({"Kptfile": text})} for text in (ROOT, SUB)
