@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
-from reconciler.objects import File, Files, Mode, Signature
+from reconciler.objects import File, Files, Mode, Signature, commit_bytes, object_id
 from reconciler.policy import Limits
 from tests.support.git import Repo, make_repository, run
 
@@ -193,3 +194,24 @@ def test_objects_of_any_size_read_back(tmp_path_factory: pytest.TempPathFactory,
     pack.save()
 
     assert mirror.blob(oid, 1 << 20) == data
+
+
+def test_parent_may_be_named_by_the_id_that_it_would_have_unsigned(repo: Repo, mirror: Mirror) -> None:
+    tree, parent = repo.tree("main"), repo.oid("main")
+    unsigned = object_id("commit", commit_bytes(tree, (parent,), BOT, BOT, "First\n"))
+    mirror.signing = cast("Any", Seal())
+    pack = Pack(mirror)
+
+    first = pack.commit(tree, (parent,), BOT, BOT, "First\n")
+    second = pack.commit(tree, (unsigned,), BOT, BOT, "Second\n")
+
+    assert first != unsigned
+    assert second == object_id("commit", commit_bytes(tree, (first,), BOT, BOT, "Second\n") + b"signed")
+    assert pack.tree_of(unsigned) == pack.tree_of(first) == tree
+
+
+class Seal:
+    """Signs a commit with a word."""
+
+    def commit(self, *values: Any) -> bytes:
+        return commit_bytes(*values) + b"signed"

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.git.trees import (
+    PackageRefusedError,
     RawEntry,
     UnsafeEntry,
     check_entry,
@@ -173,3 +174,10 @@ def test_safe_name_is_one_segment_and_never_git(name: str) -> None:
     if not file_name_error(name):
         assert name not in {"", ".", ".."}
         assert re.fullmatch(r"(\.git|git~1)[. ]*(:.*)?", name.replace("\u200c", ""), re.IGNORECASE) is None
+
+
+@pytest.mark.parametrize(("path", "text"), [("a/b", "a/b: it is too deep"), ("", "it is too deep")])
+def test_refusal_names_the_path_if_it_is_about_one(path: str, text: str) -> None:
+    refusal = PackageRefusedError(path, "it is too deep")
+
+    assert (str(refusal), refusal.path) == (text, path)
