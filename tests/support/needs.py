@@ -154,7 +154,7 @@ def objections(
 ) -> Iterator[str]:
     """Yield what a step did that no reader of the manifests would expect."""
     for parent, version in after.versions.items():
-        for need in catalogue.get((parent, version), ()):
+        for need in catalogue.get((parent, version), ()) if parent not in after.unused else ():
             held = before.versions.get(parent) == version and is_met(need, before.versions, frozenset())
             if (solved or held) and not is_met(need, after.versions, cluster.served):
                 yield f"{parent} {version} needs {need}, which is gone"

@@ -34,7 +34,8 @@ def autoremove(
         if str(package.instance) in needed and package.instance not in used
     ]
     used |= {package.instance: package for package in running}
-    used |= {instance: old[instance] for instance in _reachable(used.values(), old) if instance not in used}
+    needed_now = set(_reachable(used.values(), old | used)) - used.keys()
+    used |= {instance: old[instance] for instance in needed_now}
     names = frozenset({USER, *map(str, used)})
     used = {instance: _with_present_parents(package, names, used) for instance, package in used.items()}
     left = {instance: package for instance, package in old.items() if instance not in used}

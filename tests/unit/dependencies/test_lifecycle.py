@@ -267,6 +267,15 @@ def test_a_users_manifest_adopts_what_was_generated_and_hands_it_back_in_the_sam
     assert pins(back)["db.io"] == "1.0.0"
 
 
+def test_a_users_manifest_adopts_what_a_generated_package_needs() -> None:
+    shop = SHOPS + install("shop", "shop.io", "")
+
+    adopted, decision = run(shop, shop + install("mine", "disk.io", ""))
+
+    assert decision.problems == ()
+    assert [name for name in owners(adopted) if "disk.io" in name] == ["carvel:disk.io@install/prod/mine"]
+
+
 @pytest.mark.parametrize("namespace", ["prod", "other"])
 def test_a_retained_package_is_adopted_by_a_users_manifest_in_its_namespace(namespace: str) -> None:
     shop = install("shop", "shop.io", "", "dependencies: {deletePolicy: orphan}")
