@@ -1,0 +1,74 @@
+"""Differences of files in a pull request: what is shown, what is only counted, and nothing of a Secret."""
+
+import pytest
+
+from reconciler.objects import File, Mode
+from reconciler.report.diff import LONGEST_LINE, MOST_LINES, MOST_TEXT, FileChange, file_changes
+
+PLAIN, OTHER = File.of(b"a: 1"), File.of(b"a: 2")
+SECRET = File.of(b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: hunter2}\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "note"),
+    [
+        (PLAIN, OTHER, ""),
+        (None, PLAIN, "new"),
+        (PLAIN, None, "removed"),
+        (PLAIN, File.of(PLAIN.data, Mode.EXECUTABLE), "only its mode changes"),
+        (PLAIN, File.of(b"\xff"), "no text"),
+        (SECRET, PLAIN, "a Secret, not shown"),
+        (PLAIN, SECRET, "a Secret, not shown"),
+        (SECRET, None, "a Secret, not shown"),
+        (None, SECRET, "a Secret, not shown"),
+    ],
+)
+def test_only_a_change_of_plain_text_is_shown(before: File | None, after: File | None, note: str) -> None:
+    sides = [{"f.yaml": file} if file else {} for file in (before, after)]
+
+    (change,) = file_changes(*sides)
+
+    assert change.note == note
+    assert change.text == ("" if note else "@@ -1 +1 @@\n-a: 1\n+a: 2")
+    assert "hunter2" not in str(change)
+
+
+def test_equal_files_are_not_listed() -> None:
+    assert file_changes({"f.yaml": PLAIN}, {"f.yaml": PLAIN}) == ()
+
+
+def lines(number: int, text: str = "x") -> File:
+    return File.of("\n".join(f"{text}{n}" for n in range(number)).encode())
+
+
+@pytest.mark.parametrize("surplus", [0, 1, 7])
+def test_lines_beyond_the_limit_are_counted(surplus: int) -> None:
+    """The first line is the place, the second the removed line."""
+    (change,) = file_changes({"f": File.of(b"old")}, {"f": lines(MOST_LINES - 2 + surplus)})
+
+    shown = change.text.split("\n")
+    assert len(shown) == MOST_LINES + bool(surplus)
+    assert (shown[-1] == f"@@ and {surplus} lines more @@") is bool(surplus)
+    assert (change.added, change.removed) == (MOST_LINES - 2 + surplus, 1)
+
+
+@pytest.mark.parametrize(
+    ("length", "shown"), [(LONGEST_LINE - 1, LONGEST_LINE), (LONGEST_LINE, LONGEST_LINE + 1)]
+)
+def test_long_lines_are_cut(length: int, shown: int) -> None:
+    (change,) = file_changes({"f": PLAIN}, {"f": File.of(b"y" * length)})
+
+    assert len(change.text.split("\n")[-1]) == shown
+
+
+def test_differences_beyond_the_room_of_a_text_are_left_out() -> None:
+    before = {f"{n:02}": PLAIN for n in range(30)}
+    after = {path: lines(20, "y" * 150) for path in before}
+
+    changes = file_changes(before, after)
+
+    size = len(changes[0].text)
+    shown = [change for change in changes if change.text]
+    assert len(shown) == MOST_TEXT // size
+    assert {change.note for change in changes if not change.text} == {"does not fit here"}
+    assert all(isinstance(change, FileChange) and change.added == 20 for change in changes)

@@ -1,0 +1,50 @@
+"""SARIF of a proposed change: its level by what the change is to blame for, and a place for everything."""
+
+import pytest
+
+from reconciler.errors import Location, Problem
+from reconciler.plan.changes import Refusal
+from reconciler.plan.compare import Comparison
+from reconciler.reasons import Reason
+from reconciler.report.sarif import FALLBACK, comparison_sarif
+
+
+def problem(message: str, where: Location = Location("a.yaml", 2, 3)) -> Problem:  # noqa: B008 - a frozen value
+    return Problem(where, Reason.INVALID_MANIFEST, message, "Mend it")
+
+
+def test_level_tells_what_the_change_brings() -> None:
+    log = comparison_sarif(
+        Comparison(
+            new=(problem("new"),),
+            old=(problem("old"),),
+            fixed=(problem("fixed"),),
+            unread=(problem("unread"),),
+            refusals=(Refusal(Reason.DELETION_GUARD, "refused", ""),),
+        )
+    )
+
+    levels = {result["message"]["text"]: result["level"] for result in log["runs"][0]["results"]}
+    assert levels == {
+        "new. Mend it": "error",
+        "refused": "error",
+        "unread. Mend it": "warning",
+        "old. Mend it": "note",
+    }
+
+
+@pytest.mark.parametrize(
+    ("where", "physical"),
+    [
+        (Location("a.yaml", 2, 3),
+         {"artifactLocation": {"uri": "a.yaml"}, "region": {"startLine": 2, "startColumn": 3}}),
+        (Location("a.yaml", 2), {"artifactLocation": {"uri": "a.yaml"}, "region": {"startLine": 2}}),
+        (Location("a b.yaml"), {"artifactLocation": {"uri": "a%20b.yaml"}}),
+        (Location(""), {"artifactLocation": {"uri": FALLBACK}}),
+    ],
+    ids=["column", "line", "file", "nowhere"],
+)  # fmt: skip
+def test_every_result_has_a_place(where: Location, physical: object) -> None:
+    (result,) = comparison_sarif(Comparison(new=(problem("x", where),)))["runs"][0]["results"]
+
+    assert result["locations"] == [{"physicalLocation": physical}]
