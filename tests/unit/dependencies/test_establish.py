@@ -3,7 +3,13 @@
 from dataclasses import replace
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.format import ActivationBlocker, ClusterLock, LockScope, record_bytes
+from reconciler.dependencies.lock.format import (
+    ActivationBlocker,
+    ClusterLock,
+    LockScope,
+    ownership_entries,
+    record_bytes,
+)
 from reconciler.dependencies.lock.read import FleetLocks, read_locks
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
 from reconciler.dependencies.revisions.reconcile import revision_name
@@ -68,13 +74,16 @@ def test_every_version_is_a_revision_of_its_own_in_the_lock() -> None:
 
 
 def test_revisions_are_each_clusters_own_and_ownership_is_shared() -> None:
-    one = life(aws1="Bucket", aws2="Bucket")
+    one = life(aws1="Bucket")
+    one.published["aws", 1] = replace(one.published["aws", 1], compositions=("small",))
     one.ask("aws", 1)
     one.run()
     lock, resolution = one.locked.lock, one.locked.resolution
 
     assert b"Bucket" not in record_bytes(lock)
-    assert resolution.custom_resource_definitions["Bucket.x.io"].controller == lock.revisions[0].name
+    assert list(resolution.custom_resource_definitions) == ["Bucket.x.io"]
+    assert list(resolution.compositions) == ["small"]
+    assert {entry.controller for _, entry in ownership_entries(resolution)} == {lock.revisions[0].name}
     assert lock.resolution == resolution.digest
 
 
