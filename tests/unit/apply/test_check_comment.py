@@ -5,8 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.apply.check_comment import _with_runner
-from reconciler.policy import ForgeKind, ForgeRule, Policy
+from reconciler.apply.check_comment import _Find, _with_runner
+from reconciler.forge.registry import Forges
+from reconciler.git.urls import Credential
+from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
+from reconciler.read.credentials import CONTROL_TOKEN
 
 REMOTE = "https://forge.example/acme/control.git"
 RUNNER = {"GITHUB_SERVER_URL": "https://forge.example", "GITHUB_API_URL": "https://forge.example/api/v1"}
@@ -46,3 +49,22 @@ def test_local_repositories_and_configured_forges_are_left_as_they_are(
     policy = Policy(forges=(OTHER, rule) if is_configured else (OTHER,))
 
     assert _with_runner(control, policy, RUNNER) == policy
+
+
+@pytest.mark.parametrize(
+    ("environment", "token"),
+    [
+        ({"NAMED": "named", CONTROL_TOKEN: "own"}, "named"),
+        ({"NAMED": "named"}, "named"),
+    ],
+)
+def test_configured_credential_comes_before_that_of_the_control_repository(
+    environment: dict[str, str], token: str
+) -> None:
+    rule = CredentialRule("https://forge.example", token_env="NAMED")
+
+    named = _Find(Policy(credentials=(rule,)), environment, Forges())(REMOTE)
+    own = _Find(Policy(), environment, Forges())(REMOTE)
+
+    assert named == Credential("", token)
+    assert own == (Credential("", "own") if CONTROL_TOKEN in environment else None)

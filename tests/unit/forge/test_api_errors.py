@@ -1,11 +1,11 @@
 """What a reply of a forge means: done, lost, limited until a time, or refused for a reason."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.forge.api_errors import classify
+from reconciler.forge.api_errors import classify, duration_text, message_of
 
 SECONDARY = {"message": "You have exceeded a secondary rate limit"}
 EMPTY = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "150"}
@@ -74,3 +74,34 @@ def test_replies_are_classified(row: Row) -> None:
     reply = classify(row.status, row.headers, row.data, now=100.0)
 
     assert (reply.kind, reply.wait_s) == (row.kind, row.wait_s)
+
+
+def test_limit_without_words_is_called_one() -> None:
+    assert classify(429, {}, None, now=100.0).message == "rate limit"
+    assert classify(429, {}, "Retry later", now=100.0).message == "Retry later"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, ""),
+        (7, ""),
+        ("  busy \n", "busy"),
+        ("x" * 400, "x" * 300),
+        ({"message": "Validation Failed", "errors": [{"code": "invalid", "field": "base"}]},
+         "Validation Failed; invalid; base"),
+        ({"error": "invalid_token", "error_description": "It ended"}, "invalid_token; It ended"),
+        ({"message": ["a", "", "b", "a"]}, "a; b; a"),
+        ({"message": "same", "error": "same", "other": "x"}, "same"),
+    ],
+)  # fmt: skip
+def test_message_has_the_details_of_each_forge_once(data: Any, message: str) -> None:
+    assert message_of(data) == message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "1 s"), (1.4, "1 s"), (59, "59 s"), (60, "1 min"), (3599, "1 h 00 min"), (11160, "3 h 06 min")],
+)
+def test_duration_is_told_in_its_two_greatest_units(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
