@@ -55,7 +55,10 @@ def test_a_second_apply_writes_nothing(source: Path, tmp_path: Path) -> None:
         check_objects(repository)
     if KPT:
         fleet = [repository for repository in world.repositories() if repository != world.control]
-        assert sum(check_packages(each, packages_of(each), tmp_path / "read" / each.stem) for each in fleet)
+        scratch = tmp_path / "read"
+        count = sum(check_packages(each, packages_of(each), scratch / each.stem) for each in fleet)
+        # Some worlds only lock packages: nothing is delivered, and there is nothing to read.
+        assert bool(count) == any(scratch.rglob("Kptfile"))
 
 
 def packages_of(repository: Path) -> list[str]:
