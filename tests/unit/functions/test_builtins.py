@@ -9,8 +9,13 @@ from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.builtin.apply_replacements import matches_selector
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
 from reconciler.functions.builtin.search_replace import glob_pattern
+from reconciler.functions.package_files import read_resources
+from reconciler.functions.pipeline import run_steps
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.step import Stage, Step
+from reconciler.objects import File
+from reconciler.policy import FunctionPolicy
 from tests.support.builtins import Row, body, check_row, config_of, ids, of_kind
 
 
@@ -1068,3 +1073,19 @@ def test_configuration_without_kind_is_named_as_such() -> None:
 @pytest.mark.parametrize("glob", ["[ab", "{a", "a]", "[]"])
 def test_unclosed_bracket_of_a_glob_is_text(glob: str) -> None:
     assert re.fullmatch(glob_pattern(glob), glob)
+
+
+def test_result_names_field_and_place() -> None:
+    text = body("  k: x") + "---\n" + DEV.replace("name: a", "name: b")
+    step = Step("", Stage.MUTATORS, 0, image="apply-setters:v0.2", config_map={"env": "prod"})
+
+    result = run_steps(read_resources({"r.yaml": File.of(text.encode())}), [step], [], FunctionPolicy())
+
+    (changed,) = result.results
+    assert (changed.file, changed.field) == ({"path": "r.yaml", "index": 1}, {"path": "data.k"})
+
+
+def test_group_without_a_match_is_empty() -> None:
+    config = {"by-value-regex": "(a)?b", "put-value": "<${1}>"}
+
+    check_row("search-replace:v0.2", Row("", config, body("  k: b", "  l: ab"), body("  k: <>", "  l: <a>")))
