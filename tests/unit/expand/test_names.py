@@ -44,6 +44,7 @@ def test_different_parts_may_have_one_identifier() -> None:
         ("a-", False),
         ("a..b", False),
         ("", False),
+        ("x" * 253, True),
         ("x" * 254, False),
     ],
 )
