@@ -110,15 +110,16 @@ _CARVEL = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev
 class PackageVersion(ApiModel):
     """Header of a version with its content elsewhere, mostly in a registry.
 
-    `source` is the package's name there without tag; `ecosystem` is needed where no manifest is beside
-    the header. `provides` lists `group/version/Kind` for CRDs that are not in the folder, `interfaces`
-    those that a bundle implements, with the version of each or none; `withdrawn` is the reason not to
-    choose this version any more.
+    `source` is the package's name there without tag, `aliases` are its names in mirrors; `ecosystem` is
+    needed where no manifest is beside the header. `provides` lists `group/version/Kind` for CRDs that are not
+    in the folder, `interfaces` those that a bundle implements, with the version of each or none; `withdrawn`
+    is the reason not to choose this version any more.
     """
 
     api_version: str
     kind: str
     source: str
+    aliases: tuple[str, ...] = Field(default=(), strict=False)
     version: str
     ecosystem: Ecosystem | None = Field(default=None, strict=False)
     digest: str = ""
@@ -165,6 +166,7 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     candidate = replace(
         reading.candidates[0],
         digest=header.digest,
+        names=tuple(sorted({*header.aliases, *reading.candidates[0].names} - {id_.name})),
         withdrawn=header.withdrawn,
         provides=tuple(sorted({*reading.candidates[0].provides, *kinds})),
         interfaces=_merged(reading.candidates[0].interfaces, declared),

@@ -216,9 +216,14 @@ class CandidateLookup:
         generated = self.generated_pins
         self.observed = tuple(
             installation
-            for installation in inputs.presence.installations
+            for installation in self._observed_packages()
             if not any(_is_object_of(installation, instance) for instance in generated)
         )
+
+    def _observed_packages(self) -> Iterator[ObservedInstallation]:
+        """Yield the installations of the snapshot by their packages' own names, not by those of mirrors."""
+        for installation in self.inputs.presence.installations:
+            yield replace(installation, id=self.find(installation.id))
 
     def find(self, id_: PackageId) -> PackageId:
         """Return the package that a name means."""

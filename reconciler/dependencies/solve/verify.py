@@ -178,7 +178,7 @@ def _is_observed(inputs: ClusterInputs, need: Need) -> bool:
             package = inputs.catalogue.find(need.id)
             named = any(inputs.catalogue.find(install.need.id) == package for install in external)
             return named or any(
-                installation.id == package
+                inputs.catalogue.find(installation.id) == package
                 and installation.version
                 and need.range.allows(installation.version, installation.digest)
                 for installation in presence.installations

@@ -21,6 +21,7 @@ HEADER = {
     "apiVersion": "reconciler.dev/v1alpha1",
     "kind": "PackageVersion",
     "source": "x.io/acme/aws",
+    "aliases": ["mirror.io/aws"],
     "version": "v1.2.0",
     "digest": "sha256:ab",
     "provides": ["sqs.io/v1/Queue"],
@@ -62,6 +63,7 @@ def test_header_manifest_and_crds_are_one_candidate() -> None:
     assert Gvk("s3.io", "v1", "Bucket") in aws.provides
     assert Gvk("sqs.io", "v1", "Queue") in aws.provides
     assert (aws.labels, aws.keywords) == ((("team", "cloud"),), ("aws",))
+    assert aws.names == ("mirror.io/aws",)
     assert read_package_version(folder(CRD, META, HEADER)).candidates == (aws,)
 
 

@@ -7,7 +7,12 @@ import pytest
 from reconciler.dependencies.lock.format import Resolution, record_bytes
 from reconciler.dependencies.lock.read import locked_pins, with_lock
 from reconciler.dependencies.lock.write import lock_solution
-from reconciler.dependencies.model.cluster import LockedChoice, ResolverSettings, build_catalogue
+from reconciler.dependencies.model.cluster import (
+    ClusterInputs,
+    LockedChoice,
+    ResolverSettings,
+    build_catalogue,
+)
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.revisions.reconcile import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
@@ -773,3 +778,56 @@ def test_a_skipped_requirement_has_its_reason_in_the_lock(metrics: str, reason: 
 
     (skipped,) = lock_solution(world, resolve_cluster(world)).skipped
     assert (skipped.requirement, skipped.reason) == ("metrics.io", reason)
+
+
+def mirrored(text: str) -> ClusterInputs:
+    """Return a world in which `x.io/aws` is also `mirror.io/aws`."""
+    world = world_of(text)
+    candidates = [c for versions in world.catalogue.packages.values() for c in versions]
+    named = [replace(c, names=("mirror.io/aws",)) if c.id.name == "x.io/aws" else c for c in candidates]
+    return replace(world, catalogue=build_catalogue(named))
+
+
+@pytest.mark.parametrize("range_", [">=v1.0.0", ">=v2.0.0"])
+def test_a_package_under_two_names_of_mirrors_is_installed_once(range_: str) -> None:
+    """Crossplane reports `node already exists` and resolves nothing (crossplane#7454, #6779)."""
+    roots = provider("one", "v1.0.0", "Configuration") + provider("two", "v1.0.0", "Configuration")
+    catalogue = (
+        crossplane("one", "v1.0.0", "[{provider: x.io/aws, version: '<v2.0.0'}]")
+        + crossplane("two", "v1.0.0", f"[{{provider: mirror.io/aws, version: '{range_}'}}]")
+        + crossplane("aws", "v1.0.0")
+        + crossplane("aws", "v2.0.0")
+    )
+
+    solution = resolve_cluster(mirrored(roots + catalogue))
+
+    if range_ == ">=v1.0.0":
+        (aws,) = [r for i, r in solution.resolved.items() if "aws" in i.package.name]
+        assert (aws.candidate.version.text, len(aws.requested_by)) == ("v1.0.0", 2)
+    else:
+        (explanation,) = solution.explanations
+        assert all(name in str(explanation) for name in ("x.io/one", "x.io/two", "<v2.0.0", range_))
+
+
+def test_an_installation_under_the_name_of_a_mirror_satisfies_who_needs_the_package() -> None:
+    text = provider("one", "v1.0.0", "Configuration") + crossplane("aws", "v1.0.0")
+    text += crossplane("one", "v1.0.0", "[{provider: x.io/aws}]")
+    text += (
+        "---\n{kind: Cluster, installations: [{name: aws, package: 'xpkg:mirror.io/aws', version: v1.0.0}]}\n"
+    )
+
+    solution = resolve_cluster(mirrored(text))
+
+    assert "<- installed:aws (" in told(solution)
+
+
+def test_a_broken_root_blocks_no_other_one() -> None:
+    """Crossplane reports an error of one package at every other (crossplane#3423, #5988)."""
+    text = provider("good", "v1.0.0", "Configuration") + provider("bad", "v1.0.0", "Configuration")
+    text += crossplane("good", "v1.0.0", "[{provider: x.io/aws}]") + crossplane("aws", "v1.0.0")
+    text += crossplane("bad", "v1.0.0", "[{provider: x.io/gone}]")
+
+    solution = resolve_cluster(world_of(text))
+
+    assert sorted(i.package.name for i in solution.resolved) == ["x.io/aws", "x.io/good"]
+    assert [problem.subject for problem in solution.problems] == ["Configuration bad"]
