@@ -464,9 +464,9 @@ class Author(NamedTuple):
 class CommitPolicy(_Settings):
     """How commits are made."""
 
-    name: Annotated[str, Field(min_length=1, pattern=r"^[^<>\n]+$")] = "Package Reconciler"
+    name: Annotated[str, Field(min_length=1, pattern=r"^[^<>\x00-\x1f\x7f]+$")] = "Package Reconciler"
     """Name of author and committer."""
-    email: Annotated[str, Field(min_length=3, pattern=r"^[^<>\s]+@[^<>\s]+$")] = (
+    email: Annotated[str, Field(min_length=3, pattern=r"^[^<>\s\x00-\x1f\x7f]+@[^<>\s\x00-\x1f\x7f]+$")] = (
         "package-reconciler@reconciler.dev"
     )
     """Address of author and committer; how our own commits are recognised later."""
