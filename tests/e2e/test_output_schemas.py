@@ -61,12 +61,18 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 LINES: dict[str, list[tuple[str, ...]]] = {
-    "Approval": [("approve", "edge-1/web"), ("approve", "--propose-only", "edge-1/db")],
+    "Approval": [
+        ("approve", "edge-1/web"),
+        ("approve", "--all", "--dry-run"),
+        ("approve", "--propose-only", "edge-1/db"),
+    ],
     "Comparison": [("check", "--head", "change")],
     "Explanation": [("explain", "edge-1/web"), ("explain", "edge-1/db")],
     "PullRequest": [
         ("pr", "list", "--all"),
         ("pr", "show", "edge-1/web"),
+        ("pr", "merge", "edge-1/db", "--dry-run"),
+        ("pr", "close", "edge-1/db", "--dry-run"),
         ("pr", "close", "edge-1/db"),
         ("pr", "reopen", "edge-1/db"),
         ("pr", "merge", "edge-1/db"),
@@ -79,6 +85,7 @@ LINES: dict[str, list[tuple[str, ...]]] = {
 @pytest.mark.parametrize("kind", sorted(LINES))
 def test_output_is_as_its_schema_says(kind: str, world: World, capfd: pytest.CaptureFixture[str]) -> None:
     schema = schema_of(kind, capfd)
+    world.run("approve", "--propose-only", "edge-1/db")  # only what is ready can be merged
 
     for line in LINES[kind]:
         said = world.run(*line, "-o", "json") if kind != "Functions" else None
