@@ -93,6 +93,8 @@ def happen(source: Path, world: World, verb: str, *rest: str) -> bool:
     match verb:
         case "change":
             world.lay(source / "steps" / rest[0])
+        case "propose":
+            world.propose(source / "steps" / rest[0])
         case "tag":
             world.tag(*rest)
         case "revert":

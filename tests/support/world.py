@@ -128,11 +128,16 @@ class World:
         (branch,) = own or (n for n in names if re.match(r"refs/heads/reconciler/[^/]+/group/", n))
         return branch.removeprefix("refs/heads/")
 
-    def lay(self, step: Path) -> None:
+    def propose(self, step: Path) -> None:
+        """Lay the files of one step on a branch of its name, as the author of a pull request does."""
+        git(self.control, "branch", step.name, "main")
+        self.lay(step, branch=step.name)
+
+    def lay(self, step: Path, *, branch: str = "main") -> None:
         """Lay the files of one step over the repositories, one commit for each that changes."""
         removed = (step / "remove").read_text().split() if (step / "remove").exists() else []
         for source, repository, inside in _overlays(step, removed):
-            with self.edit(repository, step.name) as copy:
+            with self.edit(repository, step.name, branch=branch) as copy:
                 if source.is_dir():
                     shutil.copytree(source, copy / inside, dirs_exist_ok=True)
                 for path in removed:
