@@ -96,15 +96,16 @@ def _without_duplicates(inputs: ClusterInputs) -> tuple[tuple[Install, ...], tup
         elif first is None:
             kept[instance] = install
         else:
-            problems.append(_duplicate(first, install))
+            problems.append(_duplicate(instance, first, install))
     return (*kept.values(), *external), tuple(problems)
 
 
-def _duplicate(first: Install, second: Install) -> Problem:
+def _duplicate(instance: Instance, first: Install, second: Install) -> Problem:
+    name = instance.package.name
     return Problem(
         second.location,
         Reason.DUPLICATE_PACKAGE,
-        f"{second} and {first} ({first.location}) both install {first.need.id.name}, and only one may",
+        f"{second} and {first} ({first.location}) both install {name}, and only one may",
         hint="Remove one of the two manifests",
         subject=str(second),
     )
