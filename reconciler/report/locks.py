@@ -75,6 +75,8 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
 
 
 def _outcome(explanation: Explanation) -> str:
+    if explanation.preempted and not explanation.code.startswith("E-OWN"):
+        return f"{explanation.preempted} has no solution: it keeps its locked versions, the others proceed"
     if explanation.preempted:
         return f"{explanation.preempted} is preempted: it keeps its locked versions, the others proceed"
     return "no solution: the locked versions stay"

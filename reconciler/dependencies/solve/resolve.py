@@ -47,7 +47,8 @@ def resolve_cluster(inputs: ClusterInputs) -> Solution:
     """Resolve the dependencies of one cluster, part by part; a conflict in one part affects no other.
 
     Deterministic and order-free; the result is the canonical solution that `solve` describes. If two
-    packages need one CRD, the lower-ranked install is preempted and the rest of its part is resolved.
+    packages need one CRD, the lower-ranked install is preempted and the rest of its part is resolved; an
+    install that has no solution by itself is left out likewise.
 
     Raises:
         UnverifiedSolutionError: The solution does not pass the independent check.
@@ -82,15 +83,15 @@ class _PartialSolution:
     failed: set[Instance] = field(default_factory=set)
 
     def add(self, part: ResolutionProblem) -> None:
-        """Solve one part; resolve ownership conflicts by preempting installs one by one."""
+        """Solve one part; leave out what has no solution by itself, and who loses an ownership conflict."""
         outcome = solve(part)
         while (
             isinstance(outcome, Unsatisfiable)
-            and (left := arbitrate_ownership(self.inputs, part, outcome)) is not None
+            and (left := _without_one(self.inputs, part, outcome)) is not None
         ):
             explanation = explain(self.inputs, part, outcome)
             self.explanations.append(replace(explanation, preempted=str(left.install)))
-            self.problems.append(_preemption_problem(left.install, explanation))
+            self.problems.append(_left_problem(left.install, explanation))
             part = left.problem
             outcome = solve(part)
         match outcome:
@@ -151,6 +152,12 @@ def _name(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+def _left_problem(install: Install, explanation: Explanation) -> Problem:
+    if not explanation.code.startswith("E-OWN"):
+        return _conflict_problem(install, explanation)
+    return _preemption_problem(install, explanation)
+
+
 def _preemption_problem(install: Install, explanation: Explanation) -> Problem:
     message = f"{install} gives way and stays as it was: {'; '.join(explanation.sentences)}"
     return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, explanation.hint, str(install))
@@ -193,29 +200,29 @@ def _aliases(candidate: Candidate) -> dict[str, set[str]]:
 def _conflict_problems(
     inputs: ClusterInputs, part: ResolutionProblem, explanation: Explanation
 ) -> list[Problem]:
+    return [_conflict_problem(install, explanation) for install in _stalled(inputs, part)]
+
+
+def _conflict_problem(install: Install, explanation: Explanation) -> Problem:
     message = "Dependencies cannot be met: " + "; ".join(explanation.sentences)
     reason = Reason.DEPENDENCY_CYCLE if explanation.code == "E-CYCLE" else Reason.DEPENDENCY_CONFLICT
-    return _problems(inputs, part, reason, message, explanation.hint)
+    return Problem(install.location, reason, message, hint=explanation.hint, subject=str(install))
 
 
 def _budget_problems(
     inputs: ClusterInputs, part: ResolutionProblem, outcome: BudgetExceeded
 ) -> list[Problem]:
     message = f"Dependencies could not be decided in {outcome.steps} steps"
-    return _problems(
-        inputs, part, Reason.STEP_BUDGET_EXCEEDED, message, "Narrow the ranges, or raise the limit"
-    )
-
-
-def _problems(
-    inputs: ClusterInputs, part: ResolutionProblem, reason: Reason, message: str, hint: str
-) -> list[Problem]:
-    requested = {demand.cause.subject for demand in part.roots}
+    hint = "Narrow the ranges, or raise the limit"
     return [
-        Problem(install.location, reason, message, hint=hint, subject=str(install))
-        for install in inputs.installs
-        if str(install) in requested
+        Problem(install.location, Reason.STEP_BUDGET_EXCEEDED, message, hint=hint, subject=str(install))
+        for install in _stalled(inputs, part)
     ]
+
+
+def _stalled(inputs: ClusterInputs, part: ResolutionProblem) -> Iterator[Install]:
+    requested = {demand.cause.subject for demand in part.roots}
+    return (install for install in inputs.installs if str(install) in requested)
 
 
 _OWNERSHIP = frozenset({CauseKind.OWNER, CauseKind.HELD})
@@ -226,6 +233,30 @@ class Arbitration(NamedTuple):
 
     problem: ResolutionProblem
     install: Install
+
+
+def _without_one(
+    inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable
+) -> Arbitration | None:
+    return isolate_install(inputs, problem, conflict) or arbitrate_ownership(inputs, problem, conflict)
+
+
+def isolate_install(
+    inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable
+) -> Arbitration | None:
+    """Separate the one install that has no solution by itself from the others that share packages with it.
+
+    It keeps its locked version. The result is None if that has no solution either, or there are no others.
+    """
+    asking = [demand for demand in problem.roots if demand.cause in conflict.causes]
+    if not conflict.minimal or len(asking) != 1 or len(problem.roots) == 1:
+        return None
+    left = _without_root(problem, asking[0])
+    outcome = solve(left) if left else conflict
+    if left is None or (isinstance(outcome, Unsatisfiable) and asking[0].cause in outcome.causes):
+        return None
+    installs = {str(install): install for install in inputs.installs}
+    return Arbitration(left, installs[asking[0].cause.subject])
 
 
 def arbitrate_ownership(

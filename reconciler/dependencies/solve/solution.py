@@ -65,7 +65,7 @@ class Explanation:
 
     `sentences` are the causes, each with its place; they contradict one another, and if `minimal` all of
     them are needed. `rejected` lists, per package, versions and the reasons against each. `preempted` is
-    the install that lost an ownership conflict, so that the rest has a solution.
+    the install that lost an ownership conflict, or has no solution by itself, so that the rest has one.
     """
 
     code: str

@@ -821,13 +821,22 @@ def test_an_installation_under_the_name_of_a_mirror_satisfies_who_needs_the_pack
     assert "<- installed:aws (" in told(solution)
 
 
-def test_a_broken_root_blocks_no_other_one() -> None:
+@pytest.mark.parametrize("need", ["{provider: x.io/gone}", "{provider: x.io/aws, version: '>=v2.0.0'}"])
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_a_broken_root_blocks_no_other_one(need: str, *, is_locked: bool) -> None:
     """Crossplane reports an error of one package at every other (crossplane#3423, #5988)."""
-    text = provider("good", "v1.0.0", "Configuration") + provider("bad", "v1.0.0", "Configuration")
-    text += crossplane("good", "v1.0.0", "[{provider: x.io/aws}]") + crossplane("aws", "v1.0.0")
-    text += crossplane("bad", "v1.0.0", "[{provider: x.io/gone}]")
+    text = provider("good", "v1.0.0", "Configuration") + crossplane(
+        "good", "v1.0.0", "[{provider: x.io/aws}]"
+    )
+    text += crossplane("aws", "v1.0.0") + crossplane("bad", "v1.0.0", "[{provider: x.io/aws}]")
+    text += crossplane("bad", "v2.0.0", f"[{need}]")
+    before = world_of(text + provider("bad", "v1.0.0", "Configuration"))
+    world = world_of(text + provider("bad", "v2.0.0", "Configuration"))
+    pins = resolve_cluster(before).pins() if is_locked else ()
 
-    solution = resolve_cluster(world_of(text))
+    solution = resolve_cluster(replace(world, pins=pins))
 
-    assert sorted(i.package.name for i in solution.resolved) == ["x.io/aws", "x.io/good"]
+    held = ["x.io/bad"] if is_locked else []
+    assert sorted(i.package.name for i in solution.resolved) == ["x.io/aws", *held, "x.io/good"]
     assert [problem.subject for problem in solution.problems] == ["Configuration bad"]
+    assert not solution.failed
