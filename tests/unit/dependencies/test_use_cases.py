@@ -840,3 +840,17 @@ def test_a_broken_root_blocks_no_other_one(need: str, *, is_locked: bool) -> Non
     assert sorted(i.package.name for i in solution.resolved) == ["x.io/aws", *held, "x.io/good"]
     assert [problem.subject for problem in solution.problems] == ["Configuration bad"]
     assert not solution.failed
+
+
+def test_a_broken_root_whose_locked_version_is_broken_too_keeps_all_that_shares_its_packages() -> None:
+    text = package("one.io", "1.0.0", "{package: {refName: db.io}}") + package("db.io", "1.0.0")
+    text += install("one", "one.io", ">=1.0.0") + install("two", "two.io", ">=1.0.0")
+    needs = ["{package: {refName: db.io}}", "{package: {refName: gone.io}}"]
+    before = world_of(text + package("two.io", "1.0.0", needs[0]))
+    broken = package("two.io", "1.0.0", *needs) + package("two.io", "1.1.0", *needs)
+    world = replace(world_of(text + broken), pins=resolve_cluster(before).pins())
+
+    solution = resolve_cluster(world)
+
+    (explanation,) = solution.explanations
+    assert (explanation.preempted, solution.resolved) == ("", {})
