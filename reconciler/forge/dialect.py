@@ -8,7 +8,10 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from reconciler.errors import RefusedError, UnavailableError
 from reconciler.inventory import PullRequest, PullState
+from reconciler.policy import ForgeKind, ForgeRule
 
+UNCONFIGURED = ForgeRule("*", ForgeKind.LOCAL)
+"""A rule with the defaults."""
 _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """Errors of reading fields that are missing or of another type."""
 

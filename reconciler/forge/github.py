@@ -15,6 +15,7 @@ from reconciler.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.forge.api_errors import InvalidError
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock
 from reconciler.forge.dialect import (
+    UNCONFIGURED,
     ApiPullRequest,
     Comment,
     Issue,
@@ -26,7 +27,7 @@ from reconciler.forge.dialect import (
 )
 from reconciler.forge.http import StaticToken, Transport
 from reconciler.inventory import PullRequest, PullState
-from reconciler.policy import MergeMethod, WriteLimits
+from reconciler.policy import ForgeRule, MergeMethod, WriteLimits
 from reconciler.report.redact import learn_credential
 
 COMMENTS = """
@@ -110,9 +111,9 @@ class GitHub:
 
     most_text = 60_000
 
-    def __init__(self, transport: Transport, name: str, merge_method: MergeMethod = "") -> None:
+    def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
         self.name = name
-        self._methods: tuple[MergeMethod, ...] = (merge_method,) if merge_method else _METHODS
+        self._methods = (rule.merge_method,) if rule.merge_method else _METHODS
         self.transport = transport
         self.owner, _, self.repository = name.rpartition("/")
         self._root = f"/repos/{quote(name)}"

@@ -35,11 +35,9 @@ _DEFAULT_APIS: Mapping[ForgeKind, Callable[[str], str]] = {
     ForgeKind.GITEA: rest_dialects.gitea_api,
 }
 _DIALECTS: Mapping[ForgeKind, Callable[[Transport, str, ForgeRule], ApiDialect]] = {
-    ForgeKind.GITHUB: lambda transport, name, rule: github.GitHub(transport, name, rule.merge_method),
-    ForgeKind.GITLAB: lambda transport, name, rule: rest_dialects.GitLab(transport, name, rule.merge_method),
-    ForgeKind.GITEA: lambda transport, name, rule: rest_dialects.Gitea(
-        transport, name, rule.merge_method, rule.draft_prefix
-    ),
+    ForgeKind.GITHUB: github.GitHub,
+    ForgeKind.GITLAB: rest_dialects.GitLab,
+    ForgeKind.GITEA: rest_dialects.Gitea,
 }
 _HEADERS: Mapping[ForgeKind, Mapping[str, str]] = {ForgeKind.GITHUB: github.HEADERS}
 

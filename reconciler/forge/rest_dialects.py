@@ -14,6 +14,7 @@ from urllib.parse import quote
 from reconciler.errors import RefusedError, UnavailableError
 from reconciler.forge.api_errors import InvalidError, MissingError
 from reconciler.forge.dialect import (
+    UNCONFIGURED,
     ApiPullRequest,
     Comment,
     Issue,
@@ -25,7 +26,7 @@ from reconciler.forge.dialect import (
 )
 from reconciler.forge.http import Transport
 from reconciler.inventory import PullRequest, PullState
-from reconciler.policy import MergeMethod
+from reconciler.policy import ForgeRule
 
 Query = Mapping[str, str | int]
 _CONFLICT = 409
@@ -154,8 +155,8 @@ class GitLab(RestDialect):
     _closing = {"state_event": "close"}  # noqa: RUF012 - a constant of the class
     _reopening = {"state_event": "reopen"}  # noqa: RUF012 - a constant of the class
 
-    def __init__(self, transport: Transport, name: str, merge_method: MergeMethod = "") -> None:
-        self._squash = merge_method == "squash"
+    def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
+        self._squash = rule.merge_method == "squash"
         self._project = f"/projects/{quote(name, safe='')}"
         super().__init__(transport, name, f"{self._project}/merge_requests", f"{self._project}/issues")
 
@@ -272,17 +273,11 @@ class Gitea(RestDialect):
     _closing = {"state": "closed"}  # noqa: RUF012 - a constant of the class
     _reopening = {"state": "open"}  # noqa: RUF012 - a constant of the class
 
-    def __init__(
-        self,
-        transport: Transport,
-        name: str,
-        merge_method: MergeMethod = "",
-        draft_prefix: str = "WIP: ",
-    ) -> None:
+    def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
         self._root = f"/repos/{quote(name)}"
         self._owner = name.partition("/")[0]
-        self._method = merge_method
-        self._draft_prefix = draft_prefix
+        self._method = rule.merge_method
+        self._draft_prefix = rule.draft_prefix
         self._label_ids: dict[str, int] = {}
         super().__init__(transport, name, f"{self._root}/pulls", f"{self._root}/issues")
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.ids import normalise_url
-from reconciler.plan.shard import Shard, shard_of
+from reconciler.plan.shard import Shard
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.http_git import HttpGit, serve
+from tests.support.shards import shard_in, split_root
 from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.standing import standing
 from tests.support.world import EPOCH, Said, World, build_world
@@ -133,17 +134,16 @@ def apply_one_shard(root: Path, how: str) -> tuple[Said, dict[str, str]]:
 
 
 def test_a_snapshot_is_as_old_for_a_shard_as_for_the_fleet(tmp_path: Path) -> None:
-    world = build_world(FIXTURES / "02-object-selector", tmp_path / "w")
+    root = split_root(tmp_path, "cluster-1", "cluster-2")
+    world = build_world(FIXTURES / "02-object-selector", root)
     assert world.run("apply").code == 0
     with world.edit("control", "A cluster is gone") as copy:
         (copy / "snapshot/clusters/cluster-1.yaml").unlink()
         header = copy / "snapshot/snapshot.yaml"
         header.write_text(header.read_text().replace("count: 3", "count: 2"))
     Repo(world.root / "cluster-2.git").commit({"README.md": "Later\n"}, time=EPOCH + 30 * 24 * 3600)
-    own, other = (normalise_url(str(world.root / f"cluster-{n}.git")) for n in (1, 2))
-    shard = next(s for s in SPLITS if s.holds(own) and not s.holds(other))
 
-    said = world.run("plan", "--shard", f"{shard.part}/{shard.parts}")
+    said = world.run("plan", "--shard", f"{shard_in(root, 'cluster-1')}/2")
 
     assert "reads every repository: the age of a snapshot" in said.out
     assert "SnapshotStale" in said.out
@@ -153,8 +153,9 @@ def test_a_snapshot_is_as_old_for_a_shard_as_for_the_fleet(tmp_path: Path) -> No
 def test_a_set_that_stalls_for_another_shard_collides_with_nobody(tmp_path: Path) -> None:
     """Its downstream in the other repository is invalid unless it exists: that must be read."""
 
+    root = split_root(tmp_path, *EDGES[:2])
+
     def applied(*shards: str) -> dict[str, str]:
-        root = tmp_path / "w"
         write_world(root, EDGES[:2])
         own, other = EDGES[:2]
         bad = SET.format(own=own, other=other)
@@ -162,20 +163,13 @@ def test_a_set_that_stalls_for_another_shard_collides_with_nobody(tmp_path: Path
         for number, shard in enumerate(shards):
             World(root).run("apply", *(["--shard", shard] if shard else []), cache=f"cache-{number}")
         found = standing(root)
-        root.rename(tmp_path / f"w-{len(shards)}")
+        root.rename(tmp_path / f"applied-by-{len(shards)}")
         return found
 
     one = applied("")
 
     assert any(f"{EDGES[0]}.git refs/heads/drafts/web/" in key for key in one)
-    parts = split_edges(tmp_path / "w")
-    assert applied(*(f"{part}/{parts}" for part in range(parts))) == one
-
-
-def split_edges(root: Path) -> int:
-    """Return a number of shards of which two own one of the first edges each."""
-    urls = [normalise_url(f"{root}/{edge}.git") for edge in EDGES[:2]]
-    return next(n for n in range(2, 50) if len({shard_of(url, n) for url in urls}) == 2)
+    assert applied("0/2", "1/2") == one
 
 
 SET = """\

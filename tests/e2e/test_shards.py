@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.ids import normalise_url
-from reconciler.plan.shard import shard_of
 from tests.e2e.test_check import run
 from tests.support.git import Repo
+from tests.support.shards import shard_in, split_root
 from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import git
 
@@ -126,10 +125,10 @@ def test_a_shard_touches_its_own_repositories_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("last", [True, False], ids=["after", "before"])
 def test_a_shard_keeps_the_records_of_others(tmp_path: Path, last: bool) -> None:
     """A record is a finalizer: what another shard could not do yet must not look done."""
-    root = tmp_path / "w"
+    root = split_root(tmp_path, *EDGES[:2])
     write_world(root, EDGES)
     apply(root, 2)
-    theirs = next(edge for edge in EDGES if shard_of(normalise_url(str(root / f"{edge}.git")), 2) == 1)
+    theirs = next(edge for edge in EDGES if shard_in(root, edge) == 1)
     Repo(root / f"{theirs}.git").merge("drafts/web/packagevariant-1", how="squash")
     apply(root, 2)
     before = recorded(root, theirs)
@@ -176,7 +175,7 @@ def test_each_shard_writes_its_part_of_the_dashboard(tmp_path: Path) -> None:
 
     assert [name for name in names if "dashboard" in name] == ["dashboard-0-of-2.md", "dashboard-1-of-2.md"]
     for edge in EDGES:
-        owner = shard_of(normalise_url(str(root / f"{edge}.git")), 2)
+        owner = shard_in(root, edge)
         assert [f"`{edge}/web`" in part for part in parts] == [owner == 0, owner == 1]
     apply(root, 1)
     names = git(root / "control.git", "ls-tree", "--name-only", branch).split()

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "pr reopen": ("1",),
     "status": (),
     "explain": ("edge-1/web",),
+    "graph": (),
     "expand": (),
     "snapshot kinds": (),
     "functions pull": ("registry.example/canary:v1",),

@@ -24,6 +24,7 @@ LINES = {
         "pr reopen": "pr reopen edge-1/web",
         "status": "status",
         "explain": "explain edge-1/web",
+        "graph": "graph",
         "expand": "expand",
         "snapshot kinds": "snapshot kinds",
     }.items()

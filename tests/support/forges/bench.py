@@ -10,7 +10,7 @@ from reconciler.forge.budget import Budget, Clock
 from reconciler.forge.github import GitHub
 from reconciler.forge.http import StaticToken, Transport
 from reconciler.forge.rest_dialects import Gitea, GitLab
-from reconciler.policy import WriteLimits
+from reconciler.policy import ForgeKind, ForgeRule, WriteLimits
 from tests.support.conformance import require_file
 from tests.support.forges.description import load, validator
 from tests.support.forges.gitea import GiteaSimulator
@@ -38,13 +38,14 @@ class SimulatorBench:
         self.hosted = next(iter(simulator.repositories.values()))
         self.forge = self.again()
 
-    def again(self, limits: WriteLimits | None = None, timeout_s: float = 10.0, **dialect: str) -> ApiForge:
-        """Return the forge as another process sees it, with other settings of its dialect if given."""
+    def again(self, limits: WriteLimits | None = None, timeout_s: float = 10.0, **settings: Any) -> ApiForge:
+        """Return the forge as another process sees it, with other settings of its rule if given."""
         clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
         budget = Budget(limits or WriteLimits(max_wait_s=300), clock)
         token = StaticToken(self.simulator.token)
         transport = Transport(self.simulator.api, token, budget, clock=clock, timeout_s=timeout_s)
-        return ApiForge(DIALECTS[self.kind](transport, NAME, **dialect), transport, "fleet")
+        rule = ForgeRule("*", ForgeKind(self.kind), **settings)
+        return ApiForge(DIALECTS[self.kind](transport, NAME, rule), transport, "fleet")
 
     def push(self, head: str) -> str:
         return str(self.hosted.repo.commit({"notes.md": head}, branch=head, message="A person's\n"))
