@@ -11,6 +11,8 @@ from tests.mutation.runner import Result, Status
 from tests.mutation.sample import folder_of
 
 CAUGHT = {Status.CAUGHT, Status.TIMEOUT}
+FEWEST = 10
+"""Mutants of a change below which its score depends on chance."""
 
 
 def format_result(result: Result) -> str:
@@ -36,6 +38,16 @@ def print_scores(results: Sequence[Result]) -> dict[str, float]:
         detail = ", ".join(f"{statuses[status]} {status}" for status in Status if statuses[status])
         print(f"{folder:<14} {score_of(statuses):5.1f} %  {detail}")
     return {folder: score_of(statuses) for folder, statuses in counts.items()}
+
+
+def find_gates(scores: Mapping[str, float], count: int, *, is_change: bool) -> list[float]:
+    """Return the scores that must reach the minimum: of a change the whole, unless it has few mutants."""
+    if not is_change:
+        return list(scores.values())
+    if count < FEWEST:
+        print(f"{count} mutants are too few for a minimum; {FEWEST} are enough")
+        return []
+    return [scores["all"]]
 
 
 def score_of(statuses: Mapping[Status, int]) -> float:

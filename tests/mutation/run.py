@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.mutation.blocks import Marks, import_package
 from tests.mutation.mutants import Mutant
 from tests.mutation.reach import Reach, Recorder
-from tests.mutation.report import format_result, print_scores, write_json
+from tests.mutation.report import find_gates, format_result, print_scores, write_json
 from tests.mutation.runner import MutantRunner, MutantTests, Result
 from tests.mutation.sample import Sampler, find_stale, read_equivalents
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{len(equivalents)} equivalent mutants are left out")
     scores = print_scores(results)
     write_json(options.json, vars(options), results)
-    gates = [scores["all"]] if options.changed else scores.values()
+    gates = find_gates(scores, len(results), is_change=bool(options.changed))
     return int(any(score < options.minimum for score in gates))
 
 

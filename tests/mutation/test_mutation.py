@@ -10,6 +10,7 @@ import pytest
 
 from tests.mutation.mutants import Function, Mutant, list_functions, list_mutants
 from tests.mutation.reach import Reach
+from tests.mutation.report import find_gates
 from tests.mutation.sample import Equivalent, Sampler, find_stale, read_equivalents
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -234,3 +235,13 @@ def test_signatures_and_texts_have_no_mutants_of_their_own(tmp_path: Path, text:
     assert list_functions(tmp_path, "tiny") == [
         Function("tiny/example.py", "example", 1, len(text.splitlines()))
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "is_change", "gates"),
+    [(9, True, []), (10, True, [50.0]), (9, False, [40.0, 60.0, 50.0]), (0, True, [])],
+)
+def test_a_change_with_few_mutants_has_no_minimum(count: int, is_change: bool, gates: list[float]) -> None:
+    scores = {"plan": 40.0, "read": 60.0, "all": 50.0}
+
+    assert find_gates(scores, count, is_change=is_change) == gates
