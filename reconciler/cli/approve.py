@@ -125,7 +125,10 @@ def approve(
     if output == Output.JSON:
         printer.value(listing("Approval", (_value(result) for result in results)))
     else:
-        printer.lines(_lines(results, propose_only=propose_only, is_whole=not unread))
+        which = " that matches" if chosen_by else ""
+        where = " in the repositories that were read" if unread else ""
+        none = f"Nothing{which} is open{where}."
+        printer.lines(_lines(results, none, propose_only=propose_only))
     return worst(
         show_unread(printer, unread) | {result.error.exit_code for result in results if result.error}
     )
@@ -183,9 +186,9 @@ def _propose(listed: "ListedPull", *, dry_run: bool) -> Approved:
     return Approved(listed)
 
 
-def _lines(results: Sequence[Approved], *, propose_only: bool, is_whole: bool) -> Iterator[str]:
+def _lines(results: Sequence[Approved], none: str, *, propose_only: bool) -> Iterator[str]:
     if not results:
-        yield "Nothing is open." if is_whole else "Nothing is open in the repositories that were read."
+        yield none
     for result in results:
         name = terminal(result.listed.package)
         if result.error:

@@ -55,6 +55,9 @@ def graph(settings: "RunOptions", cluster: str, why: str, form: str, out: Path |
         if not picture.groups:
             hint = "Names are those that `reconciler lock` prints, without ecosystem."
             raise UsageError(f"No package is called {why}", hint=hint)
+    if not picture.groups and form == Picture.TEXT:
+        printer.lines(["No cluster has dependencies."])
+        return worst(exits)
     text = printer.redactor.text(draw(picture, Picture(form)))
     if out is not None:
         out.write_text(text, encoding="utf-8")

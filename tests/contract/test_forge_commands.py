@@ -53,6 +53,7 @@ def test_lists_can_be_filtered_by_label_and_set(world: ForgeWorld, command: Comm
 
     assert listed(command("pr", "list", "--label", "urgent", "--label", "fleet")) == ["edge-1#1"]
     assert command("pr", "list", "--set", "web") == "There are no open pull requests that match.\n"
+    assert command("approve", "--set", "web") == "Nothing that matches is open.\n"
 
 
 def test_a_dry_run_names_what_would_be_approved_and_approves_nothing(command: Command) -> None:

@@ -541,6 +541,10 @@ def test_approving_everything_reports_each(world: World) -> None:
     assert world.run("approve", "--all").out == "Nothing is open.\n"
 
 
+def test_a_fleet_without_dependencies_says_so_instead_of_an_empty_picture(world: World) -> None:
+    assert world.run("graph").out == "No cluster has dependencies.\n"
+
+
 def test_a_refused_approval_does_not_stop_the_others(world: World) -> None:
     world.run("apply")
     Repo(world.root / "edge-1.git").commit({"web/hotfix.yaml": "a: 1\n"}, time=1_767_300_000)
