@@ -1,4 +1,7 @@
-"""Record which blocks of the package each test enters and how long it takes.
+"""Record which blocks of the package each test enters and how much CPU time it takes.
+
+The time is that of the test's process, of its children and of the commands of the command server, so that
+the tests of a mutant do not depend on what else the machine does.
 
 A record is kept per test file under the hash of its content. A function that changed since is looked up as
 a whole, a new one as its module: an outdated record can hide a test from a mutant and so let it survive, but
@@ -11,6 +14,7 @@ import functools
 import gzip
 import hashlib
 import json
+import resource
 import signal
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,13 +26,15 @@ import pytest
 
 from tests.mutation.blocks import Block, Marks, clear_caches, read_blocks
 from tests.mutation.mutants import Function
+from tests.support.command_server import cpu_seconds_of_commands
 
-LONGEST_S = 15
+LONGEST_S = 45
+"""The time on the clock after which a test is given up: much more than the CPU time of those that count."""
 
 
 @dataclass(eq=False)
 class Recorder:
-    """A plugin of pytest that notes the blocks and the seconds of each test that passes."""
+    """A plugin of pytest that notes the blocks and the CPU seconds of each test that passes."""
 
     marks: Marks
     tests: dict[str, tuple[float, set[int]]] = field(default_factory=dict)
@@ -43,11 +49,11 @@ class Recorder:
         clear_caches(self.marks.package)
         self.marks.take()
         self._entered, self._shared_seconds, self._passed = set(), 0, False
-        start = time.perf_counter()
+        start = _cpu_seconds()
         try:
             return (yield)
         finally:
-            seconds = time.perf_counter() - start - self._shared_seconds
+            seconds = _cpu_seconds() - start - self._shared_seconds
             entered = self._entered | self.marks.take()
             for shared in self._shared_fixtures(item):
                 seconds += shared[0]
@@ -72,11 +78,11 @@ class Recorder:
             return (yield)
         before = self._entered | self.marks.take()
         self._entered = set()
-        start = time.perf_counter()
+        start = _cpu_seconds()
         try:
             return (yield)
         finally:
-            seconds = time.perf_counter() - start
+            seconds = _cpu_seconds() - start
             entered = self._entered | self.marks.take()
             self._shared[id(fixturedef)] = (seconds, entered)
             self._shared_seconds += seconds
@@ -99,13 +105,19 @@ class Recorder:
                     yield self._shared[id(fixture)]
 
 
+def _cpu_seconds() -> float:
+    """Return what this process, the children that it waited for and its commands have used."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime + cpu_seconds_of_commands()
+
+
 def _give_up(*_: object) -> NoReturn:
     raise TimeoutError(f"the test takes longer than {LONGEST_S} s")
 
 
 @dataclass(frozen=True)
 class ReachingTest:
-    """A test that reaches a line, and how long it takes alone."""
+    """A test that reaches a line, and the CPU time that it takes alone."""
 
     seconds: float
     id: str

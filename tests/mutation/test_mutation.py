@@ -42,6 +42,9 @@ def drain(values):
 """,
     "checks/test_limits.py": """\
 import os
+import subprocess
+import sys
+import time
 import pytest
 from tiny.limits import Limit
 from tiny.loops import drain
@@ -61,6 +64,20 @@ def test_that_fails_without_a_mutant_in_a_fork():
 
 def test_drain():
     assert drain([1, 2]) == []
+
+def test_that_waits():
+    time.sleep(0.5)
+    drain([])
+
+BURN = "import time\\nend = time.process_time() + 0.5\\nwhile time.process_time() < end: pass"
+
+def test_that_computes():
+    exec(BURN)
+    drain([])
+
+def test_whose_child_computes():
+    subprocess.run([sys.executable, "-c", BURN], check=True)
+    drain([])
 """,
 }
 
@@ -135,7 +152,40 @@ def test_tests_of_a_new_function_are_those_of_its_module(tiny: Path) -> None:
 
     tests = reach.find_tests({(new, 1)}, [tiny / "checks/test_limits.py"])
 
-    assert [test.id for test in tests[new, 1]] == ["checks/test_limits.py::test_drain"]
+    assert {test.id.partition("::")[2] for test in tests[new, 1]} == {
+        "test_drain",
+        "test_that_waits",
+        "test_that_computes",
+        "test_whose_child_computes",
+    }
+
+
+def test_time_of_a_test_is_what_it_computes_not_what_it_waits(tiny: Path) -> None:
+    run_tool(tiny, "--folders", "limits", "--number", "0")
+    (drain,) = [f for f in list_functions(tiny, "tiny") if f.name == "drain"]
+    reach = Reach(tiny, tiny / ".mutation/reach")
+
+    tests = reach.find_tests({(drain, drain.last)}, [tiny / "checks/test_limits.py"])
+
+    seconds = {test.id.partition("::")[2]: test.seconds for test in tests[drain, drain.last]}
+    assert seconds["test_that_waits"] < 0.3
+    assert seconds["test_that_computes"] > 0.3
+    assert seconds["test_whose_child_computes"] > 0.3
+
+
+def test_time_of_commands_of_a_forked_server_is_counted() -> None:
+    program = """
+from tests.support.command_server import cpu_seconds_of_commands, fork_server, run_reconciler
+import reconciler.cli.main
+fork_server()
+assert cpu_seconds_of_commands() == 0
+assert run_reconciler(["--version"]).returncode == 0
+first = cpu_seconds_of_commands()
+assert first > 0
+run_reconciler(["--version"])
+assert cpu_seconds_of_commands() > first
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=PROJECT, check=True)
 
 
 def test_seed_draws_the_same_mutants_whatever_else_is_there(tiny: Path) -> None:

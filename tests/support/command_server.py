@@ -12,11 +12,14 @@ import array
 import atexit
 import functools
 import json
+import mmap
 import os
 import pkgutil
+import resource
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -83,6 +86,14 @@ def write_client(directory: Path) -> Path:
 
 
 _forked: list[str] = []
+_SECONDS = struct.Struct("d")
+_cpu_seconds = mmap.mmap(-1, _SECONDS.size)
+"""What commands of a forked helper process used so far, in memory that it shares with its parent."""
+
+
+def cpu_seconds_of_commands() -> float:
+    """Return the CPU time of all commands that a forked helper process has run."""
+    return float(_SECONDS.unpack(_cpu_seconds[:])[0])
 
 
 def fork_server() -> None:
@@ -161,6 +172,8 @@ def _answer(client: socket.socket) -> None:
         if not child:
             _become(request, streams)
         _, status = os.waitpid(child, 0)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        _cpu_seconds[:] = _SECONDS.pack(cpu_seconds_of_commands() + used.ru_utime + used.ru_stime)
         client.sendall(str(os.waitstatus_to_exitcode(status)).encode())
     finally:
         os._exit(0)
