@@ -5,49 +5,84 @@ environment variable follows from its name. Values that are made in Python are n
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, Self, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
-from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field
 
-from reconciler.ids import is_prefix, normalise_url
+from reconciler.policy.forges import (
+    CredentialRule,
+    ForgeKind,
+    ForgeRule,
+    MergeMethod,
+    WriteLimits,
+    find_rule,
+)
+from reconciler.policy.pull_requests import (
+    ApprovalPolicy,
+    ApprovalRule,
+    Author,
+    CommitPolicy,
+    GroupBy,
+    OpenOn,
+    PullRequestPolicy,
+)
+from reconciler.policy.settings import (
+    SETTINGS,
+    Bound,
+    Count,
+    Directory,
+    Duration,
+    Internal,
+    SettingsGroup,
+    Share,
+    SortedSet,
+    refuse_field,
+    sorted_set,
+)
 
-_DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-_UNITS_S = (7 * 24 * 3600, 24 * 3600, 3600, 60, 1)
-_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+__all__ = [
+    "PROPOSED",
+    "SETTINGS",
+    "ApprovalPolicy",
+    "ApprovalRule",
+    "Author",
+    "CommitPolicy",
+    "CredentialRule",
+    "DeletionGuard",
+    "DependencyPolicy",
+    "Discovery",
+    "Engine",
+    "ForgeKind",
+    "ForgeRule",
+    "FunctionPolicy",
+    "GroupBy",
+    "Limits",
+    "LockMode",
+    "LockPolicy",
+    "MergeMethod",
+    "MergeMode",
+    "OnConflict",
+    "OnUnavailable",
+    "OpenOn",
+    "Policy",
+    "PublishPolicy",
+    "PullRequestPolicy",
+    "ReviewedLockPolicy",
+    "SelectPolicy",
+    "Selection",
+    "SnapshotPolicy",
+    "Strategy",
+    "WriteLimits",
+    "find_rule",
+    "govern",
+    "refuse_field",
+]
+
 _DIGEST = re.compile(r"(?:id:)?sha256:[0-9a-f]{64}")
 _LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-
-
-def _seconds(value: object) -> object:
-    """Read `7d`, `12h30m` or a plain number of seconds."""
-    if not isinstance(value, str) or value.isdigit():
-        return value
-    match = _DURATION.fullmatch(value)
-    if not value or match is None:
-        raise ValueError(f"{value!r} is not a duration; write 7d, 12h30m or 90s")
-    return sum(int(n) * unit for n, unit in zip(match.groups(default="0"), _UNITS_S, strict=True))
-
-
-def _directory(value: object) -> object:
-    """Read a path from the repository's root; `.` is the root."""
-    if not isinstance(value, str):
-        return value
-    steps = [step for step in value.split("/") if step not in ("", ".")]
-    if value.startswith("/") or ".." in steps or "\\" in value:
-        raise ValueError(f"{value!r} is not a path inside the repository")
-    return "/".join(steps)
-
-
-def _environment_name(value: object) -> object:
-    if isinstance(value, str) and value and not _ENVIRONMENT_NAME.fullmatch(value):
-        raise ValueError("this must be the name of an environment variable, never a secret itself")
-    return value
+Engine = Literal["", "docker", "podman", "nerdctl"]
 
 
 def _absolute(path: str) -> str:
@@ -60,49 +95,6 @@ def _digest(text: str) -> str:
     if not _DIGEST.fullmatch(text):
         raise ValueError(f"{text!r} is no digest; write sha256: and 64 hexadecimal digits")
     return text
-
-
-def refuse_field(_: object) -> NoReturn:
-    """Refuse a field that only a run sets, like any unknown field."""
-    raise PydanticCustomError("unexpected_keyword_argument", "Unexpected keyword argument")
-
-
-def _sorted_set(values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(set(values)))
-
-
-T = TypeVar("T")
-Duration = Annotated[
-    int, BeforeValidator(_seconds), Field(ge=0, json_schema_extra={"type": ["integer", "string"]})
-]
-Directory = Annotated[str, BeforeValidator(_directory)]
-VariableName = Annotated[str, BeforeValidator(_environment_name)]
-SortedSet = Annotated[tuple[str, ...], AfterValidator(_sorted_set)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
-Bound = Annotated[int, Field(ge=1)]
-Engine = Literal["", "docker", "podman", "nerdctl"]
-Internal = SkipJsonSchema[Annotated[T, BeforeValidator(refuse_field)]]
-"""A field that the file cannot set."""
-
-SETTINGS = ConfigDict(
-    alias_generator=to_camel, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
-)
-"""Names on disk are in camelCase, and unknown fields are refused. Numbers may be quoted, as in variables."""
-
-
-class _Settings:
-    """Base of every group of settings."""
-
-    __slots__ = ()
-    __pydantic_config__ = SETTINGS
-
-
-class OpenOn(StrEnum):
-    """When a draft gets its pull request."""
-
-    DRAFT = "draft"
-    PROPOSE = "propose"
 
 
 class OnUnavailable(StrEnum):
@@ -140,15 +132,6 @@ class OnConflict(StrEnum):
     FAIL = "fail"
 
 
-class GroupBy(StrEnum):
-    """Packages that share one pull request (D4)."""
-
-    PACKAGE = "package"
-    SET = "set"
-    REPOSITORY = "repository"
-    WAVE = "wave"
-
-
 class LockMode(StrEnum):
     """How a pin changes: with the run that finds another commit, or by a pull request first (D3)."""
 
@@ -156,98 +139,8 @@ class LockMode(StrEnum):
     REVIEWED = "reviewed"
 
 
-class ForgeKind(StrEnum):
-    """Product that keeps the pull requests of a repository; `local` is the repository itself."""
-
-    LOCAL = "local"
-    GITHUB = "github"
-    GITLAB = "gitlab"
-    GITEA = "gitea"
-
-
-MergeMethod = Literal["", "merge", "squash", "rebase"]
-
-
 @dataclass(frozen=True, slots=True)
-class ForgeRule(_Settings):
-    """The forge of the repositories below one URL."""
-
-    prefix: Annotated[str, Field(min_length=1)]
-    """Prefix of the repository URLs; the longest match wins."""
-    kind: Annotated[ForgeKind, Field(alias="type")]
-    """Product of the forge, which determines its API."""
-    api: str = ""
-    """URL of its API, where that is not the usual one."""
-    merge_method: MergeMethod = ""
-    """How approved pull requests are merged: `merge`, `squash` or `rebase`; empty: as the repository prefers.
-    """
-    draft_prefix: str = "WIP: "
-    """Prefix that makes a title a draft's on Gitea and Forgejo, one of WORK_IN_PROGRESS_PREFIXES there."""
-
-
-@dataclass(frozen=True, slots=True)
-class CredentialRule(_Settings):
-    """Source of one credential: names of variables and files, never a secret itself."""
-
-    prefix: Annotated[str, Field(pattern=r"^(https?|ssh)://")]
-    """Prefix of the repository URLs, with the scheme; the longest match wins."""
-    username: str = ""
-    """User of the token, if the forge needs it."""
-    token_env: VariableName = ""
-    """Environment variable that holds the token."""
-    token_file: str = ""
-    """File that holds the token, for example a mounted Secret."""
-    ssh_key_file: str = ""
-    """File that holds the private key."""
-    known_hosts_file: str = ""
-    """File with the host's key, beside the keys of github.com, gitlab.com and codeberg.org."""
-    app_id: str = ""
-    """Number or client id of a GitHub App, which then needs `installationId` and its private key."""
-    installation_id: str = ""
-    """Number of the App's installation."""
-    app_key_env: VariableName = ""
-    """Environment variable that holds the App's private key, in PEM."""
-    app_key_file: str = ""
-    """File that holds the App's private key, in PEM."""
-
-    @model_validator(mode="after")
-    def _exactly_one_place(self) -> Self:
-        keys = (self.app_key_env, self.app_key_file)
-        if sum(map(bool, (self.token_env, self.token_file, self.ssh_key_file, *keys))) != 1:
-            raise ValueError("set exactly one of tokenEnv, tokenFile, sshKeyFile, appKeyEnv, appKeyFile")
-        if any(keys) != bool(self.app_id) or any(keys) != bool(self.installation_id):
-            raise ValueError("appId, installationId and one of appKeyEnv, appKeyFile belong together")
-        return self
-
-
-@dataclass(frozen=True, slots=True)
-class WriteLimits:
-    """How fast one identity writes to a forge: 60 a minute and 400 an hour are below GitHub's limits.
-
-    If the next write is due later than `max_wait_s` seconds from now, the next run continues.
-    """
-
-    per_minute: int = 60
-    per_hour: int = 400
-    max_wait_s: float = 120.0
-
-
-R = TypeVar("R", ForgeRule, CredentialRule)
-
-
-def find_rule(rules: Iterable[R], remote: str) -> R | None:
-    """Return the rule with the longest prefix of `remote`, None if no rule matches.
-
-    A prefix ends at a slash or at the end of the remote: `host/acme` is no prefix of `host/acme-evil`.
-    Its scheme, if it has one, must be the remote's: a token for https is not sent over http.
-    """
-    # The most specific rule wins, whatever the order in the file.
-    fitting = (rule for rule in rules if is_prefix(rule.prefix, remote))
-    return max(fitting, key=lambda rule: len(normalise_url(rule.prefix)), default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits(_Settings):
+class Limits(SettingsGroup):
     """Bounds on every input."""
 
     read_seconds: Bound = 300
@@ -290,7 +183,7 @@ class Limits(_Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotPolicy(_Settings):
+class SnapshotPolicy(SettingsGroup):
     """The cluster snapshot."""
 
     path: Directory = "snapshot"
@@ -300,64 +193,7 @@ class SnapshotPolicy(_Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class PullRequestPolicy(_Settings):
-    """When and how changes become pull requests."""
-
-    open_on: OpenOn = OpenOn.DRAFT
-    """`draft`: when the draft is created; `propose`: when a person proposes it."""
-    group_by: GroupBy = GroupBy.PACKAGE
-    """Packages of one branch and pull request: one `package`, those of a `set`, or of a `repository`."""
-    labels: SortedSet = ()
-    """Labels of every pull request; setting them is one write more. Commas separate them in the variable."""
-    dashboard: bool = False
-    """Issue in the control repository with everything that waits for a person; without a forge, a file."""
-    writes_per_minute: Bound = 60
-    """Writes to one forge as one identity, a minute."""
-    writes_per_hour: Bound = 400
-    """Writes to one forge as one identity, an hour."""
-    max_wait_s: Annotated[Duration, Field(alias="maxWait")] = 120
-    """End the run if its next write is due later than this; the next run continues (exit 6)."""
-
-    @property
-    def writes(self) -> WriteLimits:
-        """The limits of writes to one forge."""
-        return WriteLimits(self.writes_per_minute, self.writes_per_hour, float(self.max_wait_s))
-
-
-_SELECTOR_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
-        "matchExpressions": {"type": "array", "items": {"type": "object"}},
-    },
-    "additionalProperties": False,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalRule(_Settings):
-    """One rule of automatic approval; drafts with unmet gates or open conflicts are never approved."""
-
-    selector: Annotated[dict[str, Any], Field(json_schema_extra=_SELECTOR_SCHEMA)] = field(
-        default_factory=dict
-    )
-    """Label selector of the Repositories of this rule; empty: all of them."""
-    checks: SortedSet = ()
-    """Commit statuses and check runs that must have passed; the local forge has none."""
-    edited: bool = False
-    """Approve drafts with commits of people, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalPolicy(_Settings):
-    """Automatic approval."""
-
-    auto: tuple[ApprovalRule, ...] = ()
-    """Rules; a draft that passes one of them is merged, pinned to its commit."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishPolicy(_Settings):
+class PublishPolicy(SettingsGroup):
     """Publication of merged drafts."""
 
     tags: bool = True
@@ -365,7 +201,7 @@ class PublishPolicy(_Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class DeletionGuard(_Settings):
+class DeletionGuard(SettingsGroup):
     """How much one plan may delete without consent (D17)."""
 
     share: Share = 0.3
@@ -379,7 +215,7 @@ class DeletionGuard(_Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class ReviewedLockPolicy(_Settings):
+class ReviewedLockPolicy(SettingsGroup):
     """Reviewed locks."""
 
     strict: bool = False
@@ -387,7 +223,7 @@ class ReviewedLockPolicy(_Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class LockPolicy(_Settings):
+class LockPolicy(SettingsGroup):
     """How pins of floating upstreams and of dependencies change (D3)."""
 
     mode: LockMode = LockMode.AUTOMATIC
@@ -418,7 +254,7 @@ class Selection(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SelectPolicy(_Settings):
+class SelectPolicy(SettingsGroup):
     """Which of the versions that all needs allow is taken: counted from the locked one where there is one."""
 
     crossplane: Selection = Selection.HIGHEST
@@ -432,7 +268,7 @@ class SelectPolicy(_Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class DependencyPolicy(_Settings):
+class DependencyPolicy(SettingsGroup):
     """Choice of dependencies, and the place of the manifests that are generated for them."""
 
     discovery: Discovery = Discovery.NONE
@@ -452,50 +288,8 @@ class DependencyPolicy(_Settings):
     """Namespace of packages that can be installed only once per cluster."""
 
 
-class Author(NamedTuple):
-    """The author of commits to the packages below a directory of a repository."""
-
-    directory: str
-    name: str
-    email: str
-
-
 @dataclass(frozen=True, slots=True)
-class CommitPolicy(_Settings):
-    """How commits are made."""
-
-    name: Annotated[str, Field(min_length=1, pattern=r"^[^<>\x00-\x1f\x7f]+$")] = "Package Reconciler"
-    """Name of author and committer."""
-    email: Annotated[str, Field(min_length=3, pattern=r"^[^<>\s\x00-\x1f\x7f]+@[^<>\s\x00-\x1f\x7f]+$")] = (
-        "package-reconciler@reconciler.dev"
-    )
-    """Address of author and committer; how our own commits are recognised later."""
-    sign: Literal["", "ssh"] = ""
-    """`ssh` signs every commit with an Ed25519 key, the same commit always alike."""
-    signing_key_env: VariableName = ""
-    """Environment variable that holds the private key, in OpenSSH's format and without a passphrase."""
-    signing_key_file: str = ""
-    """File that holds the private key."""
-    sign_off: bool = False
-    """Add a Signed-off-by line."""
-    authors: Internal[tuple[Author, ...]] = ()
-    """Authors that Repository manifests name, the most specific directory first."""
-
-    @model_validator(mode="after")
-    def _one_key_to_sign(self) -> Self:
-        if sum(map(bool, (self.signing_key_env, self.signing_key_file))) != bool(self.sign):
-            raise ValueError("sign and one of signingKeyEnv, signingKeyFile belong together")
-        return self
-
-    def author(self, path: str) -> tuple[str, str]:
-        """Return name and email of the author of a commit to the package at `path`."""
-        inside = (a for a in self.authors if not a.directory or f"{path}/".startswith(f"{a.directory}/"))
-        author = next(inside, None)
-        return (author.name, author.email) if author else (self.name, self.email)
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionPolicy(_Settings):
+class FunctionPolicy(SettingsGroup):
     """Functions of packages: built-in functions always run, others only if they are listed here (D11)."""
 
     runtime: Engine = ""
@@ -525,12 +319,12 @@ class FunctionPolicy(_Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy(_Settings):
+class Policy(SettingsGroup):
     """Every choice of one instance."""
 
     instance: Annotated[str, Field(json_schema_extra={"default": ""})] = "default"
     """Name of the instance; it owns packages under this name, so it must never change."""
-    manifests: Annotated[tuple[Directory, ...], Field(min_length=1), AfterValidator(_sorted_set)] = ("",)
+    manifests: Annotated[tuple[Directory, ...], Field(min_length=1), AfterValidator(sorted_set)] = ("",)
     """Files and directories of manifests, from the repository's root; `.` is all of it."""
     default_namespace: Annotated[str, Field(pattern=_LABEL)] = "default"
     """Namespace of manifests that name none."""

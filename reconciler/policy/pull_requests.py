@@ -1,0 +1,125 @@
+"""Settings of pull requests, their approval, and the commits that they propose."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from reconciler.policy.forges import WriteLimits
+from reconciler.policy.settings import Bound, Duration, Internal, SettingsGroup, SortedSet, VariableName
+
+
+class OpenOn(StrEnum):
+    """When a draft gets its pull request."""
+
+    DRAFT = "draft"
+    PROPOSE = "propose"
+
+
+class GroupBy(StrEnum):
+    """Packages that share one pull request (D4)."""
+
+    PACKAGE = "package"
+    SET = "set"
+    REPOSITORY = "repository"
+    WAVE = "wave"
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequestPolicy(SettingsGroup):
+    """When and how changes become pull requests."""
+
+    open_on: OpenOn = OpenOn.DRAFT
+    """`draft`: when the draft is created; `propose`: when a person proposes it."""
+    group_by: GroupBy = GroupBy.PACKAGE
+    """Packages of one branch and pull request: one `package`, those of a `set`, or of a `repository`."""
+    labels: SortedSet = ()
+    """Labels of every pull request; setting them is one write more. Commas separate them in the variable."""
+    dashboard: bool = False
+    """Issue in the control repository with everything that waits for a person; without a forge, a file."""
+    writes_per_minute: Bound = 60
+    """Writes to one forge as one identity, a minute."""
+    writes_per_hour: Bound = 400
+    """Writes to one forge as one identity, an hour."""
+    max_wait_s: Annotated[Duration, Field(alias="maxWait")] = 120
+    """End the run if its next write is due later than this; the next run continues (exit 6)."""
+
+    @property
+    def writes(self) -> WriteLimits:
+        """The limits of writes to one forge."""
+        return WriteLimits(self.writes_per_minute, self.writes_per_hour, float(self.max_wait_s))
+
+
+_SELECTOR_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "matchExpressions": {"type": "array", "items": {"type": "object"}},
+    },
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule(SettingsGroup):
+    """One rule of automatic approval; drafts with unmet gates or open conflicts are never approved."""
+
+    selector: Annotated[dict[str, Any], Field(json_schema_extra=_SELECTOR_SCHEMA)] = field(
+        default_factory=dict
+    )
+    """Label selector of the Repositories of this rule; empty: all of them."""
+    checks: SortedSet = ()
+    """Commit statuses and check runs that must have passed; the local forge has none."""
+    edited: bool = False
+    """Approve drafts with commits of people, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalPolicy(SettingsGroup):
+    """Automatic approval."""
+
+    auto: tuple[ApprovalRule, ...] = ()
+    """Rules; a draft that passes one of them is merged, pinned to its commit."""
+
+
+class Author(NamedTuple):
+    """The author of commits to the packages below a directory of a repository."""
+
+    directory: str
+    name: str
+    email: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPolicy(SettingsGroup):
+    """How commits are made."""
+
+    name: Annotated[str, Field(min_length=1, pattern=r"^[^<>\x00-\x1f\x7f]+$")] = "Package Reconciler"
+    """Name of author and committer."""
+    email: Annotated[str, Field(min_length=3, pattern=r"^[^<>\s\x00-\x1f\x7f]+@[^<>\s\x00-\x1f\x7f]+$")] = (
+        "package-reconciler@reconciler.dev"
+    )
+    """Address of author and committer; how our own commits are recognised later."""
+    sign: Literal["", "ssh"] = ""
+    """`ssh` signs every commit with an Ed25519 key, the same commit always alike."""
+    signing_key_env: VariableName = ""
+    """Environment variable that holds the private key, in OpenSSH's format and without a passphrase."""
+    signing_key_file: str = ""
+    """File that holds the private key."""
+    sign_off: bool = False
+    """Add a Signed-off-by line."""
+    authors: Internal[tuple[Author, ...]] = ()
+    """Authors that Repository manifests name, the most specific directory first."""
+
+    @model_validator(mode="after")
+    def _one_key_to_sign(self) -> Self:
+        if sum(map(bool, (self.signing_key_env, self.signing_key_file))) != bool(self.sign):
+            raise ValueError("sign and one of signingKeyEnv, signingKeyFile belong together")
+        return self
+
+    def author(self, path: str) -> tuple[str, str]:
+        """Return name and email of the author of a commit to the package at `path`."""
+        inside = (a for a in self.authors if not a.directory or f"{path}/".startswith(f"{a.directory}/"))
+        author = next(inside, None)
+        return (author.name, author.email) if author else (self.name, self.email)

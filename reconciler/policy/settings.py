@@ -1,0 +1,76 @@
+"""Types of settings and the base of their groups: spelling of durations, paths and names on disk."""
+
+import re
+from typing import Annotated, NoReturn, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
+
+_DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_UNITS_S = (7 * 24 * 3600, 24 * 3600, 3600, 60, 1)
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DIGEST = re.compile(r"(?:id:)?sha256:[0-9a-f]{64}")
+
+
+def _seconds(value: object) -> object:
+    """Read `7d`, `12h30m` or a plain number of seconds."""
+    if not isinstance(value, str) or value.isdigit():
+        return value
+    match = _DURATION.fullmatch(value)
+    if not value or match is None:
+        raise ValueError(f"{value!r} is not a duration; write 7d, 12h30m or 90s")
+    return sum(int(n) * unit for n, unit in zip(match.groups(default="0"), _UNITS_S, strict=True))
+
+
+def _directory(value: object) -> object:
+    """Read a path from the repository's root; `.` is the root."""
+    if not isinstance(value, str):
+        return value
+    steps = [step for step in value.split("/") if step not in ("", ".")]
+    if value.startswith("/") or ".." in steps or "\\" in value:
+        raise ValueError(f"{value!r} is not a path inside the repository")
+    return "/".join(steps)
+
+
+def _environment_name(value: object) -> object:
+    if isinstance(value, str) and value and not _ENVIRONMENT_NAME.fullmatch(value):
+        raise ValueError("this must be the name of an environment variable, never a secret itself")
+    return value
+
+
+def refuse_field(_: object) -> NoReturn:
+    """Refuse a field that only a run sets, like any unknown field."""
+    raise PydanticCustomError("unexpected_keyword_argument", "Unexpected keyword argument")
+
+
+def sorted_set(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values sorted, each once."""
+    return tuple(sorted(set(values)))
+
+
+T = TypeVar("T")
+Duration = Annotated[
+    int, BeforeValidator(_seconds), Field(ge=0, json_schema_extra={"type": ["integer", "string"]})
+]
+Directory = Annotated[str, BeforeValidator(_directory)]
+VariableName = Annotated[str, BeforeValidator(_environment_name)]
+SortedSet = Annotated[tuple[str, ...], AfterValidator(sorted_set)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Bound = Annotated[int, Field(ge=1)]
+Internal = SkipJsonSchema[Annotated[T, BeforeValidator(refuse_field)]]
+"""A field that the file cannot set."""
+
+SETTINGS = ConfigDict(
+    alias_generator=to_camel, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
+)
+"""Names on disk are in camelCase, and unknown fields are refused. Numbers may be quoted, as in variables."""
+
+
+class SettingsGroup:
+    """Base of every group of settings."""
+
+    __slots__ = ()
+    __pydantic_config__ = SETTINGS
