@@ -109,6 +109,7 @@ def approve(
         )
     world = read_inputs(settings, writes=True)
     require_readable(world.inventory, names)
+    chosen_by.check_sets(world.inventory)
     listed = list_pulls(world)
     chosen = [f for f in listed if f.pull.state is PullState.OPEN]
     if names:

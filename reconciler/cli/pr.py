@@ -72,6 +72,7 @@ def list_(
 
     world = read_inputs(settings)
     chosen = PullFilter(sets, labels)
+    chosen.check_sets(world.inventory)
     listed = [f for f in chosen.select(list_pulls(world)) if every or f.pull.state is PullState.OPEN]
     recorded = {(s.repository, s.head): s for s in world.inventory.statuses.values()}
     unread = find_unread(world.inventory)

@@ -17,7 +17,7 @@ from reconciler.forge.local_transaction import missing_branch_hint
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
 from reconciler.ids import ObjectName
-from reconciler.inventory import Draft, PullRequest, PullState, RepositoryView, Source
+from reconciler.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.plan.changes import Change, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.refs import HEADS, short_branch
@@ -26,6 +26,8 @@ from reconciler.state import PackageVariantRecord
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 _PATTERN = re.compile(r"[*?\[]")
+_SET = "PackageVariantSet"
+_MOST_NAMES = 5
 
 
 class ListedPull(NamedTuple):
@@ -109,11 +111,44 @@ class PullFilter:
         """Return the pull requests that match, in the same order."""
         return [each for each in listed if self._matches(each)]
 
+    def check_sets(self, inventory: Inventory) -> None:
+        """Refuse the name of a set that does not exist: it would look like a set without pull requests.
+
+        Raises:
+            UsageError: No PackageVariantSet has a name of the filter, now or when the last run was recorded.
+        """
+        names = _with_short_names(_set_names(inventory))
+        for name in self.sets:
+            if name not in names:
+                otherwise = "No PackageVariantSet is declared." if not names else _set_list(names)
+                raise UsageError(
+                    f"There is no PackageVariantSet {name}", hint=suggest(name, names, otherwise=otherwise)
+                )
+
     def _matches(self, listed: ListedPull) -> bool:
-        names = {*listed.sets, *(name.partition("/")[2] for name in listed.sets)}
+        names = _with_short_names(listed.sets)
         return (not self.sets or not names.isdisjoint(self.sets)) and set(self.labels) <= {
             *listed.pull.labels
         }
+
+
+def _set_names(inventory: Inventory) -> Iterator[str]:
+    """Yield the sets that are declared, invalid ones too, and those of the records."""
+    yield from (str(pvs.key) for pvs in inventory.sets)
+    yield from (f"{key.namespace}/{key.name}" for key in inventory.stalled if key.kind == _SET)
+    yield from map(str, inventory.set_records)
+    yield from (f"{r.namespace}/{r.set_name}" for r in inventory.records.values() if r.set_name)
+
+
+def _with_short_names(names: Iterable[str]) -> frozenset[str]:
+    """Return names with namespace together with those without."""
+    return frozenset(part for name in names for part in (name, name.partition("/")[2]))
+
+
+def _set_list(names: Iterable[str]) -> str:
+    declared = sorted(name for name in names if "/" in name)
+    more = f" and {len(declared) - _MOST_NAMES} more" if len(declared) > _MOST_NAMES else ""
+    return f"PackageVariantSets of this fleet: {', '.join(declared[:_MOST_NAMES])}{more}."
 
 
 def _of_lock(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull]:

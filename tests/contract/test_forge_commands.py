@@ -12,6 +12,7 @@ from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 
 Command = Callable[..., str]
+SET = "apiVersion: config.porch.kpt.dev/v1alpha2\nkind: PackageVariantSet"
 NUMBERS = ["edge-1#1", "edge-1#2", "edge-2#1", "edge-2#2"]
 
 
@@ -52,8 +53,17 @@ def test_lists_can_be_filtered_by_label_and_set(world: ForgeWorld, command: Comm
     world.simulator.repositories["acme/edge-1"].pulls[1].labels.append("urgent")
 
     assert listed(command("pr", "list", "--label", "urgent", "--label", "fleet")) == ["edge-1#1"]
+    files = {"manifests/sets/web.yaml": f"{SET}\nmetadata: {{name: web}}\nspec: {{}}\n"}
+    world.repo("control").commit(files, message="Declare a set\n")
     assert command("pr", "list", "--set", "web") == "There are no open pull requests that match.\n"
     assert command("approve", "--set", "web") == "Nothing that matches is open.\n"
+
+
+@pytest.mark.parametrize("arguments", [("pr", "list"), ("approve", "--dry-run")])
+def test_a_set_that_does_not_exist_is_an_error(command: Command, arguments: tuple[str, ...]) -> None:
+    text = command(*arguments, "--set", "web", code=Exit.USAGE)
+
+    assert "There is no PackageVariantSet web" in text
 
 
 def test_a_dry_run_names_what_would_be_approved_and_approves_nothing(command: Command) -> None:
