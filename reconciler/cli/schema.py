@@ -49,9 +49,11 @@ def schema(kind: str) -> Exit:
     if kind in OUTPUTS:
         make_printer().text(_output_schema(kind))
         return Exit.DONE
+    from reconciler.cli.field_descriptions import DescribedFields
+
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_model(kind).model_json_schema(by_alias=True),
+        **_model(kind).model_json_schema(by_alias=True, schema_generator=DescribedFields),
         "title": kind,
     }
     make_printer().value(document)

@@ -24,3 +24,11 @@ def test_the_configuration_is_the_first() -> None:
     spec = json.loads(result.output)["$defs"]["Policy"]
     assert "defaultNamespace" in spec["properties"]
     assert spec["properties"]["instance"]["description"].startswith("Name of the instance")
+
+
+def test_a_field_is_described_by_the_name_that_it_has_on_disk() -> None:
+    result = CliRunner().invoke(schema, [], standalone_mode=False)
+
+    fields = json.loads(result.output)["$defs"]["SnapshotPolicy"]["properties"]
+    assert "maxAge" in fields
+    assert [name for name, field in fields.items() if not field.get("description")] == []
