@@ -1,6 +1,6 @@
 """CEL in the environment of Porch: parse, check and compile an expression once, then evaluate it.
 
-cel-python parses and gives the tree for the static check; Google's cel-cpp (cel-expr-python) evaluates.
+`parser` gives the tree for the static check; Google's cel-cpp (cel-expr-python) evaluates.
 The static check refuses expressions with different results in cel-cpp and cel-go, which Porch uses.
 """
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reconciler.cel.check import check, check_cost
+from reconciler.cel.parser import parse
 from reconciler.cel.syntax import CelError, Failure, Literal, not_a_string
 from reconciler.cel.types import DYN, STRING, STRINGS
 from reconciler.errors import MissingEngineError
@@ -74,9 +75,6 @@ class Environment:
         return program if isinstance(program, Failure) else self.evaluate(program, self.bind(variables))
 
     def _compile(self, text: str) -> Program | Failure:
-        # The parser's grammar takes a fifth of a second to import: only sets with expressions pay for it.
-        from reconciler.cel.parser import parse  # noqa: PLC0415
-
         try:
             tree = parse(text, self._limits)
             type_ = check(tree, self._extensions)

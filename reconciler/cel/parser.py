@@ -1,17 +1,11 @@
-"""Parse the text of an expression into a syntax tree, with cel-python's parser.
+"""Parse the text of an expression into a syntax tree: tokens in linear time, then recursive descent.
 
-cel-python's lexer backtracks exponentially on backslashes, so it never sees the inside of a string:
-the text is split into tokens here in linear time, strings and comments are masked at the same length,
-and strings are decoded by `syntax`. Importing cel-python's grammar takes a fifth of a second, so this
-module is imported for the first expression.
+Source: langdef.md of cel-spec, "Syntax".
 """
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
-
-import celpy.celparser
-from lark import Token, Tree
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from reconciler.cel.syntax import (
     Call,
@@ -54,27 +48,17 @@ _TOKEN = re.compile(
     r"|(?P<symbol>&&|\|\||[<>=!]=|[-+*/%<>!?:.,()\[\]{}])",
     re.DOTALL,
 )
+_KEYWORDS = {"true": True, "false": False, "null": None}
 _OPEN = {")": "(", "]": "[", "}": "{"}
-_CHAIN = frozenset(
-    {
-        *("expr", "conditionalor", "conditionaland", "relation", "addition"),
-        *("multiplication", "unary", "member", "primary"),
-    }
-)
-_OPERATORS = {
-    "relation_lt": "_<_",
-    "relation_le": "_<=_",
-    "relation_gt": "_>_",
-    "relation_ge": "_>=_",
-    "relation_eq": "_==_",
-    "relation_ne": "_!=_",
-    "relation_in": "_in_",
-    "addition_add": "_+_",
-    "addition_sub": "_-_",
-    "multiplication_mul": "_*_",
-    "multiplication_div": "_/_",
-    "multiplication_mod": "_%_",
+_LEVELS = {
+    "||": 1,
+    "&&": 2,
+    **dict.fromkeys(("<", "<=", ">=", ">", "==", "!=", "in"), 3),
+    **dict.fromkeys(("+", "-"), 4),
+    **dict.fromkeys(("*", "/", "%"), 5),
 }
+"""How tightly a binary operator binds."""
+_END = ""
 
 
 class Lexeme(NamedTuple):
@@ -112,167 +96,228 @@ def scan(text: str, limits: Limits) -> tuple[Lexeme, ...]:
     return tuple(tokens)
 
 
-def mask(text: str, tokens: tuple[Lexeme, ...]) -> str:
-    """Blank out strings and comments; the text keeps its length and lines.
-
-    A comma before a closing bracket, which CEL allows in lists, maps and messages, is blanked too.
-    """
-    out = [character if character in "\r\n" else " " for character in text]
-    for index, token in enumerate(tokens):
-        masked = _mask_string(token.text) if token.kind == "string" else token.text
-        if token.text == "," and index + 1 < len(tokens) and tokens[index + 1].text in {"]", "}"}:
-            masked = " " if index and tokens[index - 1].text not in {"[", "{", ","} else ","
-        out[token.start : token.start + len(token.text)] = masked
-    return "".join(out)
-
-
 def parse(text: str, limits: Limits) -> Node:
     """Parse an expression.
 
     Raises:
         CelError: It is not CEL, or beyond one of the limits.
     """
-    tokens = scan(text, limits)
-    strings = {token.start: token.text for token in tokens if token.kind == "string"}
-    parser = celpy.celparser.CELParser()
-    try:
-        tree = parser.parse(mask(text, tokens))
-    except celpy.celparser.CELParseError as error:
-        raise _syntax_error(text, tokens, error) from error
-    return _Builder(strings, limits.expression_depth).build(tree)
+    tokens = (*scan(text, limits), Lexeme("end", _END, len(text)))
+    return _Parser(tokens, limits.expression_depth).parse()
 
 
-class _Builder:
-    """Convert lark's tree, skipping levels of the grammar that have a single child."""
+class _Term(NamedTuple):
+    """A part of the expression: where its text starts, parentheses included, and how many levels it has."""
 
-    def __init__(self, strings: Mapping[int, str], depth: int) -> None:
-        self.strings = strings
-        self.limit = depth
-
-    def build(self, tree: Tree[Token], depth: int = 0) -> Node:
-        # The grammar has one level per operator precedence; a level without operator has one child.
-        while tree.data in _CHAIN and len(tree.children) == 1:
-            tree = _tree(tree.children[0])
-        if depth > self.limit:
-            raise CelError(f"More than {self.limit} terms are nested or chained", _start(tree))
-        return _BUILDERS[tree.data](self, tree, depth)
-
-    def condition(self, tree: Tree[Token], depth: int) -> Node:
-        return Call(
-            _start(tree), "_?_:_", tuple(self.build(_tree(child), depth + 1) for child in tree.children)
-        )
-
-    def logic(self, tree: Tree[Token], depth: int) -> Node:
-        operator = "_||_" if tree.data == "conditionalor" else "_&&_"
-        return Call(
-            _start(tree), operator, tuple(self.build(_tree(child), depth + 1) for child in tree.children)
-        )
-
-    def binary(self, tree: Tree[Token], depth: int) -> Node:
-        left, right = _tree(tree.children[0]), _tree(tree.children[1])
-        operands = (self.build(_tree(left.children[0]), depth + 1), self.build(right, depth + 1))
-        return Call(_start(tree), _OPERATORS[left.data], operands)
-
-    def unary(self, tree: Tree[Token], depth: int) -> Node:
-        operator = "!_" if _tree(tree.children[0]).data == "unary_not" else "-_"
-        return Call(_start(tree), operator, (self.build(_tree(tree.children[1]), depth + 1),))
-
-    def select(self, tree: Tree[Token], depth: int) -> Node:
-        field = _token(tree.children[1])
-        return Select(_start(field), self.build(_tree(tree.children[0]), depth + 1), field.value)
-
-    def index(self, tree: Tree[Token], depth: int) -> Node:
-        return Call(
-            _start(tree), "_[_]", tuple(self.build(_tree(child), depth + 1) for child in tree.children)
-        )
-
-    def method(self, tree: Tree[Token], depth: int) -> Node:
-        target = self.build(_tree(tree.children[0]), depth + 1)
-        name = _token(tree.children[1])
-        arguments = self.arguments(tree.children[2:], depth)
-        if name.value in MACROS and len(arguments) in ((2, 3) if name.value == "map" else (2,)):
-            return _macro(name, target, arguments)
-        return Call(_start(name), name.value, (target, *arguments), method=True)
-
-    def function(self, tree: Tree[Token], depth: int) -> Node:
-        name = _token(tree.children[0])
-        arguments = self.arguments(tree.children[1:], depth)
-        if name.value == "has" and len(arguments) == 1:
-            if not isinstance(arguments[0], Select):
-                raise CelError(
-                    "The argument of has() must be a field, as in has(target.labels.x)", _start(name)
-                )
-            return Select(_start(name), arguments[0].operand, arguments[0].field, test=True)
-        return Call(_start(name), name.value, arguments)
-
-    def arguments(self, trees: list[Any], depth: int) -> tuple[Node, ...]:
-        return tuple(self.build(_tree(child), depth + 1) for tree in trees for child in tree.children)
-
-    def parentheses(self, tree: Tree[Token], depth: int) -> Node:
-        return self.build(_tree(tree.children[0]), depth + 1)
-
-    def sequence(self, tree: Tree[Token], depth: int) -> Node:
-        return ListOf(_start(tree), self.arguments(tree.children, depth))
-
-    def mapping(self, tree: Tree[Token], depth: int) -> Node:
-        nodes = self.arguments(tree.children, depth)
-        return MapOf(_start(tree), tuple(zip(nodes[::2], nodes[1::2], strict=True)))
-
-    def message(self, tree: Tree[Token], depth: int) -> Node:
-        name = _dotted(self.build(_tree(tree.children[0]), depth + 1))
-        inits = _tree(tree.children[1]).children if len(tree.children) > 1 else []
-        fields = tuple(
-            (_token(field).value, self.build(_tree(value), depth + 1))
-            for field, value in zip(inits[::2], inits[1::2], strict=True)
-        )
-        return Message(_start(tree), name, fields)
-
-    def name(self, tree: Tree[Token], _depth: int) -> Node:
-        token = _token(tree.children[-1])
-        if token.value in RESERVED:
-            raise CelError(f"Syntax error: reserved identifier '{token.value}'", _start(token))
-        return Name(_start(token), f".{token.value}" if tree.data == "dot_ident" else token.value)
-
-    def literal(self, tree: Tree[Token], _depth: int) -> Node:
-        token = _token(tree.children[0])
-        offset = _start(token)
-        if token.type == "BOOL_LIT":
-            return Literal(offset, token.value == "true")
-        if token.type == "NULL_LIT":
-            return Literal(offset, None)
-        if offset in self.strings:
-            return Literal(offset, decode_string(self.strings[offset], offset))
-        return Literal(offset, decode_number(token.value, offset))
+    start: int
+    node: Node
+    height: int = 0
 
 
-_BUILDERS: dict[str, Callable[[_Builder, Tree[Token], int], Node]] = {
-    "expr": _Builder.condition,
-    "conditionalor": _Builder.logic,
-    "conditionaland": _Builder.logic,
-    "relation": _Builder.binary,
-    "addition": _Builder.binary,
-    "multiplication": _Builder.binary,
-    "unary": _Builder.unary,
-    "member_dot": _Builder.select,
-    "member_dot_arg": _Builder.method,
-    "member_index": _Builder.index,
-    "member_object": _Builder.message,
-    "dot_ident_arg": _Builder.function,
-    "dot_ident": _Builder.name,
-    "ident_arg": _Builder.function,
-    "ident": _Builder.name,
-    "paren_expr": _Builder.parentheses,
-    "list_lit": _Builder.sequence,
-    "map_lit": _Builder.mapping,
-    "literal": _Builder.literal,
-}
+class _Parser:
+    """One method per level of the grammar; `depth` counts the levels above."""
+
+    def __init__(self, tokens: tuple[Lexeme, ...], limit: int) -> None:
+        self.tokens = tokens
+        self.place = 0
+        self.limit = limit
+
+    def parse(self) -> Node:
+        term = self.conditional(0)
+        self.expect(_END)
+        return term.node
+
+    def conditional(self, depth: int) -> _Term:
+        condition = self.binary(1, depth)
+        if not self.accept("?"):
+            return condition
+        yes = self.binary(1, depth + 1)
+        self.expect(":")
+        no = self.conditional(depth + 1)
+        return self.call(depth, "_?_:_", condition, yes, no)
+
+    def binary(self, least: int, depth: int) -> _Term:
+        """Parse operators that bind at least so tightly; those of one level from the left."""
+        left = self.unary(depth)
+        while (level := _LEVELS.get(self.token.text, 0)) >= least:
+            operator = self.advance().text
+            left = self.call(depth, f"_{operator}_", left, self.binary(level + 1, depth + 1))
+        return left
+
+    def unary(self, depth: int) -> _Term:
+        if self.token.text not in {"!", "-"} or self.is_negative_number():
+            return self.member(depth)
+        operator = self.advance()
+        operand = self.unary(self.deeper(depth, operator))
+        return self.call(depth, f"{operator.text}_", operand._replace(start=operator.start))
+
+    def member(self, depth: int) -> _Term:
+        term = self.primary(depth)
+        while True:
+            if self.accept("."):
+                term = self.field(term, depth)
+            elif self.accept("["):
+                index = self.conditional(depth + 1)
+                self.expect("]")
+                term = self.call(depth, "_[_]", term, index)
+            elif self.accept("{"):
+                term = self.message(term, depth)
+            else:
+                return term
+
+    def field(self, operand: _Term, depth: int) -> _Term:
+        name = self.identifier()
+        if not self.accept("("):
+            return self.term(depth, operand.start, Select(name.start, operand.node, name.text), operand)
+        arguments = tuple(self.list_until(")", depth))
+        nodes = tuple(argument.node for argument in arguments)
+        if name.text in MACROS and len(nodes) in ((2, 3) if name.text == "map" else (2,)):
+            node: Node = _macro(name, operand.node, nodes)
+        else:
+            node = Call(name.start, name.text, (operand.node, *nodes), method=True)
+        return self.term(depth, operand.start, node, operand, *arguments)
+
+    def message(self, operand: _Term, depth: int) -> _Term:
+        name = _dotted(operand.node)
+        fields: list[tuple[str, Node]] = []
+        values = []
+        while not self.accept("}"):
+            if fields:
+                self.expect(",")
+                if self.accept("}"):
+                    break
+            field = self.identifier()
+            self.expect(":")
+            values.append(self.conditional(depth + 1))
+            fields.append((field.text, values[-1].node))
+        return self.term(depth, operand.start, Message(operand.start, name, tuple(fields)), operand, *values)
+
+    def primary(self, depth: int) -> _Term:
+        token = self.token
+        self.deeper(depth - 1, token)
+        if token.kind in {"number", "string"} or token.text in {"-", *_KEYWORDS}:
+            return _Term(token.start, self.literal())
+        if self.accept("("):
+            inner = self.conditional(depth + 1)
+            self.expect(")")
+            return self.term(depth, token.start, inner.node, inner)
+        if self.accept("["):
+            items = tuple(self.list_until("]", depth))
+            node = ListOf(token.start, tuple(item.node for item in items))
+            return self.term(depth, token.start, node, *items)
+        if self.accept("{"):
+            return self.mapping(token.start, depth)
+        self.accept(".")
+        return self.name(token.start, depth)
+
+    def literal(self) -> Literal:
+        start = self.token.start
+        sign = "-" if self.accept("-") else ""
+        token = self.advance()
+        if token.kind == "number":
+            return Literal(start, decode_number(sign + token.text, start))
+        if token.kind == "string":
+            return Literal(start, decode_string(token.text, start))
+        return Literal(start, _KEYWORDS[token.text])
+
+    def mapping(self, start: int, depth: int) -> _Term:
+        entries: list[tuple[_Term, _Term]] = []
+        while not self.accept("}"):
+            if entries:
+                self.expect(",")
+                if self.accept("}"):
+                    break
+            key = self.conditional(depth + 1)
+            self.expect(":")
+            entries.append((key, self.conditional(depth + 1)))
+        node = MapOf(start, tuple((key.node, value.node) for key, value in entries))
+        return self.term(depth, start, node, *(term for entry in entries for term in entry))
+
+    def name(self, start: int, depth: int) -> _Term:
+        """Parse a name or a call; one that starts with a dot is no variable of a macro."""
+        name = self.identifier()
+        if self.accept("("):
+            arguments = tuple(self.list_until(")", depth))
+            return self.term(depth, start, _call(name, arguments), *arguments)
+        if name.text in RESERVED:
+            raise CelError(f"Syntax error: reserved identifier '{name.text}'", name.start)
+        return _Term(start, Name(name.start, name.text if start == name.start else f".{name.text}"))
+
+    def list_until(self, end: str, depth: int) -> Iterator[_Term]:
+        """Yield what commas separate; a list may end with one, the arguments of a call may not."""
+        if self.accept(end):
+            return
+        yield self.conditional(depth + 1)
+        while not self.accept(end):
+            self.expect(",")
+            if end == "]" and self.accept(end):
+                return
+            yield self.conditional(depth + 1)
+
+    def call(self, depth: int, function: str, *operands: _Term) -> _Term:
+        start = operands[0].start
+        node = Call(start, function, tuple(operand.node for operand in operands))
+        return self.term(depth, start, node, *operands)
+
+    def term(self, depth: int, start: int, node: Node, *parts: _Term) -> _Term:
+        height = max((part.height + 1 for part in parts), default=0)
+        if depth + height > self.limit:
+            raise CelError(f"More than {self.limit} terms are nested or chained", start)
+        return _Term(start, node, height)
+
+    def deeper(self, depth: int, token: Lexeme) -> int:
+        if depth >= self.limit:
+            raise CelError(f"More than {self.limit} terms are nested or chained", token.start)
+        return depth + 1
+
+    @property
+    def token(self) -> Lexeme:
+        return self.tokens[self.place]
+
+    def is_negative_number(self) -> bool:
+        token = self.token
+        following = self.tokens[self.place + 1] if token.text == "-" else token
+        return token.text == "-" and following.kind == "number" and following.start == token.start + 1
+
+    def advance(self) -> Lexeme:
+        self.place += 1
+        return self.tokens[self.place - 1]
+
+    def accept(self, text: str) -> bool:
+        if self.token.text != text:
+            return False
+        self.place += 1
+        return True
+
+    def expect(self, text: str) -> None:
+        if self.token.text != text:
+            raise self.unexpected()
+        self.place += 1
+
+    def identifier(self) -> Lexeme:
+        if self.token.kind != "name" or self.token.text == "in" or self.token.text in _KEYWORDS:
+            raise self.unexpected()
+        return self.advance()
+
+    def unexpected(self) -> CelError:
+        what = self.token.text[:20] or "end of the expression"
+        return CelError(f"Syntax error: unexpected {what}", self.token.start)
 
 
-def _macro(name: Token, target: Node, arguments: tuple[Node, ...]) -> Macro:
+def _call(name: Lexeme, arguments: tuple[_Term, ...]) -> Node:
+    nodes = tuple(argument.node for argument in arguments)
+    if name.text != "has" or len(nodes) != 1:
+        return Call(name.start, name.text, nodes)
+    if not isinstance(nodes[0], Select):
+        raise CelError("The argument of has() must be a field, as in has(target.labels.x)", name.start)
+    return Select(name.start, nodes[0].operand, nodes[0].field, test=True)
+
+
+def _macro(name: Lexeme, operand: Node, arguments: tuple[Node, ...]) -> Macro:
     variable, *rest = arguments
     if not isinstance(variable, Name) or variable.name.startswith("__"):
-        raise CelError(f"The first argument of {name.value}() must be a simple name", variable.offset)
-    return Macro(_start(name), name.value, target, variable.name, tuple(rest))
+        raise CelError(f"The first argument of {name.text}() must be a simple name", variable.offset)
+    return Macro(name.start, name.text, operand, variable.name, tuple(rest))
 
 
 def _dotted(node: Node) -> str:
@@ -282,42 +327,6 @@ def _dotted(node: Node) -> str:
         case Select(operand=operand, field=field, test=False):
             return f"{_dotted(operand)}.{field}"
     raise CelError("Syntax error: '{' follows something that is not a message name", node.offset)
-
-
-def _tree(child: Any) -> Tree[Token]:
-    return child  # type: ignore[no-any-return]
-
-
-def _token(child: Any) -> Token:
-    return child  # type: ignore[no-any-return]
-
-
-def _start(child: Tree[Token] | Token) -> int:
-    start = child.start_pos if isinstance(child, Token) else getattr(child.meta, "start_pos", 0)
-    return start or 0
-
-
-def _syntax_error(text: str, tokens: tuple[Lexeme, ...], error: Any) -> CelError:
-    lines = text.split("\n")
-    line, column = error.line or -1, error.column or -1
-    offset = len(text)
-    # lark gives the end of the text the position of the last token; only its type tells them apart.
-    at_end = getattr(getattr(error.__context__, "token", None), "type", "") == "$END"
-    if not at_end and 1 <= line <= len(lines) and column >= 1:
-        offset = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
-    unexpected = next((token for token in tokens if token.start >= offset), None)
-    if unexpected is None:
-        return CelError("Syntax error: unexpected end of the expression", len(text))
-    return CelError(f"Syntax error: unexpected {unexpected.text[:20]}", unexpected.start)
-
-
-def _mask_string(text: str) -> str:
-    prefix = text[0] if text[0] in "bB" else ""
-    quote = text[-1]
-    fence = quote * 3 if text.endswith(quote * 3) and len(text.lstrip("bBrR")) >= 6 else quote  # noqa: PLR2004
-    inside = text[len(prefix) + len(fence) : len(text) - len(fence)]
-    blank = "".join(character if character in "\r\n" else "_" for character in inside)
-    return f"{prefix}{fence}{blank}{fence}"
 
 
 def _check_brackets(tokens: list[Lexeme], depth: int, end: int) -> None:

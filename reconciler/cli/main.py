@@ -221,7 +221,7 @@ def _versions() -> list[tuple[str, str]]:
         except metadata.PackageNotFoundError:
             return "not installed"
 
-    libraries = ("pygit2", "pydantic", "PyYAML", "ruamel.yaml", "cel-python", "python-sat", "click")
+    libraries = ("pygit2", "pydantic", "PyYAML", "ruamel.yaml", "cel-expr-python", "python-sat", "click")
     return [
         ("reconciler", __version__),
         ("python", platform.python_version()),
