@@ -176,7 +176,7 @@ def _lay(spec: dict[str, Any], path: tuple[str, ...], text: str) -> None:
             return
         spec[step] = dict(below)
         spec = spec[step]
-    separator = {"manifests": ":", "labels": ","}.get(last)
+    separator = {"manifests": ":", "labels": ",", "schedule": ";"}.get(last)
     spec[last] = text.split(separator) if separator else text
 
 
@@ -208,7 +208,9 @@ def _error(
     faults: tuple[FieldError, ...], document: Document, path: str, environment: Mapping[str, str]
 ) -> ConfigurationError:
     def place(fault: FieldError) -> Location:
-        if environment.get(variable := variable_name(fault.path[1:])):
+        # A variable holds all items of a list.
+        setting = [step for step in fault.path[1:] if isinstance(step, str)]
+        if environment.get(variable := variable_name(setting)):
             return Location(f"${variable}")
         mark = document.key_mark(fault.path) if fault.of_key else document.mark(fault.path)
         return Location(path, *mark)

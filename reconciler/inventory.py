@@ -402,6 +402,16 @@ class TreeAt(NamedTuple):
     path: str
 
 
+class Opening(NamedTuple):
+    """State of the schedule of pull requests: whether it is open, and the local time of its next start."""
+
+    is_open: bool = True
+    opens: str = ""
+
+
+ALWAYS_OPEN = Opening()
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """Everything that one run read. Mappings may be in any order, tuples are sorted by identity.
@@ -416,6 +426,7 @@ class Inventory:
     - `retry_requests`: keys of boxes ticked on the dashboard.
     - `documents`: manifests of dependency dialects; `index`: documents of the package index.
     - `images`: locked digests of function images.
+    - `opening`: state of the schedule of pull requests; nothing else depends on the clock.
     """
 
     policy: Policy
@@ -441,6 +452,7 @@ class Inventory:
     documents: tuple[SourcedDocument, ...] = ()
     index: tuple[SourcedDocument, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
+    opening: Opening = ALWAYS_OPEN
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -23,6 +23,7 @@ from reconciler.plan.groups import group_changes
 from reconciler.plan.lock_pull_request import plan_lock
 from reconciler.plan.path_conflicts import index_neighbours, refuse_blocked_refs
 from reconciler.plan.records import plan_records, record_owners
+from reconciler.plan.request_limits import postpone_requests
 from reconciler.plan.requests import plan_requests
 from reconciler.plan.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.plan.status import plan_status, status_owners
@@ -94,6 +95,8 @@ def _decide_changes(context: PlanContext) -> _Decided:
     changes = plan_requests(context, changes)
     changes, unreadable = keep_unreadable_pulls(changes, context)
     changes, blocked = refuse_blocked_refs(changes, context)
+    # Last of all: what is blocked takes no place among the limited number of pull requests.
+    changes = postpone_requests(context, changes)
     own = (problem for decision in decisions for problem in decision.problems)
     stages = (context.inventory.problems, context.desired.problems, context.resolution.problems)
     problems = (*(problem for stage in stages for problem in stage), *unreadable, *blocked, *own)

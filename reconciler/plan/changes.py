@@ -199,6 +199,13 @@ class AnswerNote(NamedTuple):
         return self.local if self.chosen == self.upstream else self.upstream
 
 
+class Postponed(NamedTuple):
+    """Why a pull request is not opened yet, in words that stay while it waits."""
+
+    reason: Reason
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """Change of one package, with the reason and the exact writes.
@@ -213,7 +220,8 @@ class Change:
     `request` is what its pull request proposes as a whole, None where it has none or its content is
     unknown. `repair` describes a correction of the pull request alone; it is gone with the run, so
     conditions and statuses do not repeat it. `pins` are those that move in this run for the cluster of
-    its generated manifests, `requirements` what its new upstream revision requires differently.
+    its generated manifests, `requirements` what its new upstream revision requires differently. `postponed`
+    tells that a limit or the schedule keeps its pull request from being opened.
     """
 
     package: PackageKey
@@ -242,6 +250,7 @@ class Change:
     requirements: tuple[RequirementChange, ...] = ()
     request: PullRequestContent | None = None
     repair: str = ""
+    postponed: Postponed | None = None
 
     @property
     def detail(self) -> str:

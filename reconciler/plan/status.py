@@ -198,6 +198,8 @@ def _word(
     """Return the phase with why; None if nothing of the package is left."""
     if missing is not None:
         return _Word(Phase.PENDING, "", missing_text(change, missing))
+    if change.postponed is not None:
+        return _Word(Phase.PENDING, str(change.postponed.reason), change.postponed.message)
     return _obstructed(change, context) or _settled(change, target, context, head)
 
 

@@ -4,10 +4,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from reconciler.policy.forges import WriteLimits
-from reconciler.policy.settings import Bound, Duration, Internal, SettingsGroup, SortedSet, VariableName
+from reconciler.policy.schedule import parse_cron
+from reconciler.policy.settings import (
+    Bound,
+    Count,
+    Duration,
+    Internal,
+    SettingsGroup,
+    SortedSet,
+    VariableName,
+)
 
 
 class OpenOn(StrEnum):
@@ -26,6 +35,11 @@ class GroupBy(StrEnum):
     WAVE = "wave"
 
 
+def _cron(text: str) -> str:
+    parse_cron(text)
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class PullRequestPolicy(SettingsGroup):
     """When and how changes become pull requests."""
@@ -36,6 +50,19 @@ class PullRequestPolicy(SettingsGroup):
     """Packages of one branch and pull request: one `package`, those of a `set`, or of a `repository`."""
     labels: SortedSet = ()
     """Labels of every pull request; setting them is one write more. Commas separate them in the variable."""
+    max_open: Count = 0
+    """Open pull requests at one time, in all repositories together; 0: any number."""
+    max_open_per_repository: Count = 0
+    """Open pull requests at one time, in each repository; 0: any number."""
+    max_new: Count = 0
+    """Pull requests that one run opens, in all repositories together; 0: any number."""
+    max_new_per_repository: Count = 0
+    """Pull requests that one run opens in each repository; 0: any number."""
+    schedule: tuple[Annotated[str, AfterValidator(_cron)], ...] = ()
+    """Cron expressions of the minutes in which pull requests are opened; none: always. Semicolons separate
+    them in the variable."""
+    timezone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+/-]*$")] = "UTC"
+    """Time zone of the schedule, such as `Europe/Berlin`."""
     dashboard: bool = False
     """Issue in the control repository with everything that waits for a person; without a forge, a file."""
     writes_per_minute: Bound = 60

@@ -13,6 +13,7 @@ from reconciler.inventory import Inventory, RepositoryView
 from reconciler.policy import Policy, find_rule, govern
 from reconciler.read.control import OpenControl, find_default_tip, is_merged, open_commit
 from reconciler.read.locks import read_image_digests, with_image_digests
+from reconciler.read.schedule import find_zone
 from reconciler.reasons import Reason
 
 CONFIG_VARIABLE = "RECONCILER_CONFIG"
@@ -146,6 +147,8 @@ def read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
             message = f"The configuration was not read: {error.reason}"
             raise ConfigurationError(message, location=Location(path)) from error
     policy = parse_configuration(data, path, environment)
+    if policy.pull_requests.schedule:
+        find_zone(policy.pull_requests.timezone, path)
     return _with_reviewed_images(opened, policy) if policy.lock.is_reviewed else policy
 
 

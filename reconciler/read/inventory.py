@@ -32,6 +32,7 @@ from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewe
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
 from reconciler.read.repositories.trees import PackageTrees, read_trees
+from reconciler.read.schedule import read_opening
 from reconciler.read.shards import ShardReader, Views
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import State, read_state, read_statuses, state_ref, status_ref
@@ -84,6 +85,7 @@ def read_inventory(
         times=package_trees.times,
         retry_requests=forge_state.retry_requests,
         passed_checks=forge_state.passed_checks,
+        opening=read_opening(inventory.policy, forges.clock.now()),
         reviewed=forge_state.reviewed,
         problems=tuple(sorted({*inventory.problems, *forge_state.problems})),
         notes=(

@@ -23,10 +23,12 @@ from reconciler.errors import Location, Problem
 from reconciler.expand import Desired, expand
 from reconciler.ids import Lifecycle, ObjectName, Oid
 from reconciler.inventory import (
+    ALWAYS_OPEN,
     Commit,
     Control,
     Draft,
     Inventory,
+    Opening,
     PackageRevision,
     PackageState,
     PullRequest,
@@ -157,6 +159,7 @@ class ModelWorld:
     readable: bool = True
     time: int = EPOCH
     shuffle: int | None = None
+    opening: Opening = ALWAYS_OPEN
 
     def tick(self) -> int:
         self.time += 60
@@ -266,6 +269,7 @@ class ModelWorld:
             times={oid: one.time for r in self.repositories.values() for oid, one in r.commits.items()},
             locks={key: self.locks[key] for key in self._order(sorted(self.locks))},
             reviewed=self.reviewed,
+            opening=self.opening,
         )
 
     def plan(self) -> Plan:

@@ -142,6 +142,13 @@ OVERRIDES = [
     Override("a boolean", "RECONCILER_SUSPEND", "true", "suspend", True),
     Override("a duration", "RECONCILER_SNAPSHOT_MAX_AGE", "2h", "snapshot.max_age_s", 7200),
     Override("a list of paths", "RECONCILER_MANIFESTS", "a:b", "manifests", ("a", "b")),
+    Override(
+        "a list of expressions",
+        "RECONCILER_PULL_REQUESTS_SCHEDULE",
+        "* 6 * * *;* 7 1,2 * *",
+        "pull_requests.schedule",
+        ("* 6 * * *", "* 7 1,2 * *"),
+    ),
     Override("a word", "RECONCILER_PULL_REQUESTS_OPEN_ON", "draft", "pull_requests.open_on", OpenOn.DRAFT),
 ]
 
@@ -159,6 +166,13 @@ def test_a_wrong_variable_is_blamed_itself() -> None:
         parse(HEAD, RECONCILER_DELETIONS_SHARE="most")
 
     assert caught.value.location == Location("$RECONCILER_DELETIONS_SHARE")
+
+
+def test_wrong_item_of_a_list_in_a_variable_names_the_variable() -> None:
+    with pytest.raises(ConfigurationError, match="five fields") as caught:
+        parse(HEAD, RECONCILER_PULL_REQUESTS_SCHEDULE="* 6-17 * * 1-5;at noon")
+
+    assert caught.value.location == Location("$RECONCILER_PULL_REQUESTS_SCHEDULE")
 
 
 def test_other_variables_are_none_of_our_business() -> None:

@@ -1,0 +1,127 @@
+"""Limits and schedule of new pull requests: which are opened by this run, and which wait, oldest first.
+
+Only opening is limited: drafts are written, and open pull requests are kept up to date and closed.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconciler.inventory import PullState
+from reconciler.plan.changes import Change, Op, Postponed, WriteDraft, WriteGroup, WriteRemoval
+from reconciler.plan.context import PlanContext
+from reconciler.policy import PullRequestPolicy
+from reconciler.reasons import Reason
+from reconciler.refs import short_branch
+
+Head = tuple[str, str]
+"""A repository's URL and the branch of a pull request."""
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Pull requests that are open or to be opened, and those that this run opens."""
+
+    opened: Counter[str]
+    new: Counter[str] = field(default_factory=Counter)
+
+    def exceeded(self, url: str, policy: PullRequestPolicy) -> str:
+        """Return the setting that one more pull request of a repository would exceed, "" for none."""
+        limits = {
+            "maxOpen": (policy.max_open, self.opened.total()),
+            "maxOpenPerRepository": (policy.max_open_per_repository, self.opened[url]),
+            "maxNew": (policy.max_new, self.new.total()),
+            "maxNewPerRepository": (policy.max_new_per_repository, self.new[url]),
+        }
+        return next((f"{name} is {most}" for name, (most, count) in limits.items() if 0 < most <= count), "")
+
+
+def postpone_requests(context: PlanContext, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Return the changes without the opening of pull requests that limits or the schedule forbid now.
+
+    What waits is pending: the next plan has it again, before anything newer. Order-free.
+    """
+    policy = context.inventory.policy.pull_requests
+    limits = (policy.max_open, policy.max_open_per_repository, policy.max_new, policy.max_new_per_repository)
+    if context.inventory.opening.is_open and not any(limits):
+        return tuple(changes)
+    postponed = _postponed(context, changes)
+    return tuple(
+        _without_request(change, postponed[head], context)
+        if (head := _new_head(change)) and head in postponed
+        else change
+        for change in changes
+    )
+
+
+def _new_head(change: Change) -> Head | None:
+    """Return the branch of the pull request that a change opens, None if it opens none."""
+    is_new = change.pull is not None and not change.pull.number
+    return (change.package.url, change.pull.head) if change.pull is not None and is_new else None
+
+
+def _postponed(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head, Postponed]:
+    policy, opening = context.inventory.policy.pull_requests, context.inventory.opening
+    ages = _ages(context, changes)
+    if not opening.is_open:
+        when = Postponed(Reason.AWAITING_SCHEDULE, "Its pull request waits for pullRequests.schedule")
+        return dict.fromkeys(ages, when)
+    counts = _Counts(_count_open(context, changes))
+    postponed: dict[Head, Postponed] = {}
+    for head in sorted(ages, key=lambda head: (ages[head], head)):
+        url, _ = head
+        limit = counts.exceeded(url, policy)
+        if limit:
+            message = f"Its pull request waits: pullRequests.{limit}"
+            postponed[head] = Postponed(Reason.RATE_LIMITED, message)
+        else:
+            counts.opened[url] += 1
+            counts.new[url] += 1
+    return postponed
+
+
+def _ages(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head, tuple[bool, int]]:
+    """Return each pull request that would be opened with its age: branches that are there, then by time."""
+    ages: dict[Head, tuple[bool, int]] = {}
+    for change in changes:
+        if head := _new_head(change):
+            age = _age(change, head, context)
+            ages[head] = max(ages.get(head, age), age)
+    return ages
+
+
+def _age(change: Change, head: Head, context: PlanContext) -> tuple[bool, int]:
+    """Return whether the branch is still to be made, and the time of its newest input, in seconds."""
+    target = context.targets[change.package]
+    _, branch = head
+    draft = target.draft if target.draft is not None and short_branch(target.draft.ref) == branch else None
+    standing = draft.tip if draft is not None else target.view.branches.get(branch)
+    if standing is not None:
+        return False, standing.time
+    written = (w for w in change.writes if isinstance(w, WriteDraft | WriteGroup | WriteRemoval))
+    return True, max((write.time for write in written if short_branch(write.ref) == branch), default=0)
+
+
+def _count_open(context: PlanContext, changes: Sequence[Change]) -> Counter[str]:
+    """Count the open pull requests of this instance by repository, without those that close now."""
+    own = {(key.url, short_branch(d.ref)) for key, target in context.targets.items() for d in target.drafts}
+    prefix = f"reconciler/{context.inventory.policy.instance}/"
+    closing = {(change.package.url, close.number) for change in changes for close in change.close}
+    return Counter(
+        url
+        for url, pulls in context.inventory.pulls.items()
+        for pull in pulls
+        if pull.state is PullState.OPEN
+        and ((url, pull.head) in own or pull.head.startswith(prefix))
+        and (url, pull.number) not in closing
+    )
+
+
+def _without_request(change: Change, postponed: Postponed, context: PlanContext) -> Change:
+    """Return the change without its pull request; one that does nothing else keeps its package."""
+    opens = context.inventory.opening.opens
+    when = f"{postponed.message}; it opens at {opens}" if opens else postponed.message
+    change = replace(change, pull=None, postponed=postponed, repair=when)
+    if change.pending:
+        return change
+    return replace(change, op=Op.KEEP, reason=postponed.reason, message="")

@@ -1,0 +1,42 @@
+"""The clock of a run against the schedule of pull requests."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from reconciler.errors import ConfigurationError
+from reconciler.inventory import ALWAYS_OPEN, Opening
+from reconciler.policy import Policy, PullRequestPolicy
+from reconciler.read.schedule import read_opening
+
+
+def scheduled(*schedule: str, timezone: str = "Europe/Berlin") -> Policy:
+    return Policy(pull_requests=PullRequestPolicy(schedule=schedule, timezone=timezone))
+
+
+@pytest.mark.parametrize(
+    ("now", "schedule", "opening"),
+    [
+        ("2026-07-15T12:30", (), ALWAYS_OPEN),
+        ("2026-07-15T05:59", ("* 8-17 * * *",), Opening(False, "2026-07-15 08:00 Europe/Berlin")),
+        ("2026-07-15T06:00", ("* 8-17 * * *",), ALWAYS_OPEN),
+        ("2026-07-15T15:59", ("* 8-17 * * *",), ALWAYS_OPEN),
+        ("2026-07-15T16:00", ("* 8-17 * * *",), Opening(False, "2026-07-16 08:00 Europe/Berlin")),
+        # 07:00 UTC is 08:00 in winter: the zone follows daylight saving time.
+        ("2026-01-15T06:59", ("* 8-17 * * *",), Opening(False, "2026-01-15 08:00 Europe/Berlin")),
+        ("2026-01-15T07:00", ("* 8-17 * * *",), ALWAYS_OPEN),
+        # On 2026-03-29 the clocks go from 02:00 to 03:00.
+        ("2026-03-29T00:30", ("30 2 * * *",), Opening(False, "2026-03-29 03:30 Europe/Berlin")),
+    ],
+)
+def test_pull_requests_open_within_the_schedule_in_its_time_zone(
+    now: str, schedule: tuple[str, ...], opening: Opening
+) -> None:
+    time = datetime.fromisoformat(now).replace(tzinfo=UTC).timestamp()
+
+    assert read_opening(scheduled(*schedule), time) == opening
+
+
+def test_unknown_time_zone_is_refused_with_its_field() -> None:
+    with pytest.raises(ConfigurationError, match=r"spec.pullRequests.timezone: .* Europe/Bonn"):
+        read_opening(scheduled("* * * * *", timezone="Europe/Bonn"), 0)
