@@ -1,7 +1,7 @@
 """`action`: what action.yml runs, one of three modes with its inputs from the environment."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,18 +39,22 @@ def action(ctx: click.Context) -> Exit:
         if mode == "check":
             return Exit(_check(ctx, inputs))
         return _plan(runner, inputs, apply=mode == "apply")
-    except ReconcilerError as error:
-        runner.annotate(_fatal(error, inputs))
-        runner.tell({"exit-code": str(int(error.exit_code))})
+    except Exception as error:
+        _report_fatal(runner, error, inputs)
         raise
 
 
-def _fatal(error: ReconcilerError, inputs: "Inputs") -> Iterator[Annotation]:
-    """Yield the annotation of what ended the run; `check` annotates a configuration by itself."""
+def _report_fatal(runner: Runner, error: Exception, inputs: "Inputs") -> None:
+    """Annotate and summarise what ended the run; `check` annotates a configuration by itself."""
+    from reconciler.report.markdown import fatal_markdown
+
+    title, message, hint = type(error).__name__, str(error), "The log has the details."
+    if isinstance(error, ReconcilerError):
+        title, hint = title.removesuffix("Error"), error.hint
     location = error.location if isinstance(error, ConfigurationError) else None
     if location is None or inputs.text("mode") not in {"", "check"}:
-        message = f"{error}. {error.hint}" if error.hint else str(error)
-        yield Annotation("error", type(error).__name__.removesuffix("Error"), message, location)
+        runner.annotate([Annotation("error", title, f"{message}. {hint}" if hint else message, location)])
+    runner.summarise(fatal_markdown(title, message, hint))
 
 
 class Inputs:
@@ -91,9 +95,29 @@ class Inputs:
 
     @property
     def control(self) -> str:
-        """The control repository; a relative path starts at the workspace, wherever the process runs."""
+        """The control repository: what is named, a checkout in the workspace, or the workflow's repository.
+
+        A relative path starts at the workspace, wherever the process runs.
+        """
         control = self.text("control") or "."
+        if self.is_fetched:
+            server = self._environment.get("GITHUB_SERVER_URL", "").rstrip("/")
+            return f"{server}/{self._environment['GITHUB_REPOSITORY']}"
         return control if local_path(control) is None else str(self._workspace / control)
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether the workflow's own repository is meant, and no step checked it out."""
+        from reconciler.git.working_copy import find_working_copy, is_repository
+
+        if self.text("control") not in {"", "."} or not self._environment.get("GITHUB_REPOSITORY"):
+            return False
+        return find_working_copy(self._workspace) is None and not is_repository(self._workspace)
+
+    @property
+    def head(self) -> str:
+        """The commit to check, empty for that of the checkout."""
+        return self._environment.get("GITHUB_SHA", "") if self.is_fetched else ""
 
     @property
     def reports(self) -> Path:
@@ -115,7 +139,7 @@ def _check(ctx: click.Context, inputs: Inputs) -> int:
         output=str(Output.TEXT),
         no_color=True,
         base=inputs.text("base") or os.environ.get("GITHUB_BASE_REF", ""),
-        head="",
+        head=inputs.head,
         level=inputs.choice("level", LEVELS),
         comment_on=pull_number(os.environ) if inputs.flag("comment") else None,
         strict=inputs.flag("strict"),
@@ -162,18 +186,25 @@ def _tell(
     """Give the runner the annotations, summary and outputs of a plan or its outcome."""
     import orjson
 
-    from reconciler.cli.workflow import annotate_problem, annotate_refusal
+    from reconciler.cli.workflow import annotate_failure, annotate_problem, annotate_refusal
     from reconciler.report.json import outcome_value, plan_value
     from reconciler.report.markdown import plan_markdown
     from reconciler.report.sarif import plan_sarif
     from reconciler.report.summary import count_ops, summary_line
+    from reconciler.report.text import failures
 
     plan, names = planned.plan, planned.names
     value = outcome_value(plan, outcome, names) if outcome else plan_value(plan, names)
     runner.save(inputs.reports / JSON_FILE, value)
     runner.save(inputs.reports / SARIF_FILE, plan_sarif(plan, names))
-    runner.annotate([*map(annotate_problem, plan.problems), *map(annotate_refusal, plan.refusals)])
-    runner.summarise(plan_markdown(plan, names, title="Applied" if outcome else "Plan"))
+    runner.annotate(
+        [
+            *map(annotate_problem, plan.problems),
+            *map(annotate_refusal, plan.refusals),
+            *(annotate_failure(*failure) for failure in (failures(outcome) if outcome else ())),
+        ]
+    )
+    runner.summarise(plan_markdown(plan, names, outcome))
     runner.tell(
         {
             "changed": str(not plan.is_empty).lower(),

@@ -94,7 +94,7 @@ def apply(
         case _:
             from reconciler.report.markdown import plan_markdown
 
-            printer.text(plan_markdown(planned.plan, planned.names, title="Applied"))
+            printer.text(plan_markdown(planned.plan, planned.names, outcome))
             printer.lines(outcome_lines(outcome), err=True)
     return exit_of(planned.plan, outcome=outcome)
 

@@ -120,6 +120,11 @@ def annotate_refusal(refusal: Refusal) -> Annotation:
     return Annotation("error", refusal.reason, message)
 
 
+def annotate_failure(message: str, hint: str) -> Annotation:
+    """Return the annotation of effects that failed, which have no place in a file."""
+    return Annotation("error", "Failed", f"{message}. {hint}" if hint else message)
+
+
 def annotation_lines(annotations: Iterable[Annotation]) -> Iterator[str]:
     """Yield the commands that annotate: at most ten of each level; the last one counts the rest."""
     by_level: dict[str, list[Annotation]] = {}

@@ -90,10 +90,9 @@ _METHODS: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
 _NOT_YET = re.compile("base branch was modified", re.IGNORECASE)
 """The message while GitHub checks whether a pull request still merges after its base moved."""
 
-PERMISSIONS = {"contents": "write", "pull_requests": "write", "issues": "write", "metadata": "read"}
+PERMISSIONS = {"contents": "write", "pull_requests": "write", "metadata": "read"}
 READ_PERMISSIONS = {"contents": "read", "pull_requests": "read", "metadata": "read"}
 """Permissions of a run that writes nothing."""
-DASHBOARD_PERMISSIONS = {"issues": "read"}
 CHECK_PERMISSIONS = {"checks": "read", "statuses": "read"}
 """Requested only where approval waits for checks: an App that lacks a permission gets no token at all."""
 _RENEW_BEFORE_S = 600

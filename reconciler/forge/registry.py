@@ -12,7 +12,6 @@ from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
 from reconciler.forge.dialect import ApiDialect, validated
 from reconciler.forge.github import (
     CHECK_PERMISSIONS,
-    DASHBOARD_PERMISSIONS,
     PERMISSIONS,
     READ_PERMISSIONS,
     App,
@@ -217,15 +216,11 @@ class Forges:
 
     def _permissions(self) -> Mapping[str, str]:
         """Return the permissions of a token: an App that lacks one of them gets no token at all."""
+        base, issues = (PERMISSIONS, "write") if self._writes else (READ_PERMISSIONS, "read")
         awaits_checks = any(approval.checks for approval in self._policy.approval.auto)
         checks = CHECK_PERMISSIONS if awaits_checks else {}
-        if self._writes:
-            return PERMISSIONS | checks
-        return (
-            READ_PERMISSIONS
-            | checks
-            | (DASHBOARD_PERMISSIONS if self._policy.pull_requests.dashboard else {})
-        )
+        dashboard = {"issues": issues} if self._policy.pull_requests.dashboard else {}
+        return base | checks | dashboard
 
 
 def _read_key(rule: CredentialRule, environment: Mapping[str, str]) -> str:

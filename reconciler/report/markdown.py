@@ -8,7 +8,7 @@ from itertools import islice
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
 from reconciler.ids import PackageKey
-from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan
+from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange, Plan
 from reconciler.plan.compare import Comparison
 from reconciler.reasons import Reason
 from reconciler.report import escape
@@ -27,6 +27,7 @@ from reconciler.report.summary import (
     summary_line,
     upstream_text,
 )
+from reconciler.report.text import outcome_lines
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 ROWS = 1000
@@ -59,8 +60,8 @@ _REASONS = {
 }
 
 
-def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
-    """Return the plan as a job summary: what changes, what is wrong, the checksum."""
+def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> str:
+    """Return the plan, or its outcome, as a job summary: what changes, what is wrong, the checksum."""
     changes = [c for c in sorted_changes(plan) if c.op is not Op.KEEP or c.waits or c.unready]
     statuses = statuses_of(plan)
     rows = [
@@ -74,7 +75,7 @@ def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
     ]
     return fill(
         "summary.md",
-        title=title,
+        title="Applied" if outcome else "Plan",
         summary=summary_line(plan),
         rows=rows,
         hidden=max(0, len(changes) - ROWS),
@@ -82,7 +83,13 @@ def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
         problems=plan.problems,
         refusals=plan.refusals,
         lock=list(proposal_lines(plan.lock)),
+        effects=list(outcome_lines(outcome, quiet=True))[:ROWS] if outcome else [],
     )
+
+
+def fatal_markdown(title: str, message: str, hint: str) -> str:
+    """Return what ended a run as a job summary."""
+    return fill("fatal.md", title=title, message=message, hint=hint)
 
 
 def comparison_markdown(comparison: Comparison, names: Names, *, title: str = "Check") -> str:

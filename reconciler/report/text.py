@@ -161,10 +161,10 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
     """Return what was done, what failed, what is left for the next run, and the sum."""
     done = [effect for effect in outcome.effects if not effect.error]
     left = [effect for effect in outcome.effects if effect.left]
-    failed = [effect for effect in outcome.effects if effect.error and not effect.left]
+    failed = _failed(outcome)
     if not quiet:
         yield from (effect_line(effect, paint=paint) for effect in done)
-    for group in _by_cause(failed, lambda effect: (effect.what, effect.cause, effect.hint)):
+    for group in failed:
         yield from _failed_lines(group, paint)
         yield from _hint_lines(group[0].hint)
     for effect in left:
@@ -175,8 +175,24 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
     elif not failed and not left and all(effect.what == RECORDED for effect in done):
         yield "No package changed; what this run observed was recorded."
     else:
-        parts = (_count(len(done), "effect", "done"), f"{len(failed)} failed", _left_text(len(left)))
+        parts = (
+            _count(len(done), "effect", "done"),
+            f"{sum(map(len, failed))} failed",
+            _left_text(len(left)),
+        )
         yield f"{', '.join(part for part in parts if part)}."
+
+
+def failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Yield what failed and the next step, once for each cause."""
+    for group in _failed(outcome):
+        yield next(_failed_lines(group, plain)).removeprefix("failed: "), group[0].hint
+
+
+def _failed(outcome: Outcome) -> list[list[Effect]]:
+    """Return the effects that failed, grouped by cause."""
+    failed = [effect for effect in outcome.effects if effect.error and not effect.left]
+    return _by_cause(failed, lambda effect: (effect.what, effect.cause, effect.hint))
 
 
 def _failed_lines(group: Sequence[Effect], paint: Paint) -> Iterator[str]:

@@ -133,7 +133,7 @@ def test_read_only_run_requests_read_permissions(
     assert planned == checked
     assert set(planned.values()) == {"read"}
     assert planned.keys() == {"contents", "pull_requests", "metadata"} | issues
-    assert applied["contents"] == applied["pull_requests"] == "write"
+    assert applied == {name: "read" if name == "metadata" else "write" for name in planned}
 
 
 def test_a_token_that_is_revoked_mid_run_is_renewed_once(tmp_path: Path, key: rsa.RSAPrivateKey) -> None:

@@ -6,8 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
-import venv
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ import yaml
 
 from tests.support.git import Repo
 from tests.support.small_world import manifest, variant, write_world
-from tests.support.workflow import Job, parse_outputs, run_action
+from tests.support.workflow import Job, installed_job, parse_outputs, run_action
 
 WORKFLOWS = (".github/workflows", ".github/examples")
 WRITES = {
@@ -36,15 +34,7 @@ def action(project_root: Path) -> Path:
 def job(tmp_path: Path) -> Job:
     """A machine on which the action's second step finds its environment complete already."""
     write_world(tmp_path / "w")
-    home = tmp_path / "temp/reconciler"
-    venv.create(home, with_pip=False)
-    (site,) = home.glob("lib/python*/site-packages")
-    paths = [str(Path(__file__).resolve().parents[2]), sysconfig.get_path("purelib")]
-    (site / "dependencies.pth").write_text("\n".join(paths) + "\n")
-    (home / "complete").touch()
-    used = {"actions/setup-python": {"python-path": sys.executable}}
-    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    return Job(tmp_path / "w", tmp_path / "temp", used=used, environment=cache)
+    return installed_job(tmp_path, tmp_path / "w")
 
 
 def checkout(job: Job) -> Path:
@@ -148,6 +138,26 @@ def test_every_input_and_output_is_described_and_reaches_the_command(action: Pat
     assert {"RECONCILER_APP_KEY", "INPUT_MODE"} <= run["env"].keys()
 
 
+def test_reusable_workflow_offers_what_the_action_does(action: Path) -> None:
+    """All but what it decides itself: where things are checked out."""
+    described = yaml.safe_load((action / "action.yml").read_text())
+    workflow = yaml.safe_load((action / ".github/workflows/reconcile.yml").read_text())
+    call, (job,) = workflow[True]["workflow_call"], workflow["jobs"].values()
+    (step,) = (step for step in job["steps"] if step.get("uses") == "./reconciler")
+
+    assert step["with"].keys() == described["inputs"].keys() - {"report-directory"}
+    assert {name for name in call["inputs"] if f"inputs.{name} " in str(step["with"])} == (
+        step["with"].keys() - {"control", "token", "app-key"}
+    )
+    assert {name for name in call["secrets"] if f"secrets.{name} " in str(step["with"])} == {
+        "token",
+        "app_key",
+    }
+    assert call["outputs"].keys() == job["outputs"].keys()
+    assert call["outputs"].keys() == described["outputs"].keys() - {"report-json", "report-sarif"}
+    assert "permissions" not in str(workflow), "those of the calling job hold"
+
+
 def test_the_action_installs_locked_dependencies_for_real(action: Path, job: Job) -> None:
     if not IN_CI:
         pytest.skip("installs from the package index: only where CI=true")
@@ -237,4 +247,5 @@ def test_workflows_have_the_least_permissions(project_root: Path, folder: str) -
 
 
 def test_outputs_are_read_as_a_runner_reads_them() -> None:
-    assert parse_outputs("a=1\nb<<X\ntwo\nlines\nX\n") == {"a": "1", "b": "two\nlines"}
+    assert parse_outputs("a=1\nb<<X\ntwo\na=3\nX\nc=\n") == {"a": "1", "b": "two\na=3", "c": ""}
+    assert parse_outputs("a<<X\n1\nX\na=2\n") == {"a": "2"}, "the last counts"

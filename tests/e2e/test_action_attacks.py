@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import yaml
 
 from tests.support.git import Repo
 from tests.support.small_world import write_world
-from tests.support.workflow import Job, Result, run_action
+from tests.support.workflow import Job, run_action, run_reusable
 
 SHADOWED = (
     "venv",
@@ -136,29 +137,33 @@ def test_action_imports_and_installs_nothing_from_the_workspace(action: Path, jo
 def test_reusable_workflow_imports_and_installs_nothing_from_the_workspace(
     action: Path, job: Job, canary: Path, project_root: Path
 ) -> None:
-    (job.workspace / "checkout").rename(job.workspace / "control")
-    given = {"mode": "plan", "level": "auto", "allow-deletes": "0", "checksum": "", "shard": ""}
+    """The pull request and the action are checked out side by side."""
+    origin = {"": job.workspace / "checkout", "acme/reconciler": action}
+    given = {"repository": "acme/reconciler", "version": "0" * 40, "mode": "plan", "shard": "0/1"}
+    given["index-url"] = f"file://{job.workspace.parent}/index"
+    uploads: list[Mapping[str, str]] = []
 
-    ran = run_reusable(project_root, action, given, job)
+    def check_out(inputs: Mapping[str, str]) -> dict[str, str]:
+        place = job.workspace / inputs["path"]
+        shutil.rmtree(place, ignore_errors=True)  # the action too replaces what is there
+        shutil.copytree(origin[inputs.get("repository", "")], place, symlinks=True)
+        return {}
 
-    assert (ran.code, ran.outputs["changed"]) == (0, "true"), ran.log
+    def upload(inputs: Mapping[str, str]) -> dict[str, str]:
+        uploads.append(inputs)
+        return {}
+
+    job.used = {**job.used, "actions/checkout": check_out, "actions/upload-artifact": upload}
+
+    ran = run_reusable(project_root / ".github/workflows/reconcile.yml", given, job)
+
+    assert (ran.code, ran.outputs["changed"], ran.outputs["exit-code"]) == (0, "true", "0"), ran.log
+    assert json.loads(ran.outputs["counts"]) == {"create": 6}
     assert not canary.exists(), canary.read_text()
-
-
-def run_reusable(root: Path, action: Path, given: dict[str, str], job: Job) -> Result:
-    """Run the steps of the reusable workflow: it has no scripts of its own, so that is the action's steps."""
-    workflow = yaml.safe_load((root / ".github/workflows/reconcile.yml").read_text())
-    steps = workflow["jobs"]["reconcile"]["steps"]
-    assert not [step for step in steps if "run" in step]
-    paths = [step["with"]["path"] for step in steps if "actions/checkout@" in step["uses"]]
-    assert paths == ["control", "reconciler"], "the pull request and the action lie side by side"
-    (step,) = (step for step in steps if step["uses"] == "./reconciler")
-    inputs = {
-        name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: given[m[1]], value)
-        for name, value in step["with"].items()
-        if "secrets." not in value
-    }
-    return run_action(action, inputs | {"index-url": f"file://{job.workspace.parent}/index"}, job)
+    assert [upload["name"] for upload in uploads] == ["reconciler-plan-0-of-1"], (
+        "no `/` in an artifact's name"
+    )
+    assert all(Path(path).is_file() for path in uploads[0]["path"].split())
 
 
 def test_traps_catch_an_interpreter_that_is_not_isolated(job: Job, canary: Path) -> None:

@@ -1,13 +1,17 @@
-"""Runs a composite action's steps as a workflow runner would: expressions, files, shells; no network.
+"""Runs the literal steps of actions and workflows as a runner would: expressions, files, shells; no network.
 
-Only what composite actions of this project use: `run` steps in bash, `env`, `inputs`, `steps` and
-`github` contexts. A step that `uses` another action must be given, by its name, as what it outputs.
+Only what this project uses: `run` steps in bash, `env`, the contexts `inputs`, `secrets`, `steps` and
+`github`, and actions in the workspace. A step that `uses` another action must be given by its name: what it
+outputs, or a function that does its work on the inputs.
 """
 
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+import sys
+import sysconfig
+import venv
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +19,10 @@ from typing import Any
 import yaml
 
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
-_OUTPUT = re.compile(r"(?ms)^(?P<name>[\w-]+)<<(?P<end>[^\n]+)\n(?P<value>.*?)\n?^(?P=end)$")
-_PLAIN = re.compile(r"^([\w-]+)=(.*)$", re.MULTILINE)
+_OUTPUT = re.compile(
+    r"(?ms)^(?:(?P<name>[\w-]+)<<(?P<end>[^\n]+)\n(?P<block>.*?)\n?^(?P=end)$|(?P<key>[\w-]+)=(?P<value>[^\n]*)$)"
+)
+Use = Mapping[str, str] | Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 @dataclass
@@ -26,8 +32,21 @@ class Job:
     workspace: Path
     temporary: Path
     event: str = "push"
-    used: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    used: Mapping[str, Use] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    token: str = "the-token-of-this-job"
+
+
+def installed_job(root: Path, workspace: Path) -> Job:
+    """Return a job on a machine where the action is installed already, with the code of this checkout."""
+    home = root / "temp/reconciler"
+    venv.create(home, with_pip=False)
+    (site,) = home.glob("lib/python*/site-packages")
+    paths = [str(Path(__file__).resolve().parents[2]), sysconfig.get_path("purelib")]
+    (site / "dependencies.pth").write_text("\n".join(paths) + "\n")
+    (home / "complete").touch()
+    used = {"actions/setup-python": {"python-path": sys.executable}, "actions/upload-artifact": {}}
+    return Job(workspace, root / "temp", used=used, environment={"XDG_CACHE_HOME": str(root / "cache")})
 
 
 @dataclass
@@ -44,40 +63,61 @@ def run_action(action: Path, inputs: Mapping[str, str], job: Job) -> Result:
     """Run every step of a composite action in order; stop at the first that fails."""
     described = yaml.safe_load((action / "action.yml").read_text())
     assert described["runs"]["using"] == "composite"
-    unknown = inputs.keys() - described["inputs"].keys()
-    assert not unknown, f"a runner warns of unexpected inputs: {unknown}"
-    given = {
-        name: inputs.get(name, str(known.get("default", ""))) for name, known in described["inputs"].items()
-    }
-    context: dict[str, Any] = {
-        "github": {"action_path": str(action), "token": "the-token-of-this-job"},
-        "inputs": {},
-        "steps": {},
-    }
-    context["inputs"] = {name: _fill(value, context) for name, value in given.items()}
+    context = _context(described["inputs"], inputs, job, {"action_path": str(action)})
     result = Result({}, "", "", 0)
-    for number, step in enumerate(described["runs"]["steps"]):
-        context["steps"][step.get("id", str(number))] = {"outputs": _run(step, number, context, job, result)}
-        if result.code:
-            break
+    _run_steps(described["runs"]["steps"], context, job, result)
     result.outputs = {name: _fill(o["value"], context) for name, o in described["outputs"].items()}
     return result
+
+
+def run_reusable(
+    workflow: Path, inputs: Mapping[str, str], job: Job, secrets: Mapping[str, str] | None = None
+) -> Result:
+    """Run the steps of the one job of a reusable workflow; its outputs are those of the workflow."""
+    described = yaml.safe_load(workflow.read_text())
+    call = described[True]["workflow_call"]  # YAML 1.1 reads `on` as true
+    ((name, content),) = described["jobs"].items()
+    assert not (secrets or {}).keys() - call["secrets"].keys()
+    missing = {n for n, known in call["inputs"].items() if known.get("required")} - inputs.keys()
+    assert not missing, f"a runner refuses to start without {missing}"
+    context = _context(call["inputs"], inputs, job, {}) | {"secrets": secrets or {}}
+    result = Result({}, "", "", 0)
+    _run_steps(content["steps"], context, job, result)
+    outputs = {key: _fill(value, context) for key, value in content["outputs"].items()}
+    context = {"jobs": {name: {"outputs": outputs}}}
+    result.outputs = {name: _fill(o["value"], context) for name, o in call["outputs"].items()}
+    return result
+
+
+def _context(
+    declared: Mapping[str, Any], inputs: Mapping[str, str], job: Job, github: Mapping[str, str]
+) -> dict[str, Any]:
+    unknown = inputs.keys() - declared.keys()
+    assert not unknown, f"a runner warns of unexpected inputs: {unknown}"
+    context: dict[str, Any] = {"github": {"token": job.token, **github}, "inputs": {}, "steps": {}}
+    given = {name: inputs.get(name, _text(known.get("default", ""))) for name, known in declared.items()}
+    context["inputs"] = {name: _fill(value, context) for name, value in given.items()}
+    return context
+
+
+def _run_steps(steps: list[dict[str, Any]], context: dict[str, Any], job: Job, result: Result) -> None:
+    for number, step in enumerate(steps):
+        if result.code and "cancelled()" not in step.get("if", ""):
+            continue
+        context["steps"][step.get("id", str(number))] = {"outputs": _run(step, number, context, job, result)}
 
 
 def _run(
     step: Mapping[str, Any], number: int, context: dict[str, Any], job: Job, result: Result
 ) -> dict[str, str]:
     if "uses" in step:
-        name = str(step["uses"]).partition("@")[0]
-        for value in step.get("with", {}).values():
-            _fill(str(value), context)
-        return dict(job.used[name])
+        return _use(step, context, job, result)
     assert step["shell"] == "bash"
     assert "${{" not in step["run"], "no expression may be expanded into a script"
     script, out, summary = (job.temporary / f"{number}.{kind}" for kind in ("sh", "out", "md"))
     script.write_text(step["run"])
-    out.touch()
-    summary.touch()
+    out.write_text("")
+    summary.write_text("")
     ran = subprocess.run(
         ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)],
         cwd=job.workspace,
@@ -100,14 +140,29 @@ def _run(
     )
     result.log += ran.stdout + ran.stderr
     result.summary += summary.read_text()
-    result.code = ran.returncode
+    result.code = result.code or ran.returncode
     return parse_outputs(out.read_text())
+
+
+def _use(step: Mapping[str, Any], context: dict[str, Any], job: Job, result: Result) -> dict[str, str]:
+    inputs = {name: _fill(_text(value), context) for name, value in step.get("with", {}).items()}
+    name = str(step["uses"]).partition("@")[0]
+    if name.startswith("./"):
+        ran = run_action(job.workspace / name, inputs, job)
+        result.log += ran.log
+        result.summary += ran.summary
+        result.code = result.code or ran.code
+        return ran.outputs
+    use = job.used[name]
+    return dict(use(inputs) if callable(use) else use)
 
 
 def parse_outputs(text: str) -> dict[str, str]:
     """Read an output file as a runner does: `name<<end` blocks and `name=value` lines; the last counts."""
-    found = {match["name"]: match["value"] for match in _OUTPUT.finditer(text)}
-    return dict(_PLAIN.findall(_OUTPUT.sub("", text))) | found
+    return {
+        match["name"] or match["key"]: match["block"] if match["name"] else match["value"]
+        for match in _OUTPUT.finditer(text)
+    }
 
 
 def _fill(text: str, context: Mapping[str, Any]) -> str:
@@ -115,9 +170,19 @@ def _fill(text: str, context: Mapping[str, Any]) -> str:
 
 
 def _value(expression: str, context: Mapping[str, Any]) -> str:
+    """Return the value of a path of properties, or the first of alternatives that is not empty."""
+    return next(filter(None, (_property(name.strip(), context) for name in expression.split("||"))), "")
+
+
+def _property(expression: str, context: Mapping[str, Any]) -> str:
     value: Any = context
     for part in expression.split("."):
         value = value.get(part, "")  # as a runner: what is not there is empty
         if value == "":
             break
-    return str(value)
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    """Return a value of YAML as an expression makes it a string."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

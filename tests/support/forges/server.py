@@ -141,6 +141,8 @@ class Simulator(ABC):
     per_hour: int = 500
     address: str = ""
     token: str = TOKEN
+    job_token: str = ""
+    """The token of a workflow's job, which stays when an App gets another one."""
     bot: str = "reconciler-bot"
     person: str = "kim"
     repositories: dict[str, Hosted] = field(default_factory=dict)
@@ -290,8 +292,7 @@ class Simulator(ABC):
             if self.on_push and path.endswith("/git-receive-pack") and method == "POST":
                 act, self.on_push = self.on_push, None
                 act()
-            expected = base64.b64encode(f"x-access-token:{self.token}".encode()).decode()
-            if authorization != f"Basic {expected}":
+            if authorization not in map(_basic, self.tokens_in_use()):
                 return handler.say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
             return handler.say(*answer_git(self.root, handler, raw))
         with self.lock:
@@ -347,7 +348,10 @@ class Simulator(ABC):
         return answer
 
     def authorized(self, authorization: str, path: str) -> bool:
-        return authorization.rpartition(" ")[2] == self.token
+        return authorization.rpartition(" ")[2] in self.tokens_in_use()
+
+    def tokens_in_use(self) -> set[str]:
+        return {self.token, self.job_token or self.token}
 
     def _early(self, kind: str) -> Answer | None:
         if kind in {"reset_after", "truncated", "slow", "raced"}:
@@ -383,6 +387,10 @@ class Simulator(ABC):
         if kind == "slow":
             time.sleep(1.0)
         return handler.say(answer.status, headers, data)
+
+
+def _basic(token: str) -> str:
+    return f"Basic {base64.b64encode(f'x-access-token:{token}'.encode()).decode()}"
 
 
 class _Handler(BaseHTTPRequestHandler):
