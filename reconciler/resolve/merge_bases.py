@@ -104,4 +104,7 @@ def find_candidates(pin: Pin, inventory: Inventory) -> tuple[Pin, ...]:
     newest = sorted(view.packages[path].published, key=lambda r: (-r.revision, r.ref))
     newest = newest[: inventory.policy.limits.base_candidates]
     pins = [pin_at(view, path, r.commit, r.tree, ref=short_tag(r.ref), revision=r.revision) for r in newest]
-    return tuple({candidate.tree: candidate for candidate in (*pins[::-1], pin)}.values())[::-1]
+    contents = {pin.tree: pin} if all(pin.tree != candidate.tree for candidate in pins) else {}
+    for candidate in pins:
+        contents.setdefault(candidate.tree, pin if candidate.tree == pin.tree else candidate)
+    return tuple(contents.values())

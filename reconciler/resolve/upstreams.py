@@ -64,7 +64,7 @@ def find_repository(
         names = [k.name for k in inventory.repositories if k.namespace == variant.key.namespace]
         start = f"{NOT_FOUND}: repository" if field == "upstream" else "Repository"
         message = f"{start} {variant.key.namespace}/{name} is not registered"
-        hint = f"Register it as a Repository object. {_near(name, names) or 'None is registered.'}"
+        hint = f"Register it as a Repository object. {_near(name, names)}"
         return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint, subject)
     if view.problem is None:
         return view

@@ -6,17 +6,17 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.errors import UsageError
+from reconciler.errors import Location, Problem, UsageError
 from reconciler.expand import DesiredVariant, expand
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import Inventory, ReviewedLock
+from reconciler.ids import Lifecycle, ObjectName, Oid
+from reconciler.inventory import Commit, Inventory, PackageRevision, PackageState, ReviewedLock
 from reconciler.plan.changes import Op
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
 from reconciler.reasons import Reason
-from reconciler.resolve.pins import follow, hold
+from reconciler.resolve.pins import PinChoice, choose_pin, find_floating, follow, hold
 from reconciler.state import WANTED_LOCK
 from reconciler.upstream_lock import UpstreamLock, lock_upstream
-from tests.support.model import NAMESPACE, ModelWorld, blueprint
+from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
 
 WEB = ObjectName(NAMESPACE, "web")
 REVIEWED = LockPolicy(LockMode.REVIEWED)
@@ -48,6 +48,10 @@ def move(world: ModelWorld, revision: int) -> None:
 
 def commit_of(world: ModelWorld, revision: int) -> Oid:
     return world.repositories["blueprints"].refs[f"refs/tags/web/v{revision}"]
+
+
+def tree_of(world: ModelWorld, revision: int) -> Oid:
+    return world.repositories["blueprints"].commits[commit_of(world, revision)].tree("web")
 
 
 def lock(world: ModelWorld, revision: int, *, held: bool = False, tag: str = "stable") -> UpstreamLock:
@@ -194,12 +198,17 @@ def test_a_variant_that_waits_has_no_downstream_yet(world: ModelWorld) -> None:
 def test_a_locked_commit_that_is_gone_is_a_problem_at_its_lock(world: ModelWorld) -> None:
     review(world, REVIEWED, lock(world, 1).model_copy(update={"commit": "f" * 40}))
 
-    plan = world.plan()
+    inventory = world.inventory()
+    problem = choose_pin(floating(inventory), inventory)
 
-    (problem,) = plan.problems
-    assert problem.location.path == "locks/upstreams/default/web.json"
-    assert problem.reason is Reason.UPSTREAM_NOT_FOUND
-    assert "--upgrade default/web" in problem.hint
+    assert world.plan().problems == (problem,)
+    assert problem == Problem(
+        Location("locks/upstreams/default/web.json"),
+        Reason.UPSTREAM_NOT_FOUND,
+        f"The lock names commit {'f' * 40} of web, which repository blueprints has not",
+        "Take another with `reconciler lock --upgrade default/web`, or correct the file.",
+        "PackageVariant default/web",
+    )
 
 
 def test_a_package_rests_at_a_locked_commit_that_nobody_has_any_more(world: ModelWorld) -> None:
@@ -212,6 +221,38 @@ def test_a_package_rests_at_a_locked_commit_that_nobody_has_any_more(world: Mode
 
     assert {(c.op, c.reason) for c in plan.changes} == {(Op.KEEP, Reason.UP_TO_DATE)}
     assert plan.problems == ()
+    inventory = world.inventory()
+    choice = choose_pin(floating(inventory), inventory)
+    applied = world.locks[WEB]
+    record = world.inventory().records[WEB]
+    assert isinstance(choice, PinChoice)
+    assert choice.pin
+    assert (choice.pin.ref, choice.pin.revision) == ("web/stable", -1)
+    assert choice.pin.commit == Commit(Oid(applied.commit), 0)
+    assert choice.pin.tree == record.upstream_tree
+    assert choice.offers
+    assert choice.offers.commit.oid == commit_of(world, 2)
+
+
+def test_only_what_was_applied_and_recorded_may_be_gone(world: ModelWorld) -> None:
+    world.run()
+    review(world, REVIEWED, lock(world, 1))
+    move(world, 2)
+    forget(world, commit_of(world, 1))
+    inventory = world.inventory()
+    record, applied = inventory.records[WEB], inventory.locks[WEB]
+    others = {
+        "no record": {"records": {}},
+        "record of another commit": {
+            "records": {WEB: record.model_copy(update={"upstream_commit": "e" * 40})}
+        },
+        "no applied lock": {"locks": {}},
+        "applied lock of another commit": {"locks": {WEB: applied.model_copy(update={"commit": "e" * 40})}},
+    }
+
+    for name, fields in others.items():
+        choice = choose_pin(floating(inventory), replace(inventory, **fields))
+        assert isinstance(choice, Problem), name
 
 
 def forget(world: ModelWorld, commit: Oid) -> None:
@@ -230,6 +271,122 @@ def test_the_state_keeps_a_pin_while_its_package_is_left_alone(world: ModelWorld
     assert world.plan().records == before
 
 
+# Offers
+
+
+def branch(world: ModelWorld) -> Inventory:
+    """The variant follows the branch of its upstream, and is held at the commit before the last one."""
+    ask(world, Upstream(repo="blueprints", package="web", branch="main"))
+    world.run()
+    made = world.locks[WEB]
+    world.push("blueprints", {"other": blueprint("other")})
+    world.locks[WEB] = made.model_copy(update={"held": True})
+    return world.inventory()
+
+
+def test_branch_on_which_the_package_did_not_change_offers_what_is_locked(world: ModelWorld) -> None:
+    inventory = branch(world)
+
+    choice = choose_pin(floating(inventory), inventory)
+
+    assert isinstance(choice, PinChoice)
+    assert choice.pin
+    assert choice.pin.commit.oid == world.locks[WEB].commit
+    assert choice.offers == choice.pin
+
+
+def test_branch_on_which_the_package_changed_offers_its_head(world: ModelWorld) -> None:
+    branch(world)
+    world.push("blueprints", {"web": blueprint("web", a_yaml="a: new\n")})
+    inventory = world.inventory()
+
+    choice = choose_pin(floating(inventory), inventory)
+
+    assert isinstance(choice, PinChoice)
+    assert choice.pin
+    assert choice.pin.commit.oid == world.locks[WEB].commit
+    assert choice.offers
+    assert choice.offers.commit.oid == world.repositories["blueprints"].refs[MAIN]
+
+
+def test_tag_offers_the_commit_that_it_names_now_even_if_the_content_is_the_same(world: ModelWorld) -> None:
+    world.publish("blueprints", "web", blueprint("web", a_yaml="a: 1\n"), 3)
+    refs = world.repositories["blueprints"].refs
+    refs["refs/tags/web/stable"] = refs["refs/tags/web/v3"]
+    world.locks[WEB] = lock(world, 1, held=True)
+    inventory = world.inventory()
+
+    choice = choose_pin(floating(inventory), inventory)
+
+    assert isinstance(choice, PinChoice)
+    assert choice.pin
+    assert choice.offers
+    assert choice.pin.commit.oid == commit_of(world, 1)
+    assert choice.offers.commit.oid == commit_of(world, 3)
+
+
+def test_variant_that_waits_says_why_and_what_it_waits_for(world: ModelWorld) -> None:
+    review(world, STRICT)
+    inventory = world.inventory()
+    choice = choose_pin(floating(inventory), inventory)
+    assert isinstance(choice, PinChoice)
+    assert (choice.pin, choice.waits) == (None, "Its pin is not merged yet")
+    assert choice.offers
+    assert choice.offers.commit.oid == commit_of(world, 1)
+
+    review(world)
+    assert world.reviewed
+    broken = replace(inventory, reviewed=replace(world.reviewed, broken=frozenset({WEB})))
+    choice = choose_pin(floating(broken), broken)
+    assert isinstance(choice, PinChoice)
+    assert choice.waits == "Its pin cannot be read; nothing moves until it is corrected"
+
+
+# Names of locked commits
+
+
+def a_release(name: str, commit: str, number: int = -1) -> PackageRevision:
+    at = Commit(Oid(commit * 40), 1)
+    return PackageRevision(
+        "web", name, number, Lifecycle.PUBLISHED, f"refs/tags/web/{name}", at, Oid("c" * 40)
+    )
+
+
+@pytest.mark.parametrize(
+    ("selector", "ref", "expected"),
+    [
+        ({}, "web/v1", "web/v1"),
+        ({}, "web/v2", "web/v1"),
+        ({"tag": "v2"}, "web/v2", "web/v2"),
+        ({}, "web/gone", "web/gone"),
+    ],
+    ids=["its own", "that of another release", "the tag that moves", "a name that is gone"],
+)
+def test_locked_commit_goes_by_the_name_in_the_lock_unless_that_names_another_commit(
+    world: ModelWorld, selector: dict[str, str], ref: str, expected: str
+) -> None:
+    state = PackageState(
+        "web", published=(a_release("beta", "1"), a_release("v1", "1", 1), a_release("v2", "2", 2))
+    )
+    inventory = world.inventory()
+    key = ObjectName(NAMESPACE, "blueprints")
+    view = replace(inventory.repositories[key], packages={"web": state})
+    inventory = replace(inventory, repositories={**inventory.repositories, key: view})
+    made = lock(world, 1).model_copy(
+        update={"commit": "1" * 40, "selector": selector, "ref": ref, "held": True}
+    )
+    web = replace(
+        floating(inventory),
+        spec=PackageVariantSpec(upstream=Upstream(repo="blueprints", package="web", **selector)),
+    )
+
+    choice = choose_pin(web, replace(inventory, locks={WEB: made}))
+
+    assert isinstance(choice, PinChoice)
+    assert choice.pin
+    assert (choice.pin.ref, choice.pin.commit.oid) == (expected, "1" * 40)
+
+
 # Holding and following
 
 
@@ -243,6 +400,8 @@ def floating(inventory: Inventory) -> DesiredVariant:
     [
         ("v1", 1, "web/v1"),
         ("1", 1, "web/v1"),
+        ("v2", 2, "web/v2"),
+        ("2", 2, "web/v2"),
         ("stable", 2, "web/stable"),
         ("main", 2, "main"),
         ("", 2, "web/stable"),
@@ -256,7 +415,17 @@ def test_variant_is_held_at_what_a_person_names(
 
     held = hold(floating(inventory), what, None, inventory)
 
-    assert (held.held, held.commit, held.ref) == (True, commit_of(world, revision), ref)
+    assert held == UpstreamLock(
+        namespace=NAMESPACE,
+        name="web",
+        repository="blueprints",
+        package="web",
+        selector={"tag": "stable"},
+        commit=commit_of(world, revision),
+        tree=tree_of(world, revision),
+        ref=ref,
+        held=True,
+    )
 
 
 def test_variant_that_is_held_nowhere_in_particular_stays_at_its_lock(world: ModelWorld) -> None:
@@ -275,17 +444,41 @@ def test_variant_follows_its_selector_again(world: ModelWorld) -> None:
 
     followed = follow(floating(inventory), inventory)
 
-    assert (followed.held, followed.commit) == (False, commit_of(world, 2))
+    assert followed == lock(world, 2).model_copy(update={"tree": tree_of(world, 2)})
 
 
 def test_name_that_means_nothing_is_refused_with_what_there_is(world: ModelWorld) -> None:
+    missing = "could not find upstream package revision: package web in repository blueprints has no tag"
     inventory = world.inventory()
     with pytest.raises(UsageError) as caught:
         hold(floating(inventory), "stabel", None, inventory)
-    assert "stabel" in str(caught.value)
-    assert "stable" in caught.value.hint
+    assert (str(caught.value), caught.value.hint) == (f"{missing} stabel", "Did you mean stable?")
 
     ask(world, Upstream(repo="blueprints", package="web", tag="gone"))
     inventory = world.inventory()
-    with pytest.raises(UsageError, match="gone"):
-        follow(floating(inventory), inventory)
+    for refused in (
+        lambda: follow(floating(inventory), inventory),
+        lambda: hold(floating(inventory), "", None, inventory),
+    ):
+        with pytest.raises(UsageError) as caught:
+            refused()
+        assert (str(caught.value), caught.value.hint) == (f"{missing} gone", "There is stable, v1, v2.")
+
+
+def test_variant_with_a_floating_upstream_is_found_by_its_name_alone_if_no_other_has_it(
+    world: ModelWorld,
+) -> None:
+    web = floating(world.inventory())
+    elsewhere = replace(web, key=ObjectName("elsewhere", "web"))
+    db = replace(web, key=ObjectName(NAMESPACE, "db"))
+    exact_spec = PackageVariantSpec(upstream=Upstream(repo="blueprints", package="web", revision=1))
+    exact = replace(web, key=ObjectName(NAMESPACE, "exact"), spec=exact_spec)
+    variants = [web, elsewhere, db, exact]
+
+    assert find_floating(variants, "default/web") is web
+    assert find_floating(variants, "db") is db
+    assert find_floating(variants, "exact") is None
+    assert find_floating(variants, "other/db") is None
+    with pytest.raises(UsageError, match=r"^web is ambiguous: default/web, elsewhere/web$") as caught:
+        find_floating(variants[::-1], "web")
+    assert caught.value.hint == "Name the namespace too."

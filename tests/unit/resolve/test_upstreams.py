@@ -1,5 +1,6 @@
 """Selecting an upstream: which words find which commit, and what a user is told where none is found."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -7,19 +8,23 @@ import pytest
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.errors import Location, Problem
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectName, normalise_url
-from reconciler.inventory import Source
+from reconciler.ids import ObjectName, PackageKey, normalise_url
+from reconciler.inventory import Commit, Source
 from reconciler.reasons import Reason
 from reconciler.resolve.resolution import Pin
-from reconciler.resolve.upstreams import find_upstream
+from reconciler.resolve.upstreams import find_repository, find_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 
 
 class Marks:
-    """A manifest in which the field at (spec, upstream, X) stands on the line of X's length."""
+    """A manifest in which each field has a line of its own."""
 
     def mark(self, path: tuple[str | int, ...]) -> tuple[int, int]:
-        return len(str(path[-1])), 1
+        return line_of(*path), 1
+
+
+def line_of(*path: str | int) -> int:
+    return sum(map(ord, "/".join(map(str, path))))
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +47,20 @@ def world() -> ModelWorld:
     )
     refs["refs/heads/drafts/web/v3"] = refs["refs/heads/drafts/web/try"]
     world.push("blueprints", {"web": blueprint("web", a_yaml="a: main\n"), "db": blueprint("db")})
+    for number in range(1, 8):
+        world.publish("blueprints", "old", blueprint("old"), number)
     return world
 
 
-def find(world: ModelWorld, **upstream: object) -> Pin | Problem:
+def variant(**upstream: object) -> DesiredVariant:
     given = {"repo": "blueprints", "package": "web", **upstream}
     spec = PackageVariantSpec(upstream=Upstream(**given), downstream=Downstream(repo="edge", package="web"))
     source = Source(Location("pv.yaml", 1), 0, Marks())
-    return find_upstream(DesiredVariant(ObjectName(NAMESPACE, "pv"), "u", spec, source), world.inventory())
+    return DesiredVariant(ObjectName(NAMESPACE, "pv"), "u", spec, source)
+
+
+def find(world: ModelWorld, **upstream: object) -> Pin | Problem:
+    return find_upstream(variant(**upstream), world.inventory())
 
 
 class Case(NamedTuple):
@@ -57,92 +68,235 @@ class Case(NamedTuple):
     upstream: dict[str, object]
     ref: str
     content: str
+    revision: int = -1
 
 
 CASES = [
-    Case("a number is a published revision", {"revision": 2}, "web/v2", "a: 2\n"),
-    Case("a number may be text", {"revision": "v2"}, "web/v2", "a: 2\n"),
-    Case("a workspace names a revision", {"workspace_name": "v1"}, "web/v1", "a: 1\n"),
-    Case("number and workspace of one revision", {"revision": 1, "workspace_name": "v1"}, "web/v1", "a: 1\n"),
-    Case("a workspace names a revision before a draft", {"workspace_name": "v3"}, "web/v3", "a: 3\n"),
-    Case("a workspace names a draft", {"workspace_name": "try"}, "drafts/web/try", "a: try\n"),
+    Case("a number is a published revision", {"revision": 2}, "web/v2", "a: 2\n", 2),
+    Case("a number may be text", {"revision": "v2"}, "web/v2", "a: 2\n", 2),
+    Case("a workspace names a revision", {"workspace_name": "v1"}, "web/v1", "a: 1\n", 1),
+    Case(
+        "number and workspace of one revision", {"revision": 1, "workspace_name": "v1"}, "web/v1", "a: 1\n", 1
+    ),
+    Case("a workspace names a revision before a draft", {"workspace_name": "v3"}, "web/v3", "a: 3\n", 3),
+    Case("a workspace names a draft", {"workspace_name": "try"}, "drafts/web/try", "a: try\n", 0),
+    Case("the branch is a workspace, too", {"workspace_name": "main"}, "main", "a: main\n"),
     Case("a tag of the package", {"tag": "stable"}, "web/stable", "a: 2\n"),
     Case("a tag of the whole repository", {"tag": "v2.0.0"}, "v2.0.0", "a: 3\n"),
     Case("two tags of one commit agree", {"tag": "same"}, "web/same", "a: 1\n"),
     Case("a range takes the greatest tag in it", {"version": "^1.2"}, "web/v1.3.0", "a: 2\n"),
     Case("a range sees tags of the repository", {"version": ">=1.0"}, "v2.0.0", "a: 3\n"),
+    Case("a range ignores what is no whole version", {"version": "<2"}, "web/v1.3.0", "a: 2\n"),
     Case("a branch is followed", {"branch": "next"}, "next", "a: 3\n"),
     Case("the repository's own branch", {"branch": "main"}, "main", "a: main\n"),
     Case("revision -1 is the branch", {"revision": -1}, "main", "a: main\n"),
-    Case("nothing said means the latest", {}, "web/v3", "a: 3\n"),
+    Case("nothing said means the latest", {}, "web/v3", "a: 3\n", 3),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)
 def test_selection(world: ModelWorld, case: Case) -> None:
+    blueprints = world.repositories["blueprints"]
     pin = find(world, **case.upstream)
 
     assert isinstance(pin, Pin), pin
-    assert pin.ref == case.ref
-    commit = world.repositories["blueprints"].commits[pin.commit.oid]
+    commit = blueprints.commits[pin.commit.oid]
     assert commit.packages["web"]["a.yaml"].data.decode() == case.content
-    assert pin.tree == commit.tree("web")
+    assert pin == Pin(
+        package=PackageKey("git.example/blueprints", "web"),
+        remote="https://git.example/blueprints.git",
+        ref=case.ref,
+        revision=case.revision,
+        commit=Commit(pin.commit.oid, commit.time),
+        tree=commit.tree("web"),
+        repo="https://git.example/blueprints.git",
+        repository="blueprints",
+        name="web",
+    )
 
 
 class Wrong(NamedTuple):
     reason: str
     upstream: dict[str, object]
-    code: Reason
     field: str
+    message: str
     hint: str
+    code: Reason = Reason.UPSTREAM_NOT_FOUND
 
 
+NOT_FOUND = "could not find upstream package revision: package"
+WEB = f"{NOT_FOUND} web in repository blueprints has"
 WRONG = [
-    Wrong("no such repository", {"repo": "bluprints"}, Reason.REPOSITORY_NOT_FOUND, "repo", "blueprints"),
-    Wrong("no such package", {"package": "wbe"}, Reason.UPSTREAM_NOT_FOUND, "package", "web"),
+    Wrong(
+        "no such repository",
+        {"repo": "bluprints"},
+        "repo",
+        "could not find upstream package revision: repository default/bluprints is not registered",
+        "Register it as a Repository object. Did you mean blueprints?",
+        Reason.REPOSITORY_NOT_FOUND,
+    ),
+    Wrong(
+        "revision zero",
+        {"revision": 0},
+        "revision",
+        "upstream cannot be published with revision number 0",
+        "Revisions count from 1.",
+    ),
+    Wrong(
+        "no such package",
+        {"package": "wbe", "tag": "stable"},
+        "package",
+        f"{NOT_FOUND} wbe in repository blueprints has no tag stable",
+        "Did you mean web?",
+    ),
     Wrong(
         "no such revision",
         {"revision": 9},
-        Reason.UPSTREAM_NOT_FOUND,
         "revision",
-        "v1, v2, v3; the latest is v3",
+        f"{WEB} no revision 9",
+        "Published: v1, v2, v3; the latest is v3.",
     ),
-    Wrong("no such tag", {"tag": "stabel"}, Reason.UPSTREAM_NOT_FOUND, "tag", "stable"),
-    Wrong("two tags disagree", {"tag": "both"}, Reason.UPSTREAM_NOT_FOUND, "tag", "web/both"),
-    Wrong("no version in range", {"version": "^7"}, Reason.UPSTREAM_NOT_FOUND, "version", "v1.3.0"),
-    Wrong("no range at all", {"version": "<<"}, Reason.VALIDATION_ERROR, "version", "^1.2"),
-    Wrong("no such branch", {"branch": "nxet"}, Reason.UPSTREAM_NOT_FOUND, "branch", "next"),
-    Wrong("no such workspace", {"workspace_name": "tyr"}, Reason.UPSTREAM_NOT_FOUND, "workspaceName", "try"),
-    Wrong("nothing is published", {"package": "db"}, Reason.UPSTREAM_NOT_FOUND, "package", "Publish"),
+    Wrong(
+        "no such revision of many",
+        {"package": "old", "revision": 9},
+        "revision",
+        f"{NOT_FOUND} old in repository blueprints has no revision 9",
+        "Published: v3, v4, v5, v6, v7; the latest is v7.",
+    ),
+    Wrong(
+        "no revision at all",
+        {"package": "db", "revision": 1},
+        "revision",
+        f"{NOT_FOUND} db in repository blueprints has no revision 1",
+        "None is published yet.",
+    ),
+    Wrong("no such tag", {"tag": "stabel"}, "tag", f"{WEB} no tag stabel", "Did you mean stable or same?"),
+    Wrong(
+        "no tag like it",
+        {"tag": "quite-other"},
+        "tag",
+        f"{WEB} no tag quite-other",
+        "There is both, same, stable, v1, v1.2.0 and 4 more.",
+    ),
+    Wrong(
+        "two tags disagree",
+        {"tag": "both"},
+        "tag",
+        f"{WEB} two tags both: web/both and both name different commits",
+        "Write web/both out, or move one of the two.",
+    ),
+    Wrong(
+        "no version in range",
+        {"version": "^7"},
+        "version",
+        f"{WEB} no version ^7",
+        "Versions: v1.2.0, v1.3.0, v2.0.0.",
+    ),
+    Wrong(
+        "no version at all",
+        {"package": "db", "version": "^7"},
+        "version",
+        f"{NOT_FOUND} db in repository blueprints has no version ^7",
+        "Versions: v2.0.0.",
+    ),
+    Wrong(
+        "no range at all",
+        {"version": "<<"},
+        "version",
+        "'<<' is not a version constraint",
+        "Write a range such as ^1.2.",
+        Reason.VALIDATION_ERROR,
+    ),
+    Wrong(
+        "no such branch", {"branch": "nxet"}, "branch", f"{WEB} nothing on branch nxet", "Did you mean next?"
+    ),
+    Wrong(
+        "a branch without the package",
+        {"package": "db", "branch": "next"},
+        "branch",
+        f"{NOT_FOUND} db in repository blueprints has nothing on branch next",
+        "Did you mean next?",
+    ),
+    Wrong(
+        "no such workspace",
+        {"workspace_name": "tyr"},
+        "workspaceName",
+        f"{WEB} no workspace tyr",
+        "Did you mean try?",
+    ),
+    Wrong(
+        "no workspace like it",
+        {"package": "old", "workspace_name": "quite-other"},
+        "workspaceName",
+        f"{NOT_FOUND} old in repository blueprints has no workspace quite-other",
+        "There is v1, v2, v3, v4, v5 and 2 more.",
+    ),
+    Wrong(
+        "no workspace at all",
+        {"package": "db", "workspace_name": "try"},
+        "workspaceName",
+        f"{NOT_FOUND} db in repository blueprints has no workspace try",
+        "There is none.",
+    ),
+    Wrong(
+        "nothing is published",
+        {"package": "db"},
+        "package",
+        f"{NOT_FOUND} db in repository blueprints has no published revision",
+        "Publish a revision, or name a workspaceName, tag or branch.",
+    ),
     Wrong(
         "number and workspace disagree",
         {"revision": 1, "workspace_name": "v2"},
-        Reason.UPSTREAM_NOT_FOUND,
         "workspaceName",
-        "both of one revision",
+        f"{WEB} revision 1 under workspace v2: it is v1",
+        "Give one of the two, or both of one revision.",
     ),
 ]
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda c: c.reason)
 def test_what_is_not_found_names_the_field_and_what_exists(world: ModelWorld, case: Wrong) -> None:
-    problem = find(world, **case.upstream)
+    location = Location("pv.yaml", line_of("spec", "upstream", case.field), 1)
+    expected = Problem(location, case.code, case.message, case.hint, "PackageVariant default/pv")
 
-    assert isinstance(problem, Problem)
-    assert problem.reason == case.code
-    assert problem.location == Location("pv.yaml", len(case.field), 1)
-    assert case.hint in problem.hint
-    assert problem.subject == "PackageVariant default/pv"
+    assert find(world, **case.upstream) == expected
 
 
 def test_a_repository_that_is_down_is_unavailable_and_not_missing(world: ModelWorld) -> None:
     world.repositories["blueprints"].down = True
 
+    inventory = world.inventory()
     problem = find(world, revision=1)
 
     world.repositories["blueprints"].down = False
-    assert isinstance(problem, Problem)
-    assert problem.reason == Reason.REPOSITORY_UNAVAILABLE
+    view = inventory.repositories[ObjectName(NAMESPACE, "blueprints")]
+    assert view.problem
+    assert problem == Problem(
+        Location("pv.yaml", line_of("spec", "upstream", "repo"), 1),
+        Reason.REPOSITORY_UNAVAILABLE,
+        view.unread_message,
+        view.problem.hint,
+        "PackageVariant default/pv",
+    )
+
+
+@pytest.mark.parametrize(
+    ("namespace", "hint"),
+    [("default", "There is blueprints."), ("elsewhere", "There is none.")],
+)
+def test_repository_of_a_downstream_must_be_registered_in_the_namespace(
+    world: ModelWorld, namespace: str, hint: str
+) -> None:
+    where = replace(variant(), key=ObjectName(namespace, "pv"))
+
+    assert find_repository(where, "edge", world.inventory(), field="downstream") == Problem(
+        Location("pv.yaml", line_of("spec", "downstream", "repo"), 1),
+        Reason.REPOSITORY_NOT_FOUND,
+        f"Repository {namespace}/edge is not registered",
+        f"Register it as a Repository object. {hint}",
+        f"PackageVariant {namespace}/pv",
+    )
 
 
 URLS = [
