@@ -1,12 +1,14 @@
 """Worlds for expansion, built from plain values: one set, a snapshot, registered repositories."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from reconciler.api.porch import (
     PACKAGE_VARIANT,
     PACKAGE_VARIANT_SET,
     REPOSITORY,
+    GitRepository,
     PackageVariant,
     PackageVariantSet,
     Repository,
@@ -59,6 +61,14 @@ def repository(name: str, *, namespace: str = NAMESPACE, **fields: Any) -> Repos
     return RepositoryView(
         ObjectName(namespace, name), remote=f"https://host/{name}", branch="main", manifest=manifest, **given
     )
+
+
+def registered(name: str, *, git: str = "", **fields: Any) -> RepositoryView:
+    """Return a repository that is registered with an address, by default `https://host/NAME`."""
+    view = repository(name, **fields)
+    address = GitRepository(repo=git or f"https://host/{name}")
+    spec = view.manifest.spec.model_copy(update={"git": address})
+    return replace(view, manifest=view.manifest.model_copy(update={"spec": spec}))
 
 
 def blueprints(*packages: str, revisions: int = 2) -> RepositoryView:

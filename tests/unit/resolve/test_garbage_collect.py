@@ -1,19 +1,47 @@
 """Generated variants that no lock needs: released, held for packages on main, or kept (law 4)."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
-from reconciler.dependencies.catalog.published import PublishedPackages
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.api.porch import PackageVariantSpec
+from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
+from reconciler.dependencies.dialects import package_id
+from reconciler.dependencies.lock.format import (
+    ClusterLock,
+    LockedInstance,
+    LockedSlot,
+    LockScope,
+    PackageLock,
+)
+from reconciler.dependencies.lock.format import Resolution as LockedResolution
+from reconciler.dependencies.model.packages import (
+    ApiNeed,
+    Candidate,
+    Dialect,
+    Gvk,
+    InterfaceNeed,
+    Need,
+    PackageNeed,
+    Requirement,
+    version_range,
+)
 from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
-from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory
-from reconciler.resolve.garbage_collect import find_leaving
-from reconciler.resolve.resolution import Resolution
+from reconciler.dependencies.versions import parse_strict
+from reconciler.errors import Location
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.inventory import Inventory, PackageState, RepositoryView, Source
+from reconciler.resolve.garbage_collect import Leaving, find_leaving
+from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from reconciler.state import PackageVariantRecord
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.plan_values import a_record
-from tests.support.sets import repository, world
+from tests.support.plan_values import a_pin, a_record, oid
+from tests.support.sets import registered, repository, world
 
 BASE = ObjectName("default", "base")
 TABLE: DecisionTable[bool] = DecisionTable(
@@ -71,3 +99,211 @@ def test_table_of_released_variants_is_complete() -> None:
 @pytest.mark.parametrize("row", TABLE.rows, ids=str)
 def test_generated_variant_is_released_only_if_everything_was_understood(row: Row[bool]) -> None:
     assert TABLE.mistakes(row, is_released) == []
+
+
+# What packages on main still need
+
+SOURCE = "host/blueprints"
+VIEWS = (
+    registered("blueprints"),
+    registered("edge", cluster="prod"),
+    registered("far", cluster="dev"),
+)
+DATABASE = Gvk("db.io", "v1", "Database")
+
+
+def revision(name: str, *needs: Need, tree: str = "", **fields: Any) -> Candidate:
+    requires = tuple(Requirement((need,)) for need in needs)
+    return Candidate(
+        package_id(SOURCE, name), parse_strict("1.0.0"), digest=tree or name, requires=requires, **fields
+    )
+
+
+def need(name: str) -> PackageNeed:
+    return PackageNeed(package_id(SOURCE, name), version_range(Dialect.KPT, ""))
+
+
+def generated(name: str, repository: str = "edge", **fields: Any) -> PackageVariantRecord:
+    return a_record(
+        name=name,
+        path=name,
+        url=f"host/{repository}",
+        repository=repository,
+        requested_by=("default/web",),
+        spec={"upstream": {"repo": "blueprints", "package": name}},
+        upstream_tree=f"tree of {name}",
+        **fields,
+    )
+
+
+def authored(name: str = "web", repository: str = "edge", **fields: Any) -> PackageVariantRecord:
+    return replace_record(generated(name, repository), requested_by=(), **fields)
+
+
+def replace_record(record: PackageVariantRecord, **fields: Any) -> PackageVariantRecord:
+    return record.model_copy(update=fields)
+
+
+def resolved(base: str = "web", pin: str = "web at 2", *, local: bool = True) -> ResolvedVariant:
+    """Return a variant whose package on main is of `base`, and that is pinned to another revision now."""
+    variant = DesiredVariant(
+        ObjectName("default", "web"), "", PackageVariantSpec(), Source(Location("web.yaml"))
+    )
+    package = PackageKey(SOURCE, "web")
+    return ResolvedVariant(
+        variant,
+        ObjectName("default", "edge"),
+        PackageKey("host/edge", "web"),
+        a_pin(package=package, tree=Oid(f"tree of {pin}")),
+        base=a_pin(package=package, tree=Oid(f"tree of {base}")),
+        local=oid("b1") if local else None,
+    )
+
+
+def leaving(
+    *revisions: Candidate,
+    records: Iterable[PackageVariantRecord],
+    variants: Iterable[ResolvedVariant] = (),
+    views: tuple[RepositoryView, ...] = VIEWS,
+    unused: Iterable[Candidate] = (),
+) -> Leaving:
+    trees = {
+        PackageTree(PackageKey(SOURCE, c.id.name.rpartition("//")[2]), Oid(f"tree of {c.digest}")): c
+        for c in revisions
+    }
+    instances = tuple(
+        LockedInstance(ecosystem="kpt", name=c.id.name, slot=LockedSlot(kind="cluster")) for c in unused
+    )
+    lock = PackageLock(scope=LockScope(cluster="prod"), input_digest="", resolution="")
+    scope = ClusterUpdate("prod", None, ClusterLock(lock, LockedResolution(unused=instances)))
+    return find_leaving(
+        replace(
+            world(views=views),
+            records={ObjectName(record.namespace, record.name): record for record in records},
+        ),
+        PublishedPackages(tuple(revisions), trees),
+        Resolution(variants=tuple(variants)),
+        LockUpdate((ClusterUpdate("dev", None, None), scope)),
+        needed=frozenset(),
+        incomplete=frozenset(),
+    )
+
+
+HELD = "What PackageVariant default/web has on main needs it"
+ON_MAIN = KptfileHeader(owner="default/default/web", location="edge/web")
+
+
+@pytest.mark.parametrize(
+    ("variant", "is_held"),
+    [
+        (resolved(), True),
+        (resolved(base="web at 2"), False),
+        (resolved(base="something"), False),
+        (resolved(local=False), False),
+        (replace(resolved(), base=None), False),
+    ],
+    ids=["an update is not merged", "it is merged", "from an unknown revision", "never merged", "no base"],
+)
+def test_generated_variant_is_held_while_main_has_the_revision_that_needs_it(
+    variant: ResolvedVariant, *, is_held: bool
+) -> None:
+    revisions = (revision("web", need("base")), revision("web", tree="web at 2"), revision("base"))
+    records = (generated("base"), generated("db"))
+
+    decided = leaving(*revisions, records=records, variants=(variant,))
+
+    base, db = (ObjectName("default", name) for name in ("base", "db"))
+    assert decided == Leaving(frozenset({db} if is_held else {base, db}), {base: HELD} if is_held else {})
+
+
+def test_what_is_held_holds_what_it_needs_itself_in_its_own_cluster() -> None:
+    revisions = (
+        revision("web", need("base")),
+        revision("web", tree="web at 2"),
+        revision("base", need("db")),
+        revision("db", need("base")),
+        revision("log"),
+    )
+    far = replace_record(generated("far-db", "far"), spec=generated("db").spec, upstream_tree="tree of db")
+    records = (generated("base"), generated("db"), generated("log"), far)
+
+    decided = leaving(*revisions, records=records, variants=(resolved(),))
+
+    assert decided.held == {ObjectName("default", name): HELD for name in ("base", "db")}
+    assert decided.released == {ObjectName("default", name) for name in ("log", "far-db")}
+
+
+@pytest.mark.parametrize(
+    ("what", "is_held"),
+    [
+        (need("base"), True),
+        (need("other"), False),
+        (PackageNeed(package_id(SOURCE, "alias"), version_range(Dialect.KPT, "")), True),
+        (ApiNeed(DATABASE), True),
+        (ApiNeed(DATABASE._replace(version="")), True),
+        (ApiNeed(DATABASE._replace(version="v2")), False),
+        (ApiNeed(DATABASE._replace(kind="Table")), False),
+        (InterfaceNeed("sql", version_range(Dialect.KPT, "")), False),
+    ],
+    ids=["package", "another", "alias", "API", "any version", "another version", "another API", "interface"],
+)
+def test_need_is_met_by_a_package_its_further_names_and_its_apis(what: Need, *, is_held: bool) -> None:
+    base = revision("base", provides=(Gvk("a.io", "v1", "A"), DATABASE), names=(f"{SOURCE}//alias",))
+    revisions = (revision("web", what), revision("web", tree="web at 2"), base)
+
+    decided = leaving(*revisions, records=[generated("base")], variants=(resolved(),))
+
+    assert bool(decided.held) is is_held
+
+
+def test_need_of_any_alternative_and_of_every_requirement_counts() -> None:
+    web = replace(
+        revision("web"), requires=(Requirement((need("x"),)), Requirement((need("y"), need("base"))))
+    )
+
+    decided = leaving(web, revision("base"), records=[generated("base")], variants=(resolved(),))
+
+    assert decided.held == {ObjectName("default", "base"): HELD}
+
+
+@pytest.mark.parametrize(
+    ("state", "record", "is_held"),
+    [
+        (PackageState("web", oid("b1"), ON_MAIN), authored(), True),
+        (PackageState("web", None, ON_MAIN), authored(), False),
+        (PackageState("web", oid("b1"), replace(ON_MAIN, owner="default/default/other")), authored(), False),
+        (PackageState("web", oid("b1"), ON_MAIN), authored(upstream_tree="tree of something"), False),
+        (PackageState("web", oid("b1"), ON_MAIN), authored(repository="gone"), False),
+        (PackageState("other", oid("b1"), ON_MAIN), authored(), False),
+    ],
+    ids=["on main", "not on main", "of another owner", "unknown revision", "no repository", "another path"],
+)
+def test_variant_that_nobody_declares_any_more_needs_what_it_has_on_main(
+    state: PackageState, record: PackageVariantRecord, *, is_held: bool
+) -> None:
+    edge = replace(VIEWS[1], packages={state.path: state})
+    revisions = (revision("web", need("base")), revision("base"))
+
+    decided = leaving(*revisions, records=[generated("base"), record], views=(VIEWS[0], edge))
+
+    assert decided.held == ({ObjectName("default", "base"): HELD} if is_held else {})
+
+
+def test_variant_that_is_pinned_needs_what_its_pin_needs_and_the_lock_knows_that() -> None:
+    edge = replace(VIEWS[1], packages={"web": PackageState("web", oid("b1"), ON_MAIN)})
+    revisions = (revision("web", need("base")), revision("base"))
+    variant = replace(resolved(), base=resolved(pin="web").pin, pin=resolved(pin="web").pin)
+
+    decided = leaving(
+        *revisions, records=[generated("base"), authored()], variants=[variant], views=(VIEWS[0], edge)
+    )
+
+    assert decided.held == {}
+
+
+def test_package_that_the_lock_retains_stays_without_a_reason() -> None:
+    records = [generated("base"), generated("db"), replace_record(generated("lost"), spec={})]
+
+    decided = leaving(revision("base"), records=records, unused=[revision("base")])
+
+    assert decided == Leaving(frozenset({ObjectName("default", "db"), ObjectName("default", "lost")}), {})

@@ -1,0 +1,321 @@
+"""Generated variants: what they are made of, where they go, and who is told if they cannot be made."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.porch import PACKAGE_VARIANT, Downstream, PackageVariantSpec, Upstream
+from reconciler.dependencies.dialects import package_id
+from reconciler.dependencies.lock.format import (
+    ClusterLock,
+    LockedInstance,
+    LockedPackage,
+    LockedSlot,
+    LockScope,
+    PackageLock,
+)
+from reconciler.dependencies.lock.format import Resolution as LockedResolution
+from reconciler.dependencies.model.packages import Candidate
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.versions import parse_strict
+from reconciler.errors import Location, Problem
+from reconciler.expand.authored import with_defaults
+from reconciler.expand.names import stable_uid
+from reconciler.expand.variants import Desired, DesiredVariant, variant_key
+from reconciler.ids import ObjectName, PackageKey
+from reconciler.inventory import RepositoryView, Source
+from reconciler.policy import Policy
+from reconciler.reasons import Reason
+from reconciler.resolve.dependency_roots import Root, RootKey, Roots
+from reconciler.resolve.generated import Generated, generate
+from tests.support.plan_values import a_record
+from tests.support.sets import registered, world
+
+HINT = "Give one of the two another downstream package, or a revision that both can use."
+
+
+def variant(
+    name: str = "web", *, package: str = "", namespace: str = "default", **fields: object
+) -> DesiredVariant:
+    """Return a variant of blueprints/NAME in the repository `edge`."""
+    spec = PackageVariantSpec(
+        upstream=Upstream(repo="blueprints", package=package or name, revision=1),
+        downstream=Downstream(repo="edge", package=package or name),
+    )
+    source = Source(Location(f"{name}.yaml", 3), 7)
+    return DesiredVariant(
+        ObjectName(namespace, name), "", with_defaults(spec), source, times=(7, 8), **fields
+    )  # type: ignore[arg-type] # any of them
+
+
+def locked(
+    name: str,
+    *askers: LockedPackage,
+    namespace: str = "",
+    source: str = "v1",
+    repository: str = "host/blueprints",
+) -> LockedPackage:
+    """Return a package in the lock that others need, or a variant's own one."""
+    slot = (
+        LockedSlot(kind="namespace", namespace=namespace)
+        if askers
+        else LockedSlot(kind="install", namespace=namespace or "default", path=tuple(name.split("/")))
+    )
+    return LockedPackage(
+        instance=LockedInstance(ecosystem="kpt", name=f"{repository}//{name}", slot=slot),
+        dialect="kpt",
+        kind="PackageVariant" if not askers else "",
+        api_version=PACKAGE_VARIANT,
+        name=name,
+        source=source,
+        version="1.0.0",
+        requested_by=tuple(str(asker.instance) for asker in askers),
+    )
+
+
+WEB = locked("web")
+BLUEPRINTS = registered("blueprints")
+EDGE = registered("edge", cluster="prod")
+
+
+def root_of(own: DesiredVariant, view: RepositoryView = EDGE, *, is_recorded: bool = False) -> Root:
+    candidate = Candidate(package_id("host/blueprints", own.key.name), parse_strict("1.0.0"))
+    return Root(own.key, view, own.key.name, candidate, own.source, None if is_recorded else own)
+
+
+def lock_of(*packages: LockedPackage) -> ClusterLock:
+    lock = PackageLock(scope=LockScope(cluster="prod"), input_digest="", resolution="")
+    return ClusterLock(lock, LockedResolution(packages=packages))
+
+
+def generated(
+    *packages: LockedPackage,
+    roots: tuple[Root, ...] = (root_of(variant()),),
+    views: tuple[RepositoryView, ...] = (BLUEPRINTS, EDGE),
+    taken: Mapping[PackageKey, tuple[DesiredVariant, ...]] | None = None,
+    desired: tuple[DesiredVariant, ...] = (),
+    **fields: object,
+) -> Generated:
+    inventory = world(views=views, policy=Policy(instance="fleet"), **fields)
+    by_cluster = {"prod": {RootKey(root.key.namespace, root.name): root for root in roots}}
+    locks = LockUpdate((ClusterUpdate("dev", None, None), ClusterUpdate("prod", None, lock_of(*packages))))
+    return generate(inventory, Desired(desired), taken or {}, locks, Roots(by_cluster))
+
+
+def test_generated_variant_is_made_of_the_locked_revision_and_of_who_needs_it() -> None:
+    (made,) = generated(WEB, locked("base", WEB)).variants
+
+    key = ObjectName("default", "requires-edge-base")
+    assert made == DesiredVariant(
+        key=key,
+        uid=stable_uid("fleet", *key),
+        spec=with_defaults(
+            PackageVariantSpec(
+                upstream=Upstream(repo="blueprints", package="base", revision=1),
+                downstream=Downstream(repo="edge", package="base"),
+            )
+        ),
+        source=variant().source,
+        times=(7, 8),
+        requested_by=("default/web",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "selector"),
+    [
+        ("v3", {"revision": 3}),
+        ("3", {"revision": 3}),
+        ("v1.2.0", {"tag": "v1.2.0"}),
+        ("stable", {"tag": "stable"}),
+    ],
+)
+def test_number_is_a_revision_and_anything_else_a_tag(source: str, selector: dict[str, object]) -> None:
+    (made,) = generated(WEB, locked("base", WEB, source=source)).variants
+
+    assert made.spec.upstream == Upstream(repo="blueprints", package="base", **selector)
+
+
+def test_name_of_a_package_in_a_directory_has_a_digest_of_its_path() -> None:
+    (made,) = generated(WEB, locked("team/base", WEB)).variants
+
+    digest = hashlib.sha256(b"team/base").hexdigest()[:8]
+    assert made.key.name == f"requires-edge-team-base-{digest}"
+    assert made.spec.downstream == Downstream(repo="edge", package="team/base")
+
+
+def test_every_way_to_a_package_is_shown_up_to_five() -> None:
+    app = locked("app", WEB)
+    (_, made) = generated(WEB, app, locked("db", app)).variants
+    assert made.key.name == "requires-edge-db"
+    assert made.requested_by == ("default/web > app",)
+
+    askers = [locked(f"web{number}") for number in range(7)]
+    roots = tuple(root_of(variant(f"web{number}")) for number in range(7))
+    (made,) = generated(*askers, locked("base", *askers[:5]), roots=roots).variants
+    assert made.requested_by == tuple(f"default/web{number}" for number in range(5))
+    (made,) = generated(*askers, locked("base", *askers), roots=roots).variants
+    assert made.requested_by == (*(f"default/web{number}" for number in range(5)), "2 more")
+
+
+def test_way_from_a_package_that_is_no_root_begins_with_its_own_name() -> None:
+    gone = locked("gone")
+
+    (made,) = generated(WEB, gone, locked("base", gone, WEB)).variants
+
+    assert made.requested_by == ("default/web", "gone")
+
+
+def test_package_that_no_root_needs_is_not_generated() -> None:
+    gone = locked("gone")
+
+    assert generated(WEB, gone, locked("base", gone)) == Generated()
+
+
+def test_root_of_a_path_has_its_slashes() -> None:
+    own = locked("edge/web")
+    root = replace(root_of(variant("web")), name="edge/web")
+
+    (made,) = generated(own, locked("base", own), roots=(root,)).variants
+
+    assert made.requested_by == ("default/web",)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_paused"),
+    [(True, True, True), (True, False, False), (False, False, False), (None, True, False)],
+)
+def test_generated_variant_is_paused_if_everybody_who_needs_it_is(
+    first: bool | None, second: bool | None, is_paused: bool
+) -> None:
+    roots = tuple(
+        root_of(variant(name, paused=bool(paused)), is_recorded=paused is None)
+        for name, paused in (("web", first), ("api", second))
+    )
+    api = locked("api")
+
+    (made,) = generated(WEB, api, locked("base", WEB, api), roots=roots).variants
+
+    assert made.paused is is_paused
+
+
+def test_first_who_needs_it_by_name_declares_it_whatever_the_order() -> None:
+    api = locked("api")
+    roots = (root_of(variant("web")), root_of(variant("api"), is_recorded=True))
+
+    (made,) = generated(WEB, api, locked("base", WEB, api), roots=roots).variants
+
+    assert (made.source, made.times) == (variant("api").source, ())
+
+
+@pytest.mark.parametrize(("slot", "namespace"), [("b", "b"), ("a", "a"), ("c", "a"), ("", "a")])
+def test_generated_variant_is_in_the_namespace_of_its_slot_if_somebody_there_needs_it(
+    slot: str, namespace: str
+) -> None:
+    views = [registered(name, namespace=ns, cluster="prod") for ns in "ab" for name in ("blueprints", "edge")]
+    roots = tuple(
+        root_of(variant(namespace=view.key.namespace), view) for view in views if view.key.name == "edge"
+    )
+    own = [locked("web", namespace=ns) for ns in "ab"]
+
+    (made,) = generated(*own, locked("base", *own, namespace=slot), roots=roots, views=tuple(views)).variants
+
+    assert made.key.namespace == namespace
+
+
+def test_upstream_is_the_most_specific_repository_that_has_the_package() -> None:
+    deep = registered("deep", url=BLUEPRINTS.url, git="https://host/blueprints", directory="team")
+    views = (BLUEPRINTS, deep, EDGE)
+
+    (made,) = generated(WEB, locked("team/base", WEB), views=views).variants
+    assert made.spec.upstream == Upstream(repo="deep", package="base", revision=1)
+    (made,) = generated(WEB, locked("other/base", WEB), views=views).variants
+    assert made.spec.upstream == Upstream(repo="blueprints", package="other/base", revision=1)
+
+
+def test_generated_variant_stays_in_the_repository_that_has_it() -> None:
+    first, second = EDGE, registered("west", cluster="prod")
+    roots = (root_of(variant("web"), second), root_of(variant("api"), first))
+    api = locked("api")
+    packages = (WEB, api, locked("base", WEB, api))
+    views = (BLUEPRINTS, first, second)
+
+    def repository_of(*requested_by: str, name: str = "requires-west-base") -> str | None:
+        key = ObjectName("default", name)
+        records = {key: a_record(name=name, requested_by=requested_by)}
+        (made,) = generated(*packages, roots=roots, views=views, records=records).variants
+        return made.spec.downstream.repo if made.spec.downstream else None
+
+    assert repository_of("default/web") == "west"
+    assert repository_of("default/web", name="requires-other-base") == "edge"
+    assert repository_of() == "edge"
+
+
+def refused(message: str, hint: str, name: str = "web") -> dict[object, tuple[Problem, ...]]:
+    location = Location(f"{name}.yaml", 3)
+    subject = f"PackageVariant default/{name}"
+    problem = Problem(location, Reason.DEPENDENCY_CONFLICT, message, hint, subject)
+    return {variant_key(ObjectName("default", name)): (problem,)}
+
+
+def test_package_without_a_repository_is_refused_to_everybody_who_needs_it() -> None:
+    api = locked("api")
+    roots = (root_of(variant("web")), root_of(variant("api"), is_recorded=True))
+    packages = (WEB, api, locked("base", WEB, api, repository="host/elsewhere"))
+
+    assert generated(*packages, roots=roots) == Generated(
+        unmet=refused("No Repository in namespace default has it", "Register its repository.")
+    )
+
+
+def test_everything_that_a_variant_cannot_get_is_listed() -> None:
+    packages = (WEB, *(locked(name, WEB, repository="host/elsewhere") for name in ("base", "db")))
+
+    (problems,) = generated(*packages).unmet.values()
+
+    assert len(problems) == 2
+
+
+def test_package_with_a_name_that_is_not_valid_is_refused() -> None:
+    result = generated(WEB, locked("base/.git", WEB))
+
+    (problem,) = result.unmet[variant_key(ObjectName("default", "web"))]
+    assert problem.message.startswith('Dependencies cannot be met: package path "base/.git" is not valid: ')
+    assert problem.hint == "Write a PackageVariant that makes base/.git under another downstream package."
+    assert (result.variants, result.undecided) == ((), frozenset())
+
+
+@pytest.mark.parametrize("how", ["the same place", "the same name"])
+@pytest.mark.parametrize("is_same", [True, False], ids=["the same package", "another package"])
+def test_other_variant_in_its_place_serves_only_with_the_same_package(how: str, *, is_same: bool) -> None:
+    key = ObjectName("default", "requires-edge-base")
+    rival = replace(
+        variant("mine", package="base" if is_same else "other"),
+        key=key if how == "the same name" else ObjectName("default", "mine"),
+    )
+    taken = {PackageKey(EDGE.url, "base"): (rival,)} if how == "the same place" else {}
+    desired = (rival,) if how == "the same name" else ()
+
+    result = generated(WEB, locked("base", WEB), taken=taken, desired=desired)
+
+    message = (
+        "Dependencies cannot be met: host/blueprints//base 1.0.0 belongs in package base of repository edge, "
+        f"which PackageVariant {rival.key} (mine.yaml:3) makes from something else"
+    )
+    if is_same:
+        assert result == Generated()
+    else:
+        assert result == Generated(unmet=refused(message, HINT), undecided=frozenset({key}))
+
+
+def test_two_revisions_of_a_package_in_one_place_are_a_conflict() -> None:
+    first = locked("base", WEB)
+    other = locked("base", WEB, namespace="default", source="v2")
+
+    result = generated(WEB, first, other)
+
+    assert [v.key.name for v in result.variants] == ["requires-edge-base"]
+    assert result.undecided == {ObjectName("default", "requires-edge-base")}
+    assert result.unmet.keys() == {variant_key(ObjectName("default", "web"))}
