@@ -21,6 +21,7 @@ from reconciler.apply.state import (
 )
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
+from reconciler.dependencies.update.unsolved import UNSOLVED_DIRECTORY
 from reconciler.git import effects
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
@@ -44,6 +45,8 @@ from reconciler.state import (
 from reconciler.upstream_lock import lock_bytes, lock_path
 
 AT_ONCE = 4
+_OF_CLUSTERS = (f"{PACKAGES_DIRECTORY}/", f"{UNSOLVED_DIRECTORY}/")
+"""Files of the status branch that only a shard with the whole fleet can write."""
 OnEffect = Callable[[Effect], None]
 
 
@@ -190,7 +193,7 @@ def _shared_branches(
         return is_whole and (path == REFUSED_DELETIONS or is_lock_file(path))
 
     def is_observed_here(path: str) -> bool:
-        return path not in elsewhere and (is_whole or not path.startswith(f"{PACKAGES_DIRECTORY}/"))
+        return path not in elsewhere and (is_whole or not path.startswith(_OF_CLUSTERS))
 
     state = Branch(state_ref(policy.instance), source.state, plan.records, "Record what was applied\n")
     status = Branch(status_ref(policy.instance), source.status, plan.status, "Record conditions\n")

@@ -16,6 +16,7 @@ from reconciler.dependencies.catalog.published import (
 from reconciler.dependencies.dialects import ParsedManifest, package_id, read_kpt, version_of
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.model.packages import Candidate
+from reconciler.dependencies.update.unsolved import UNSOLVED_DIRECTORY
 from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.errors import Location, Problem, UnavailableError
 from reconciler.git.repository import Mirror, Mirrors
@@ -61,21 +62,22 @@ class _Revision(NamedTuple):
 
 
 def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> DependencyInputs:
-    """Return the published packages, and the lock files of main if they are reviewed, else of the state.
+    """Return the published packages, the lock files of main if they are reviewed, else of the state.
 
     Raises:
         UnavailableError: The control repository is unreadable.
     """
-    control, reviewed = inventory.control, inventory.reviewed
+    control, reviewed, limits = inventory.control, inventory.reviewed, inventory.policy.limits
     if reviewed is None:
-        locks = read_lock_files(mirrors.open(control.remote), control.state, inventory.policy.limits)
+        locks = read_lock_files(mirrors.open(control.remote), control.state, limits)
     else:
         files = {f"{LOCKS_DIRECTORY}/{path}": file.data for path, file in reviewed.files.items()}
         locks = {path: data for path, data in files.items() if is_lock_file(path)}
     # Nothing can need a package: listing every repository would be wasted.
     if not (inventory.documents or inventory.variants or inventory.sets):
         return DependencyInputs(locks=locks)
-    return DependencyInputs(read_published(inventory, mirrors), locks)
+    unsolved = _read_directory(mirrors.open(control.remote), control.status, UNSOLVED_DIRECTORY, limits)
+    return DependencyInputs(read_published(inventory, mirrors), locks, unsolved)
 
 
 def read_lock_files(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
@@ -84,12 +86,16 @@ def read_lock_files(objects: Mirror, commit: Oid | None, limits: Limits) -> dict
     Raises:
         UnavailableError: The control repository is unreadable.
     """
-    files = fetch_files(objects, commit, LOCKS_DIRECTORY)
+    files = _read_directory(objects, commit, LOCKS_DIRECTORY, limits)
+    return {path: data for path, data in files.items() if is_lock_file(path)}
+
+
+def _read_directory(objects: Mirror, commit: Oid | None, directory: str, limits: Limits) -> dict[str, bytes]:
+    """Return the JSON files below a directory of a machine-owned branch, but no too large ones."""
     contents = {}
-    for file in files:
+    for file in fetch_files(objects, commit, directory):
         with suppress(PackageRefusedError):
-            if is_lock_file(file.path):
-                contents[file.path] = objects.blob(file.oid, limits.manifest_bytes)
+            contents[file.path] = objects.blob(file.oid, limits.manifest_bytes)
     return contents
 
 

@@ -11,7 +11,14 @@ from reconciler.dependencies.lock.format import LockedPackage
 from reconciler.dependencies.lock.needed import VARIANT_KIND
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate, effective_locks, update_locks
+from reconciler.dependencies.update.fleet import (
+    ClusterUpdate,
+    LockUpdate,
+    effective_locks,
+    record_unsolved,
+    update_locks,
+)
+from reconciler.dependencies.update.unsolved import UnsolvedClusters
 from reconciler.errors import Problem
 from reconciler.expand.findings import VALID
 from reconciler.expand.variants import Desired, variant_key
@@ -194,8 +201,27 @@ def _update_locks(
         options=options,
         sure=_is_readable(inventory),
         unreachable=frozenset(names.get(view.url, "") for view in views if not view.is_available),
+        unsolved=UnsolvedClusters(dependencies.unsolved),
     )
     return replace(locks, warnings=(*dependencies.published.warnings, *locks.warnings))
+
+
+def unsolved_files(
+    inventory: Inventory, dependencies: DependencyInputs, fleet: ResolvedFleet, options: ResolveOptions
+) -> Mapping[str, bytes]:
+    """Return the files of the status branch that spare the next run what this one could not solve. Pure.
+
+    A run with options leaves the files as they are.
+    """
+    if options != DEFAULT_OPTIONS or inventory.is_partial:
+        return dependencies.unsolved
+    return record_unsolved(
+        fleet.clusters,
+        fleet.wanted_locks,
+        reviewed=inventory.reviewed is not None,
+        sure=_is_readable(inventory),
+        unsolved=UnsolvedClusters(dependencies.unsolved),
+    )
 
 
 def _is_readable(inventory: Inventory) -> bool:

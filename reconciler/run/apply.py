@@ -1,6 +1,7 @@
 """The run of `apply`: do what was planned, each effect once."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from reconciler.apply.dashboard import DashboardWriter
 from reconciler.apply.outcome import Target
@@ -8,6 +9,7 @@ from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
 from reconciler.plan.changes import Effect, Outcome
 from reconciler.plan.commits import repository_commits
+from reconciler.resolve.fleet import unsolved_files
 from reconciler.run.plan import PlannedRun
 
 OnEffect = Callable[[Effect], None]
@@ -37,4 +39,6 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect =
     forge = inputs.forges.of(control)
     has_dashboard = policy.pull_requests.dashboard
     dashboards = DashboardWriter(forge, planned.names, inputs.forges.shard) if has_dashboard else None
-    return apply_changes(planned.plan, inventory, targets, control, on_effect, dashboards=dashboards)
+    unsolved = unsolved_files(inventory, inputs.dependencies, planned.fleet, planned.resolving)
+    plan = replace(planned.plan, status={**planned.plan.status, **unsolved})
+    return apply_changes(plan, inventory, targets, control, on_effect, dashboards=dashboards)

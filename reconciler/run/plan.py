@@ -31,9 +31,19 @@ class PlannedRun:
     """A plan, and the values of the stages before it."""
 
     inputs: RunInputs
-    desired: Desired
-    resolution: Resolution
+    fleet: ResolvedFleet
     plan: Plan
+    resolving: ResolveOptions = DEFAULT_OPTIONS
+
+    @property
+    def desired(self) -> Desired:
+        """The variants that should exist."""
+        return self.fleet.desired
+
+    @property
+    def resolution(self) -> Resolution:
+        """The pins of the variants."""
+        return self.fleet.resolution
 
     @property
     def names(self) -> Names:
@@ -86,7 +96,7 @@ def plan_fleet(
     generated = (delivery.resolved for delivery in deliveries.items.values())
     fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
     plan = build_plan(inventory, fleet, rendered, shard)
-    return PlannedRun(inputs, fleet.desired, fleet.resolution, plan)
+    return PlannedRun(inputs, fleet, plan, resolving)
 
 
 def resolve_inputs(

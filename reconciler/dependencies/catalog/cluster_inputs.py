@@ -94,6 +94,10 @@ class FleetInputs:
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
+    def is_incomplete(self, cluster: str) -> bool:
+        """Tell whether a manifest of a cluster may be unreadable."""
+        return not self.incomplete.isdisjoint({"", cluster})
+
 
 def fleet_clusters(inventory: Inventory) -> FleetClusters:
     """Return the clusters that Repositories belong to, each with the environment that one of them names."""

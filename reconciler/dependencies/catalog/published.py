@@ -266,10 +266,11 @@ class PublishedPackages:
 
 @dataclass(frozen=True, slots=True)
 class DependencyInputs:
-    """Packages and lock files that `read` collects for resolution."""
+    """Packages and lock files that `read` collects for resolution, and records of unsolved clusters."""
 
     published: PublishedPackages = PublishedPackages()
     locks: Mapping[str, bytes] = field(default_factory=dict)
+    unsolved: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def repository_names(views: Iterable[RepositoryView]) -> Mapping[str, str]:

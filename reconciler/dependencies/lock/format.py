@@ -26,11 +26,13 @@ RESOLUTIONS_DIRECTORY = f"{LOCKS_DIRECTORY}/resolutions"
 SOLVER = "sat-canonical-2"
 
 
-class _Record(BaseModel):
+class StateRecord(BaseModel):
+    """A value of a JSON file on a machine-owned branch: immutable, camelCase there, no unknown fields."""
+
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
 
 
-class LockedSlot(_Record):
+class LockedSlot(StateRecord):
     """The slot of an instance: a tuple, never a joined string."""
 
     kind: str
@@ -41,7 +43,7 @@ class LockedSlot(_Record):
         return "/".join(part for part in (self.kind, self.namespace, *self.path) if part)
 
 
-class LockedInstance(_Record):
+class LockedInstance(StateRecord):
     """One package in one slot. Its text is the reference in `requested_by`, `owner` and ownership."""
 
     ecosystem: str
@@ -63,7 +65,7 @@ class LockedInstance(_Record):
         return (self.ecosystem, self.name, self.slot.kind, self.slot.namespace, self.slot.path)
 
 
-class LockedDependency(_Record):
+class LockedDependency(StateRecord):
     """How one requirement was met: its range in its dialect, and the instance that satisfies it.
 
     `need` is `package`, `api` or `interface`; `signature` names the requirement among its package's.
@@ -88,7 +90,7 @@ class LockedDependency(_Record):
     uninstall: bool = True
 
 
-class LockedPackage(_Record):
+class LockedPackage(StateRecord):
     """One instance and the version that was chosen for it, in its original spelling.
 
     `api_version`, `kind` and `name` are those of its object in the cluster: the user's own, or the
@@ -120,7 +122,7 @@ class LockedPackage(_Record):
         return f"{self.kind}/{self.name}" if self.kind else self.name
 
 
-class OwnershipEntry(_Record):
+class OwnershipEntry(StateRecord):
     """Owner of a CRD or composition: the active revision that controls it, and every revision that has it.
 
     Revisions are listed by name, instances of ecosystems without revisions by `ecosystem:name@slot`.
@@ -133,7 +135,7 @@ class OwnershipEntry(_Record):
     retained: bool = False
 
 
-class SkippedDependency(_Record):
+class SkippedDependency(StateRecord):
     """An optional requirement that was not met, and why."""
 
     parent: LockedInstance
@@ -141,7 +143,7 @@ class SkippedDependency(_Record):
     reason: str = ""
 
 
-class Resolution(_Record):
+class Resolution(StateRecord):
     """Locked versions and ownership, the same for every cluster with the same inputs; named by content."""
 
     api_version: str = SCHEMA
@@ -174,7 +176,7 @@ class ActivationBlocker(StrEnum):
     KINDS = "Kinds"
 
 
-class LockedRevision(_Record):
+class LockedRevision(StateRecord):
     """One revision of a Crossplane package in a cluster: numbered, of which at most one is Active.
 
     `package` is the object that it belongs to (`Provider/aws`), `image` has the tag. The `current`
@@ -199,7 +201,7 @@ class LockedRevision(_Record):
         return self.desired_state is DesiredState.ACTIVE
 
 
-class SolverPolicy(_Record):
+class SolverPolicy(StateRecord):
     """The choices that the answer depends on."""
 
     select: str = "dialect"
@@ -207,20 +209,20 @@ class SolverPolicy(_Record):
     discovery: str = "none"
 
 
-class SolverRecord(_Record):
+class SolverRecord(StateRecord):
     """Name and settings of the solver that computed the resolution."""
 
     name: str = SOLVER
     policy: SolverPolicy = SolverPolicy()
 
 
-class LockScope(_Record):
+class LockScope(StateRecord):
     """The cluster of a lock."""
 
     cluster: str
 
 
-class PackageLock(_Record):
+class PackageLock(StateRecord):
     """The lock of one cluster: its resolution, the digest of its inputs, and its revisions."""
 
     api_version: str = SCHEMA

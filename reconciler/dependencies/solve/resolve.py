@@ -63,8 +63,8 @@ def resolve_cluster(inputs: ClusterInputs) -> Solution:
         tuple(partial.explanations),
         frozenset(partial.failed),
         tuple(sorted(partial.problems)),
-        (*_unused_settings(inputs, partial.resolved), *_binding_warnings(inputs, partial.resolved)),
     )
+    solution = replace(solution, warnings=warnings_of(inputs, solution))
     violations = verify(inputs, solution)
     if violations:
         raise UnverifiedSolutionError(inputs.cluster, violations)
@@ -108,6 +108,12 @@ class _PartialSolution:
             case BudgetExceeded():
                 self.problems += _budget_problems(self.inputs, part, outcome)
                 self.failed.update(part.nodes)
+
+
+def warnings_of(inputs: ClusterInputs, solution: Solution) -> tuple[Problem, ...]:
+    """Return the warnings about a solution, with the places of these inputs."""
+    resolved = list(solution.resolved.values())
+    return (*_unused_settings(inputs, resolved), *_binding_warnings(inputs, resolved))
 
 
 def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -> Iterator[Problem]:

@@ -32,17 +32,19 @@ from reconciler.dependencies.update.cluster import (
     package_names,
 )
 from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
+from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
 from reconciler.errors import Problem, UsageError
 
 INCOMPLETE_DIGEST = ""
-"""Input digest of a lock with an unsolved part: every run resolves the cluster again."""
+"""Input digest of a lock with an unsolved part: it is resolved again, unless `unsolved` records how."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterUpdate:
-    """One cluster: its lock before and after, and explanations of conflicts.
+    """One cluster: its lock before and after, explanations of conflicts, problems and warnings.
 
-    It is not `finished` if a part has no solution, or an input is unknown.
+    It is not `finished` if a part has no solution, or an input is unknown; `record` is what the next run
+    with the same inputs needs to know then.
     """
 
     cluster: str
@@ -50,6 +52,9 @@ class ClusterUpdate:
     after: ClusterLock | None
     explanations: tuple[Explanation, ...] = ()
     finished: bool = True
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    record: UnsolvedCluster | None = None
 
     @property
     def changed(self) -> bool:
@@ -106,6 +111,7 @@ def update_locks(
     sure: bool = True,
     unreachable: frozenset[str] = frozenset(),
     memo: SolutionCache | None = None,
+    unsolved: UnsolvedClusters | None = None,
 ) -> LockUpdate:
     """Resolve the clusters with changed inputs; every other one keeps its lock as it is.
 
@@ -119,6 +125,7 @@ def update_locks(
         sure: Whether everything that may declare a package was readable.
         unreachable: URLs of repositories with unknown packages: their users stay locked.
         memo: Solutions of this run.
+        unsolved: Records of earlier runs; they change no result.
 
     Raises:
         UnverifiedSolutionError: A solution does not pass the independent check.
@@ -127,28 +134,61 @@ def update_locks(
     """
     _check_names(scopes, options.upgrade)
     memo = memo or SolutionCache()
-    run = _FleetUpdate(memo, ClusterResolver(options, memo))
+    records = unsolved if unsolved is not None and options == DEFAULT_OPTIONS else UnsolvedClusters()
+    run = _FleetUpdate(memo, ClusterResolver(options, memo), records)
     held = locks.by_cluster
     before = {cluster: item.lock for cluster, item in held.items()}
     stale = set(outdated_clusters(scopes.worlds, before, memo))
     decisions: list[ClusterUpdate] = []
-    problems, warnings = [*scopes.problems, *locks.problems], list(scopes.warnings)
     for world in scopes.worlds:
         old = held.get(world.cluster)
         settled = world.cluster not in stale and options == DEFAULT_OPTIONS
         if world.cluster in locks.broken or (old and (settled or _uses_unreachable(old, unreachable))):
             decisions.append(ClusterUpdate(world.cluster, old, old, finished=settled))
-            continue
-        keeps = not sure or bool({"", world.cluster} & scopes.incomplete)
-        decided, wrong, words = run.decide(world, old, keeps=keeps)
-        decisions.append(decided)
-        problems += wrong
-        warnings += words
+        else:
+            decisions.append(run.decide(world, old, keeps=not sure or scopes.is_incomplete(world.cluster)))
     for cluster in held.keys() - {world.cluster for world in scopes.worlds}:
-        keeps = not sure or bool({"", cluster} & scopes.incomplete)
+        keeps = not sure or scopes.is_incomplete(cluster)
         decisions.append(run.retire(held[cluster], keeps=keeps or cluster in locks.broken))
+    problems = {*scopes.problems, *locks.problems, *(p for update in decisions for p in update.problems)}
+    warnings = {*scopes.warnings, *(w for update in decisions for w in update.warnings)}
     decisions = _without_refreshes(sorted(decisions, key=lambda item: item.cluster))
-    return LockUpdate(tuple(decisions), tuple(sorted(set(problems))), tuple(sorted(set(warnings))))
+    return LockUpdate(tuple(decisions), tuple(sorted(problems)), tuple(sorted(warnings)))
+
+
+def record_unsolved(
+    scopes: FleetInputs,
+    locks: LockUpdate,
+    *,
+    reviewed: bool,
+    sure: bool = True,
+    unsolved: UnsolvedClusters | None = None,
+) -> dict[str, bytes]:
+    """Return the files of the status branch that record the clusters without a complete solution.
+
+    They are for the next run with these inputs, which begins with the locks that this one leaves: where
+    this run changes a lock, the cluster is resolved once more from there.
+
+    Args:
+        scopes: The inputs of every cluster.
+        locks: What this run decided, without options.
+        reviewed: Whether the locks change only when their pull request is merged.
+        sure: Whether everything that may declare a package was readable.
+        unsolved: Records of earlier runs.
+    """
+    records, memo = unsolved or UnsolvedClusters(), SolutionCache()
+    run = _FleetUpdate(memo, ClusterResolver(DEFAULT_OPTIONS, memo), records)
+    updates = {update.cluster: update for update in locks.scopes}
+    files: dict[str, bytes] = {}
+    for world in scopes.worlds:
+        update = updates[world.cluster]
+        record, before = update.record, update.before if reviewed else update.after
+        keeps = not sure or scopes.is_incomplete(world.cluster)
+        if record is not None and before != update.before:
+            record = run.decide(world, before, keeps=keeps).record
+        if record is not None:
+            files[record.path] = record_bytes(records.sign(record, world, before, keeps=keeps))
+    return files
 
 
 def _without_refreshes(decisions: list[ClusterUpdate]) -> list[ClusterUpdate]:
@@ -165,11 +205,16 @@ def _without_refreshes(decisions: list[ClusterUpdate]) -> list[ClusterUpdate]:
 class _FleetUpdate:
     memo: SolutionCache
     decider: ClusterResolver
+    unsolved: UnsolvedClusters
 
-    def decide(
-        self, world: ClusterInputs, old: ClusterLock | None, *, keeps: bool
-    ) -> tuple[ClusterUpdate, tuple[Problem, ...], tuple[Problem, ...]]:
-        """Return the update of one cluster, with problems and warnings."""
+    def decide(self, world: ClusterInputs, old: ClusterLock | None, *, keeps: bool) -> ClusterUpdate:
+        """Return the update of one cluster: the recorded one of these inputs, else a new one."""
+        record = self.unsolved.find(world, old, keeps=keeps)
+        if record is None:
+            return self._resolve(world, old, keeps=keeps)
+        return _unsolved_update(record, old, record.new_lock or old)
+
+    def _resolve(self, world: ClusterInputs, old: ClusterLock | None, *, keeps: bool) -> ClusterUpdate:
         before = PreviousLock(old.resolution, old.lock.revisions) if old else _observed_lock(world)
         result = self.decider.resolve(world, before, keeps=keeps)
         lock = next_lock(
@@ -182,23 +227,46 @@ class _FleetUpdate:
         )
         after = ClusterLock(lock, result.revisions.resolution)
         check_lock(old, after, is_sound=result.is_sound)
-        problems = tuple(replace(p, hint=name_cluster(p.hint, world.cluster)) for p in result.problems)
-        explanations = tuple(
-            replace(e, hints=tuple(name_cluster(hint, world.cluster) for hint in e.hints))
-            for e in result.solution.explanations
+        warnings = (*result.solution.warnings, *result.revisions.warnings)
+        if not result.is_open:
+            return ClusterUpdate(world.cluster, old, after, result.solution.explanations, warnings=warnings)
+        record = UnsolvedCluster(
+            cluster=world.cluster,
+            problems=tuple(replace(p, hint=name_cluster(p.hint, world.cluster)) for p in result.problems),
+            warnings=warnings,
+            explanations=tuple(
+                replace(e, hints=tuple(name_cluster(hint, world.cluster) for hint in e.hints))
+                for e in result.solution.explanations
+            ),
+            lock=after.lock if after != old else None,
+            resolution=after.resolution if after != old else None,
         )
-        decided = ClusterUpdate(world.cluster, old, after, explanations, finished=not result.is_open)
-        return decided, problems, (*result.solution.warnings, *result.revisions.warnings)
+        return _unsolved_update(record, old, after)
 
     def retire(self, old: ClusterLock, *, keeps: bool) -> ClusterUpdate:
         """Return the update of a cluster without installs: its retained packages, or nothing."""
         if keeps:
             return ClusterUpdate(old.lock.scope.cluster, old, old, finished=False)
         nothing = ClusterInputs((), Catalogue(), cluster=old.lock.scope.cluster)
-        decided, _, _ = self.decide(nothing, old, keeps=False)
+        decided = replace(self._resolve(nothing, old, keeps=False), problems=(), warnings=())
         left = decided.after.resolution if decided.after else Resolution()
         is_empty = not left.packages and not any(ownership_entries(left))
         return replace(decided, after=None) if is_empty else decided
+
+
+def _unsolved_update(
+    record: UnsolvedCluster, before: ClusterLock | None, after: ClusterLock | None
+) -> ClusterUpdate:
+    return ClusterUpdate(
+        record.cluster,
+        before,
+        after,
+        record.explanations,
+        finished=False,
+        problems=record.problems,
+        warnings=record.warnings,
+        record=record,
+    )
 
 
 def _observed_lock(world: ClusterInputs) -> PreviousLock:

@@ -1,8 +1,8 @@
 """Cache solutions and input digests, so that equal clusters are resolved once."""
 
 import hashlib
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -38,7 +38,7 @@ class SolutionCache:
             UnverifiedSolutionError: An answer does not survive the independent check.
         """
         # The solver is loaded only where something is solved: most runs resolve nothing.
-        from reconciler.dependencies.solve.resolve import resolve_cluster  # noqa: PLC0415
+        from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of  # noqa: PLC0415
 
         locked = (inputs.pins, inputs.chosen, inputs.held, inputs.assumed)
         key = (*self._key(inputs), *(self._token(part) for part in locked))
@@ -47,7 +47,8 @@ class SolutionCache:
             key = (*key, self._token(places))  # what is wrong is told with the places of this cluster
         if key not in self._solutions:
             self._solutions[key] = resolve_cluster(replace(inputs, cluster=""))
-        return self._solutions[key]
+        solution = self._solutions[key]
+        return replace(solution, warnings=warnings_of(inputs, solution)) if solution.warnings else solution
 
     def digest(self, inputs: ClusterInputs) -> str:
         """Return the digest of everything but the lock that the world's answer can depend on."""
@@ -143,16 +144,50 @@ _DIGEST_NAMES = {
 }
 
 
-def _plain(value: Any) -> str:
-    """Write a value as one text, without places: equal values give equal texts."""
-    if is_dataclass(value):
-        own = (f"{f.name}={_plain(getattr(value, f.name))}" for f in fields(value) if f.compare)
-        name = type(value).__name__
-        return f"{_DIGEST_NAMES.get(name, name)}({','.join(own)})"
-    if isinstance(value, Enum):
-        return repr(value.value)
-    if isinstance(value, frozenset):
-        return "{" + ",".join(sorted(_plain(item) for item in value)) + "}"
-    if isinstance(value, tuple):
-        return "(" + ",".join(_plain(item) for item in value) + ")"
-    return repr(value)
+class CanonicalText:
+    """Writes values of dataclasses, tuples and sets as text, with the fields that `has` admits.
+
+    Equal values give equal texts. How a type is written is found out once: a catalogue has many values.
+    """
+
+    def __init__(self, has: Callable[[Field[Any]], bool]) -> None:
+        self._has = has
+        self._writers: dict[type, Callable[[Any], str]] = {}
+
+    def write(self, value: Any) -> str:
+        """Return the text of a value."""
+        writer = self._writers.get(type(value))
+        if writer is None:
+            writer = self._writers[type(value)] = self._writer_of(type(value))
+        return writer(value)
+
+    def _writer_of(self, kind: type) -> Callable[[Any], str]:
+        if is_dataclass(kind):
+            return self._dataclass_writer(kind)
+        if issubclass(kind, Enum):
+            return {member: repr(member.value) for member in kind}.__getitem__
+        if issubclass(kind, frozenset):
+            return lambda value: f"{{{','.join(sorted(map(self.write, value)))}}}"
+        if issubclass(kind, tuple):
+            return lambda value: f"({','.join(map(self.write, value))})"
+        return repr
+
+    def _dataclass_writer(self, kind: type) -> Callable[[Any], str]:
+        """Return a writer that knows the texts of the defaults: most fields have theirs."""
+        own = [each for each in fields(kind) if self._has(each)]
+        name = _DIGEST_NAMES.get(kind.__name__, kind.__name__)
+        form = f"{name}({','.join(f'{each.name}=%s' for each in own)})"
+        defaults = [
+            (each.name, each.default, None if each.default is MISSING else self.write(each.default))
+            for each in own
+        ]
+
+        def write(value: Any) -> str:
+            pairs = ((getattr(value, name), default, text) for name, default, text in defaults)
+            return form % tuple([text if own is default else self.write(own) for own, default, text in pairs])
+
+        return write
+
+
+_plain = CanonicalText(lambda own: own.compare).write
+"""Write a value as one text, without places."""
