@@ -90,7 +90,7 @@ def read_dashboards(mirror: Mirror, ref: str, parts: int) -> dict[int, str]:
     paths = {part: dashboard_file(Shard(part, parts)) for part in range(parts)}
     oids = {part: oid for part, path in paths.items() if tip and (oid := mirror.blob_at(tip, path))}
     mirror.ensure(oids.values())
-    return {part: mirror.blob(oid, MOST_BYTES).decode("utf-8", "replace") for part, oid in oids.items()}
+    return {part: mirror.blob(oid, MOST_BYTES).decode(errors="replace") for part, oid in oids.items()}
 
 
 def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int) -> Result:

@@ -347,7 +347,7 @@ def _parsed(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        return re.sub(r"<[^>]*>|\s+", " ", data[:2000].decode("utf-8", "replace"))
+        return re.sub(r"<[^>]*>|\s+", " ", data[:2000].decode(errors="replace"))
 
 
 def _keeps_method(status: int, method: str) -> bool:

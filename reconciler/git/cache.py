@@ -20,6 +20,7 @@ import pygit2
 from reconciler.errors import UnavailableError
 from reconciler.git.database import objects_directory
 from reconciler.git.urls import Credential, Remote
+from reconciler.objects import sha1
 
 CACHE_HINT = "Check the disk, the permissions and the limits of the process (`ulimit -n`, `ulimit -f`)."
 MANY_PACKS = 50
@@ -312,7 +313,7 @@ def _read(path: Path) -> bytes:
 
 def _has_checksum(path: Path) -> bool:
     """Tell whether a file ends with its SHA-1; True for a file that was removed meanwhile."""
-    digest = hashlib.sha1(usedforsecurity=False)
+    digest = sha1()
     try:
         with path.open("rb") as file:
             left = path.stat().st_size - _CHECKSUM_BYTES
@@ -331,4 +332,4 @@ def _is_object(path: Path) -> bool:
         return True
     except zlib.error:
         return False
-    return hashlib.sha1(data, usedforsecurity=False).hexdigest() == path.parent.name + path.name
+    return sha1(data).hexdigest() == path.parent.name + path.name

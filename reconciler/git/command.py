@@ -224,7 +224,7 @@ def _communicate(
                 if not finish:
                     effects.check_shutdown()
             else:
-                return GitResult(process.returncode, out, mask_credentials(err.decode("utf-8", "replace")))
+                return GitResult(process.returncode, out, mask_credentials(err.decode(errors="replace")))
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

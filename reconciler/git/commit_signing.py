@@ -56,7 +56,7 @@ class CommitSigning:
     def _key(self) -> "Ed25519PrivateKey":
         assert self.read_key is not None  # noqa: S101 - `commit` asks for the key only where there is a reader
         key = self.read_key()
-        learn_credential(key.decode("utf-8", "replace"))
+        learn_credential(key.decode(errors="replace"))
         return parse_key(key)
 
 

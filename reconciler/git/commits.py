@@ -59,8 +59,8 @@ def decode_text(text: bytes, encoding: bytes = b"") -> str:
     (`undefined`, `idna`, `punycode`): LookupError and UnicodeError, a ValueError, cover them all.
     """
     with suppress(LookupError, ValueError):
-        return text.decode(encoding.decode("ascii") or "utf-8", "replace")
-    return text.decode("utf-8", "replace")
+        return text.decode(encoding.decode("ascii"), "replace")
+    return text.decode(errors="replace")
 
 
 def _parse_person(value: bytes) -> Signature:

@@ -1,6 +1,5 @@
 """New objects of a run: collected for one pack per repository, and written in pack format version 2."""
 
-import hashlib
 import os
 import struct
 import tempfile
@@ -21,6 +20,7 @@ from reconciler.objects import (
     commit_bytes,
     directory_objects,
     object_id,
+    sha1,
     tree_bytes,
 )
 
@@ -176,7 +176,7 @@ def pack_record(kind: str, data: bytes) -> bytes:
 def pack_bytes(records: Mapping[Oid, bytes]) -> tuple[bytes, bytes]:
     """Return the pack of these records and its index. Deterministic in the order of `records`."""
     body = b"".join((b"PACK", struct.pack(">II", 2, len(records)), *records.values()))
-    checksum = hashlib.sha1(body, usedforsecurity=False).digest()
+    checksum = sha1(body).digest()
     return body + checksum, _index_bytes(records, checksum)
 
 
@@ -187,7 +187,7 @@ def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> None:
     """
     packs = directory / "pack"
     pack, index = pack_bytes(records)
-    name = hashlib.sha1(b"".join(map(str.encode, sorted(records))), usedforsecurity=False).hexdigest()
+    name = sha1(b"".join(map(str.encode, sorted(records)))).hexdigest()
     # Git looks for indexes: the pack must be complete before its index appears.
     _write_atomically(packs / f"pack-{name}.pack", pack)
     _write_atomically(packs / f"pack-{name}.idx", index)
@@ -229,4 +229,4 @@ def _index_bytes(records: Mapping[Oid, bytes], checksum: bytes) -> bytes:
         checksum,
     )
     body = b"".join(parts)
-    return body + hashlib.sha1(body, usedforsecurity=False).digest()
+    return body + sha1(body).digest()

@@ -134,7 +134,7 @@ def _one_by_one(mirror: Mirror, updates: Sequence[RefUpdate]) -> Iterator[PushRe
 
 
 def _results(mirror: Mirror, updates: Sequence[RefUpdate], pushed: GitResult) -> tuple[PushResult, ...]:
-    lines = dict(_parse_porcelain(pushed.out.decode("utf-8", "replace")))
+    lines = dict(_parse_porcelain(pushed.out.decode(errors="replace")))
     if any(update.ref not in lines for update in updates):
         raise _push_error(mirror.remote, pushed.err)
     listed = [_result(update, *lines[update.ref]) for update in updates]

@@ -110,7 +110,7 @@ class Mirror(Database):
         if self.is_local:
             target = self._repository.lookup_reference("HEAD").target
             return target.removeprefix("refs/heads/") if isinstance(target, str) else ""
-        out = self._run(["ls-remote", "--symref", "--", self.remote, "HEAD"]).decode("utf-8", "replace")
+        out = self._run(["ls-remote", "--symref", "--", self.remote, "HEAD"]).decode(errors="replace")
         first = out.partition("\t")[0]
         return first.removeprefix("ref: refs/heads/") if first.startswith("ref: refs/heads/") else ""
 

@@ -134,7 +134,7 @@ def guess_identity(chunk: bytes) -> ClaimedIdentity:
     """Guess the identity of a broken document from the lines that still look like YAML."""
     fields: dict[str, str] = {}
     above, inside = "", ""
-    for line in chunk.decode("utf-8", "replace").splitlines():
+    for line in chunk.decode(errors="replace").splitlines():
         match = _LINE.match(line)
         if match is None:
             continue

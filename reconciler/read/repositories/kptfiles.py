@@ -158,5 +158,5 @@ class _Texts:
         if not isinstance(value, int | float):
             return ""
         line, column = self.document.mark(path)
-        written = self.data.decode("utf-8", "replace").splitlines()[line - 1][column - 1 :]
+        written = self.data.decode(errors="replace").splitlines()[line - 1][column - 1 :]
         return re.split(r"[\s,}]", written, maxsplit=1)[0]

@@ -1,7 +1,10 @@
 """Damage in a mirror: every kind of file is looked at, whole ones pass."""
 
+import fcntl
 import hashlib
+import os
 import shutil
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +12,25 @@ from pathlib import Path
 import pytest
 
 from reconciler.digest import checked, with_digest
-from reconciler.git.cache import find_damage, record_packs
+from reconciler.errors import UnavailableError
+from reconciler.git import cache
+from reconciler.git.cache import (
+    CACHE_HINT,
+    MANY_PACKS,
+    MirrorLocation,
+    count_packs,
+    create_empty,
+    create_mirror,
+    discard_mirror,
+    drop_old_packs,
+    find_damage,
+    locked,
+    record_packs,
+    recover_locks,
+    replace_mirror,
+    restore_settings,
+)
+from reconciler.git.urls import Credential, Remote, parse_remote
 from tests.support.git import make_repository
 from tests.support.hostile_objects import write_object
 from tests.support.world import git
@@ -172,3 +193,311 @@ def test_changed_bytes_fail_their_digest(data: bytes) -> None:
     assert checked(kept[:-1]) is None
     assert checked(b"\0" + kept[1:]) is None
     assert checked(b"") is None
+
+
+REMOTE = Remote("https://git.example/acme/edge", "https://git.example/acme/edge")
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> MirrorLocation:
+    return MirrorLocation.of(tmp_path / "cache", REMOTE, None)
+
+
+@pytest.fixture
+def blocked(tmp_path: Path) -> MirrorLocation:
+    """A location in a cache directory that cannot be created."""
+    (tmp_path / "file").touch()
+    return MirrorLocation.of(tmp_path / "file", REMOTE, None)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://git.example/acme/edge", "edge"),
+        ("https://git.example/acme/edge repo!", "edge-repo"),
+        ("https://git.example/acme/..edge_1.x", "edge-1.x"),
+        ("https://git.example/" + "a" * 50, "a" * 40),
+        ("https://git.example/" + "a" * 39 + ".b", "a" * 39),
+    ],
+)
+def test_directory_of_a_mirror_has_the_name_of_the_repository_and_a_digest_of_its_url(
+    tmp_path: Path, url: str, name: str
+) -> None:
+    location = MirrorLocation.of(tmp_path, Remote("address", url), None)
+
+    digest = hashlib.sha256(url.encode()).hexdigest()[:16]
+    assert location.directory == tmp_path / f"{name}-{digest}.git"
+
+
+NAMED, OWN = Credential("kim", "named"), Credential("kim", "own")
+
+
+@pytest.mark.parametrize(
+    ("named", "own", "used"),
+    [(NAMED, OWN, NAMED), (NAMED, None, NAMED), (None, OWN, OWN), (None, None, None)],
+)
+def test_configured_credential_precedes_that_of_the_address(
+    tmp_path: Path, named: Credential | None, own: Credential | None, used: Credential | None
+) -> None:
+    remote = Remote("https://git.example/a", "https://git.example/a", credential=own)
+
+    assert MirrorLocation.of(tmp_path, remote, named).credential is used
+
+
+@pytest.mark.parametrize(
+    ("address", "credential", "refused"),
+    [
+        ("http://git.example/a", Credential("kim", "secret"), True),
+        ("HTTP://git.example/a", Credential("", "secret"), True),
+        ("http://git.example/a", Credential("kim"), False),
+        ("http://git.example/a", None, False),
+        ("http://kim:secret@git.example/a", None, True),
+        ("https://git.example/a", Credential("kim", "secret"), False),
+        ("http://localhost:3000/a", Credential("kim", "secret"), False),
+        ("http://127.0.0.1/a", Credential("kim", "secret"), False),
+        ("http://[::1]/a", Credential("kim", "secret"), False),
+        ("ssh://git.example/a", Credential("kim", "secret"), False),
+        ("/srv/a", Credential("kim", "secret"), False),
+    ],
+)
+def test_secret_is_sent_over_http_to_this_machine_only(
+    tmp_path: Path, address: str, credential: Credential | None, refused: bool
+) -> None:
+    remote = parse_remote(address)
+
+    if not refused:
+        MirrorLocation.of(tmp_path, remote, credential)
+        return
+    with pytest.raises(UnavailableError, match="would be sent in the clear") as caught:
+        MirrorLocation.of(tmp_path, remote, credential)
+    assert (remote.address in str(caught.value), caught.value.hint) == (True, "Use https.")
+
+
+def test_new_mirror_is_an_empty_partial_clone_that_git_accepts(location: MirrorLocation) -> None:
+    create_mirror(location)
+
+    assert git(location.directory, "rev-parse", "--is-bare-repository").strip() == "true"
+    config = dict(
+        line.split("=", 1) for line in git(location.directory, "config", "--local", "-l").split("\n") if line
+    )
+    assert config == {
+        "core.repositoryformatversion": "0",
+        "core.bare": "true",
+        "remote.origin.url": REMOTE.address,
+        "remote.origin.promisor": "true",
+        "remote.origin.partialclonefilter": "blob:none",
+    }
+    assert find_damage(location.directory) == ""
+    assert [*location.directory.parent.iterdir()] == [location.directory]
+
+
+def test_address_reaches_git_whatever_characters_it_has(tmp_path: Path) -> None:
+    address = 'https://git.example/a"b\\c#;d'
+    location = MirrorLocation.of(tmp_path, Remote(address, address), None)
+    create_mirror(location)
+
+    assert git(location.directory, "config", "remote.origin.url").strip() == address
+
+
+def test_mirror_of_a_repository_on_this_machine_has_no_remote(tmp_path: Path) -> None:
+    location = MirrorLocation.of(tmp_path / "cache", parse_remote(str(tmp_path / "a.git")), None)
+    create_mirror(location)
+
+    assert (location.directory / "config").read_text().split() == [
+        *("[core]", "repositoryformatversion", "=", "0", "bare", "=", "true")
+    ]
+
+
+def test_existing_mirror_is_kept(location: MirrorLocation) -> None:
+    create_mirror(location)
+    (location.directory / "kept").touch()
+
+    create_mirror(location)
+
+    assert (location.directory / "kept").exists()
+
+
+def test_mirror_that_another_process_created_meanwhile_is_kept(
+    location: MirrorLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create_slowly(where: MirrorLocation) -> Path:
+        fresh = create_empty(where)
+        shutil.copytree(fresh, where.directory)
+        (where.directory / "theirs").touch()
+        return fresh
+
+    monkeypatch.setattr(cache, "create_empty", create_slowly)
+
+    create_mirror(location)
+
+    assert (location.directory / "theirs").exists()
+    assert [*location.directory.parent.iterdir()] == [location.directory]
+
+
+def test_file_in_the_place_of_a_mirror_is_an_error_that_leaves_nothing_behind(
+    location: MirrorLocation,
+) -> None:
+    location.directory.parent.mkdir()
+    location.directory.touch()
+
+    with pytest.raises(UnavailableError, match=f"Cannot create {location.directory}: Not a directory"):
+        create_mirror(location)
+
+    assert [*location.directory.parent.iterdir()] == [location.directory]
+
+
+def test_cache_that_cannot_be_written_is_named_with_what_to_check(
+    tmp_path: Path, blocked: MirrorLocation, location: MirrorLocation
+) -> None:
+    def lock() -> None:
+        with locked(blocked.directory):
+            raise AssertionError
+
+    settings = location.directory / "HEAD"
+    attempts: dict[str, Callable[[], object]] = {
+        f"Cannot create {blocked.directory}: File exists": lambda: create_mirror(blocked),
+        f"Cannot write {blocked.directory.with_suffix('.flock')}: ": lock,
+        f"Cannot write {settings}: No such file": lambda: restore_settings(location),
+        f"Cannot write to {blocked.directory}: Not a directory": lambda: record_packs(blocked.directory),
+        f"Cannot create {location.directory}: No such file": lambda: replace_mirror(
+            location, tmp_path / "gone"
+        ),
+    }
+    errors = []
+    for attempt in attempts.values():
+        with pytest.raises(UnavailableError) as caught:
+            attempt()
+        errors.append(caught.value)
+
+    pairs = zip(attempts, errors, strict=True)
+    assert [str(error)[: len(message)] for message, error in pairs] == [*attempts]
+    assert [error.hint for error in errors] == [CACHE_HINT] * 5
+
+
+def test_damaged_mirror_is_replaced_by_a_new_one(location: MirrorLocation) -> None:
+    create_mirror(location)
+    (location.directory / "damaged").touch()
+    fresh = create_empty(location)
+
+    replace_mirror(location, fresh)
+
+    assert not (location.directory / "damaged").exists()
+    assert find_damage(location.directory) == ""
+    assert [*location.directory.parent.iterdir()] == [location.directory]
+
+
+@pytest.mark.parametrize("kind", ["directory", "file", "link", "nothing"])
+def test_whatever_is_in_the_place_of_a_mirror_is_removed_and_nothing_else(tmp_path: Path, kind: str) -> None:
+    place, other = tmp_path / "m.git", tmp_path / "other"
+    (other / "kept").mkdir(parents=True)
+    match kind:
+        case "directory":
+            (place / "objects").mkdir(parents=True)
+        case "file":
+            place.touch()
+        case "link":
+            place.symlink_to(other)
+
+    discard_mirror(place)
+
+    assert not place.is_symlink()
+    assert [*tmp_path.rglob("*")] == [other, other / "kept"]
+
+
+def test_mirror_that_cannot_be_removed_is_left_to_people(blocked: MirrorLocation) -> None:
+    with pytest.raises(UnavailableError) as caught:
+        discard_mirror(blocked.directory)
+
+    assert (
+        str(caught.value)
+        == f"{blocked.directory} in the cache is damaged, and cannot be removed: Not a directory"
+    )
+    assert caught.value.hint == "Delete it: everything in it is fetched again."
+
+
+@pytest.mark.parametrize("name", ["HEAD", "config"])
+@pytest.mark.parametrize("harm", ["other", "missing", "directory"])
+def test_setting_that_differs_is_rewritten(location: MirrorLocation, name: str, harm: str) -> None:
+    create_mirror(location)
+    path = location.directory / name
+    before = path.read_bytes()
+    path.unlink() if harm != "other" else path.write_text("other\n")
+    if harm == "directory":
+        (path / "below").mkdir(parents=True)
+
+    restore_settings(location)
+
+    assert path.read_bytes() == before
+
+
+def test_setting_that_is_as_it_was_written_stays_untouched(location: MirrorLocation) -> None:
+    create_mirror(location)
+    paths = [location.directory / name for name in ("HEAD", "config")]
+    for path in paths:
+        os.utime(path, (1, 1))
+
+    restore_settings(location)
+
+    assert [path.stat().st_mtime for path in paths] == [1, 1]
+
+
+def test_lock_of_a_mirror_is_held_by_one_process(location: MirrorLocation) -> None:
+    lock = location.directory.with_suffix(".flock")
+
+    with locked(location.directory), lock.open() as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_lock_files_of_killed_processes_are_removed_and_no_other_file(mirror: Path) -> None:
+    before = {*mirror.rglob("*")}
+    for name in ("HEAD.lock", "refs/heads/a/b.lock", "refs/x.lock", "objects/info/commit-graph.lock"):
+        (mirror / name).parent.mkdir(exist_ok=True)
+        (mirror / name).touch()
+
+    recover_locks(mirror)
+
+    assert {*mirror.rglob("*")} - {mirror / "refs/heads/a"} == before
+
+
+def write_packs(mirror: Path, count: int, age_s: float) -> None:
+    for number in range(count):
+        for suffix in ("pack", "idx"):
+            path = mirror / f"objects/pack/pack-{number}.{suffix}"
+            path.touch()
+            os.utime(path, (time.time() - age_s,) * 2)
+
+
+@pytest.mark.parametrize(
+    ("count", "age_h", "left"),
+    [
+        (MANY_PACKS, 25, MANY_PACKS),
+        (MANY_PACKS + 1, 25, 0),
+        (MANY_PACKS + 1, 23, MANY_PACKS + 1),
+        (0, 25, 0),
+    ],
+)
+def test_packs_are_removed_if_they_are_many_and_older_than_a_day(
+    location: MirrorLocation, count: int, age_h: int, left: int
+) -> None:
+    create_mirror(location)
+    packs = location.directory / "objects/pack"
+    write_packs(location.directory, count, age_h * 3600)
+    assert count_packs(location.directory) == count
+
+    drop_old_packs(location.directory)
+
+    assert (count_packs(location.directory), len([*packs.iterdir()])) == (left, 2 * left)
+
+
+def test_record_names_each_pack_of_the_mirror_once(location: MirrorLocation) -> None:
+    create_mirror(location)
+    write_packs(location.directory, 2, 0)
+    before = {*location.directory.iterdir()}
+
+    record_packs(location.directory)
+
+    (record,) = {*location.directory.iterdir()} - before
+    assert record.read_text() == "pack-0\npack-1\n"

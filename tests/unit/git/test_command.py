@@ -2,13 +2,28 @@
 
 import hashlib
 import shlex
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from reconciler.errors import UnavailableError
-from reconciler.git.command import environment, last_line, run_git
+from reconciler.git import effects
+from reconciler.git.command import (
+    TRACE,
+    environment,
+    is_local_failure,
+    is_redirected,
+    is_too_slow,
+    last_line,
+    process_count,
+    redirect_target,
+    run_checked,
+    run_git,
+    slow_options,
+)
+from reconciler.git.effects import StoppedError
 from reconciler.git.urls import Credential
 
 MIB = 1 << 20
@@ -108,3 +123,207 @@ def test_credential_is_passed_in_variables(credential: Credential | None, variab
     assert {name: passed[name] for name in ("GIT_USER", "GIT_SECRET") if name in passed} == variables
     assert passed["PATH"] == "/bin"
     assert {"SECRET", "GIT_DIR"}.isdisjoint(passed)
+
+
+@pytest.mark.parametrize(
+    ("text", "slow", "local"),
+    [
+        ("fatal: Operation too slow. Less than 1 bytes/sec", True, False),
+        ("ssh: connect to host h port 22: Connection timed out", True, False),
+        *(
+            (f"fatal: x: {limit}", False, True)
+            for limit in ("No space left on device", "Disk quota exceeded")
+        ),
+        *((f"fatal: x: {limit}", False, True) for limit in ("File too large", "Too many open files")),
+        *(
+            (f"fatal: x: {limit}", False, True)
+            for limit in ("Read-only file system", "Cannot allocate memory")
+        ),
+        ("error: pack-objects died of signal 25", False, True),
+        ("error: pack-objects died of signal 9", False, False),
+        ("fatal: repository not found", False, False),
+    ],
+)
+def test_silence_of_a_server_and_limits_of_this_machine_are_told_from_other_failures(
+    text: str, slow: bool, local: bool
+) -> None:
+    assert (is_too_slow(text), is_local_failure(text)) == (slow, local)
+
+
+@pytest.mark.parametrize(("seconds", "limit"), [(0.2, 1), (1, 1), (5.9, 5), (60, 60), (600, 60)])
+def test_server_may_be_silent_for_the_limit_of_a_command_and_at_most_a_minute(
+    seconds: float, limit: int
+) -> None:
+    assert slow_options(seconds) == ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={limit}")
+
+
+def test_failed_local_command_is_named_with_its_directory(slow_git: Path, tmp_path: Path) -> None:
+    slow_git.write_text("#!/bin/sh\necho remote: x >&2\necho fatal: no room >&2\nexit 1\n")
+
+    with pytest.raises(UnavailableError) as caught:
+        run_checked(["repack", "-q"], directory=tmp_path)
+
+    assert str(caught.value) == f"git repack failed in {tmp_path}: fatal: no room"
+    assert caught.value.hint == "Check the disk and the permissions of the cache directory."
+
+
+def test_local_command_gets_its_directory_and_input_and_returns_its_output(
+    slow_git: Path, tmp_path: Path
+) -> None:
+    slow_git.write_text('#!/bin/sh\necho "$*"\ncat\n')
+
+    out = run_checked(["hash-object", "-w"], directory=tmp_path, stdin=b"data").decode()
+
+    assert out.endswith(f" --git-dir={tmp_path} hash-object -w\ndata")
+
+
+def test_each_process_is_counted(slow_git: Path) -> None:
+    slow_git.write_text("#!/bin/sh\n")
+    before = process_count()
+
+    run_git(["fetch"])
+    run_git(["gc"])
+
+    assert process_count() - before == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "finishes"),
+    [
+        (["push", "-q"], True),
+        (["-c", "a=b", "push"], True),
+        (["-c", "a=b", "-c", "c=push", "fetch"], False),
+        (["fetch", "push"], False),
+    ],
+)
+def test_push_alone_is_waited_for_after_a_shutdown_request(
+    slow_git: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], finishes: bool
+) -> None:
+    slow_git.write_text("#!/bin/sh\nsleep 0.8\necho done\n")
+    monkeypatch.setattr(effects, "_requested", threading.Event())
+    timer = threading.Timer(0.1, effects.request_shutdown)
+    timer.start()
+
+    if finishes:
+        assert run_git(arguments).out == b"done\n"
+    else:
+        with pytest.raises(StoppedError):
+            run_git(arguments)
+    timer.join()
+
+
+def test_missing_git_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(UnavailableError, match="The git command was not found") as caught:
+        run_git(["fetch"])
+
+    assert caught.value.hint == "Install git 2.34 or later."
+
+
+def test_git_that_cannot_be_started_is_unavailable(slow_git: Path) -> None:
+    slow_git.write_text("#!/nowhere/sh\n")
+
+    with pytest.raises(UnavailableError, match="git cannot be started: No such file") as caught:
+        run_git(["fetch"])
+
+    assert "ulimit" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("remote", "scope"),
+    [
+        ("https://git.example/acme/edge", "https://git.example"),
+        ("https://git.example:8443/acme/edge", "https://git.example:8443"),
+    ],
+)
+def test_credential_is_for_the_host_of_the_address_alone(slow_git: Path, remote: str, scope: str) -> None:
+    slow_git.write_text('#!/bin/sh\nfor a; do echo "$a"; done\n')
+
+    arguments = run_git(["fetch"], remote=remote, credential=Credential("kim", "s3cret-t0ken")).out.decode()
+
+    helpers = [line.partition("=")[0] for line in arguments.splitlines() if line.startswith("credential.")]
+    assert helpers == ["credential.helper", f"credential.{scope}.helper"]
+    assert "s3cret" not in arguments
+    assert "credential" not in run_git(["fetch"], remote=remote, credential=Credential()).out.decode()
+
+
+REMOTE = "https://git.example/acme/edge"
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("https://git.example/new/edge/info/refs?service=git-upload-pack", "https://git.example/new/edge"),
+        ("https://GIT.example/new/edge/info/refs", "https://GIT.example/new/edge"),
+        ("/new/edge.git/info/refs?service=x", "https://git.example/new/edge.git"),
+        ("refs2", "https://git.example/acme/edge/info/refs2"),
+        ("https://git.example/acme/edge/info/refs", ""),
+        ("https://evil.example/acme/edge/info/refs", ""),
+        ("https://git.example:8443/new/edge", ""),
+        ("http://git.example/new/edge", ""),
+        ("https://kim@git.example/new/edge", ""),
+        ("https://git.example/../../new", ""),
+        ("https://git.example/a%2e%2e/b..c", ""),
+        ("https://git.example/new;rm", ""),
+        ("ext::sh", ""),
+    ],
+)
+def test_redirect_is_followed_on_the_same_server_alone(location: str, target: str) -> None:
+    other = "<= recv header: location: https://git.example/first\n"
+    trace = f"{other}00:00 http.c:1 <= Recv header: Location:\t{location}\n<= recv header: other: x\n"
+
+    assert redirect_target(REMOTE, trace) == target
+
+
+def test_final_slash_of_an_address_is_no_step_of_its_target() -> None:
+    trace = "<= recv header: location: refs2"
+
+    assert redirect_target(f"{REMOTE}/", trace) == f"{REMOTE}/info/refs2"
+
+
+def test_trace_without_location_has_no_target() -> None:
+    assert redirect_target(REMOTE, "=> Send header: location: https://git.example/new\n") == ""
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308, 300, 304, 3010, 404])
+def test_redirects_of_http_are_recognised(code: int) -> None:
+    text = f"fatal: unable to access '{REMOTE}/': The requested URL returned error: {code}"
+
+    assert is_redirected(text) is (code in {301, 302, 303, 307, 308})
+
+
+REDIRECTING = """#!/bin/sh
+case "$*" in
+*insteadOf={remote}*) echo "$*" ;;
+*ls-remote*) echo "<= recv header: Location: {location}" >&2 ;;
+*) echo "fatal: The requested URL returned error: 301" >&2; exit 128 ;;
+esac
+"""
+
+
+def test_redirected_command_runs_on_the_target(slow_git: Path) -> None:
+    slow_git.write_text(REDIRECTING.format(remote=REMOTE, location="https://git.example/new/info/refs"))
+
+    result = run_git(["fetch", "origin"], remote=REMOTE)
+
+    assert result.code == 0
+    assert f"-c url.https://git.example/new.insteadOf={REMOTE} fetch origin" in result.out.decode()
+
+
+def test_redirect_to_another_server_is_not_followed(slow_git: Path) -> None:
+    slow_git.write_text(REDIRECTING.format(remote=REMOTE, location="https://evil.example/new/info/refs"))
+
+    with pytest.raises(UnavailableError) as caught:
+        run_git(["fetch", "origin"], remote=REMOTE)
+
+    assert str(caught.value) == f"{REMOTE} redirects to another address, which is not followed"
+    assert caught.value.hint == "Register the address to which it redirects."
+
+
+def test_target_of_a_redirect_is_read_from_the_trace_of_git(slow_git: Path) -> None:
+    names = " ".join(f'"${name}"' for name in TRACE)
+    slow_git.write_text(f"#!/bin/sh\necho {names} >&2\necho returned error: 302 >&2\nexit 1\n")
+
+    with pytest.raises(UnavailableError, match="redirects to another address"):
+        run_git(["fetch"], remote=REMOTE)

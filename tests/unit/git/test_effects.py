@@ -81,3 +81,30 @@ def test_every_failpoint_is_logged(tmp_path: Path) -> None:
 def test_misspelt_failpoint_is_refused(spec: str) -> None:
     with pytest.raises(ValueError, match=VARIABLE):
         Failpoints.of({VARIABLE: spec})
+
+
+def test_effect_has_a_failpoint_before_and_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setattr(effects, "_failpoints", Failpoints.of({LOG_VARIABLE: str(log)}))
+
+    with effect("push"):
+        assert log.read_text() == "1 before push\n"
+    with pytest.raises(RuntimeError), effect("write"):
+        raise RuntimeError
+
+    assert log.read_text() == "1 before push\n2 after push\n3 before write\n"
+
+
+def test_failure_of_a_failpoint_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "_failpoints", Failpoints.of({VARIABLE: "1:raise"}))
+
+    with pytest.raises(UnavailableError) as caught, effect("push"):
+        raise AssertionError
+
+    assert str(caught.value) == "failpoint 1 (before push)"
+    assert caught.value.hint == "A test armed this failure."
+
+
+def test_stopped_run_says_how_to_continue() -> None:
+    assert str(StoppedError()) == "The run was stopped by a signal"
+    assert StoppedError().hint == "Run again: the next run continues where this one stopped."

@@ -1,3 +1,4 @@
+import struct
 from pathlib import Path
 from typing import Any, cast
 
@@ -6,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import UnavailableError
-from reconciler.git.pack import Pack
+from reconciler.git.pack import Pack, _index_bytes, pack_record, write_pack
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.git.trees import PackageRefusedError
+from reconciler.git.trees import PackageRefusedError, RawEntry
 from reconciler.ids import Oid
-from reconciler.objects import File, Files, Mode, Signature, commit_bytes, object_id
+from reconciler.objects import File, Files, Mode, Signature, commit_bytes, object_id, tree_id
 from reconciler.policy import Limits
 from tests.support.git import Repo, make_repository, run
 
@@ -215,3 +216,88 @@ class Seal:
 
     def commit(self, *values: Any) -> bytes:
         return commit_bytes(*values) + b"signed"
+
+
+def test_mode_of_a_replaced_directory_is_kept_as_it_is_stored(repo: Repo, mirror: Mirror) -> None:
+    old = repo.raw_tree((b"040000", b"p", repo.tree("main", "p")), (b"100644", b"a", repo.blob(b"x")))
+    pack = Pack(mirror)
+
+    root = pack.patch_tree(old, "p", NEW)
+    pack.save()
+
+    assert mirror.raw_entries(root) == [
+        RawEntry(b"100644", b"a", bytes.fromhex(repo.blob(b"x"))),
+        RawEntry(b"040000", b"p", bytes.fromhex(tree_id(NEW))),
+    ]
+
+
+def test_existing_tree_is_grafted_into_an_empty_repository(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    package = repo.tree("main", "p")
+
+    root = pack.graft(None, "a/b", package)
+    pack.save()
+
+    assert mirror.subtree(root, "a/b") == package
+    assert pack.graft(None, "a", None) == pack.tree(())
+
+
+def test_refusal_names_the_file_in_the_place_of_the_package(repo: Repo, mirror: Mirror) -> None:
+    with pytest.raises(PackageRefusedError) as caught:
+        Pack(mirror).patch_tree(repo.tree("main"), "deep/er/q/Kptfile/below", NEW)
+
+    assert (caught.value.path, caught.value.reason) == ("Kptfile", "a file stands where the package would be")
+
+
+def test_pack_is_for_readers_only_and_has_the_name_of_its_objects(mirror: Mirror) -> None:
+    records = {object_id("blob", data): pack_record("blob", data) for data in (b"1", b"2")}
+    names = []
+    for order in (1, -1):
+        write_pack(mirror.attach_store() / "objects", dict([*records.items()][::order]))
+        names.append({path.name for path in (mirror.location.directory / "objects/pack").iterdir()})
+    write_pack(mirror.location.directory / "objects", dict([*records.items()][:1]))
+    names.append({path.name for path in (mirror.location.directory / "objects/pack").iterdir()})
+
+    assert names[0] == names[1] < names[2]
+    assert len(names[2]) == 4
+    modes = {path.stat().st_mode & 0o777 for path in (mirror.location.directory / "objects/pack").iterdir()}
+    assert modes == {0o444}
+
+
+def test_objects_are_saved_to_another_mirror(tmp_path: Path, mirror: Mirror) -> None:
+    other = Mirrors(tmp_path / "cache").open(str(make_repository(tmp_path / "b.git").path))
+    pack = Pack(mirror)
+    oid = pack.blob(b"new")
+
+    pack.save(other)
+
+    assert (mirror.has(oid), other.has(oid)) == (False, True)
+
+
+def test_pack_that_cannot_be_written_is_named_with_what_to_check(mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    pack.blob(b"new")
+    (mirror.attach_store() / "objects/pack").rmdir()
+
+    with pytest.raises(UnavailableError) as caught:
+        pack.save()
+
+    assert str(caught.value) == f"Cannot write to {mirror.location.directory}: No such file or directory"
+    assert caught.value.hint == "Check the disk and the permissions of the cache directory."
+
+
+@pytest.mark.parametrize("large", [1 << 31, (1 << 31) - 1, 5 << 30])
+def test_offsets_beyond_two_gibibytes_have_a_table_of_their_own(large: int) -> None:
+    class Record(bytes):
+        def __len__(self) -> int:
+            return large - 12
+
+    first, second, third = (Oid(digit * 40) for digit in "123")
+    index = _index_bytes({first: Record(b"x"), third: b"", second: b""}, b"c" * 20)
+
+    offsets = index[8 + 1024 + 3 * 24 :]
+    is_large = large >= 1 << 31
+    short = [12, 1 << 31, (1 << 31) + 1] if is_large else [12, large, large]
+    assert struct.unpack(">3I", offsets[:12]) == tuple(short)
+    assert offsets[12:-40] == (struct.pack(">2Q", large, large) if is_large else b"")
+    assert offsets[-40:-20] == b"c" * 20

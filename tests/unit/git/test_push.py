@@ -1,16 +1,26 @@
+from itertools import product
+from pathlib import Path
+
 import pytest
 
 from reconciler.errors import Exit, ReconcilerError, RefusedError, UnavailableError
+from reconciler.git.command import GitResult
 from reconciler.git.push import (
     PushResult,
     PushStatus,
     RefUpdate,
+    _check,
     _push_error,
     _result,
+    _results,
     _with_hook_output,
     _with_lock_faults,
     name_refs,
+    push,
 )
+from reconciler.git.repository import Mirror, Mirrors
+from reconciler.ids import Oid
+from tests.support.git import make_repository, run
 
 
 def results(*refs: str) -> list[PushResult]:
@@ -136,3 +146,140 @@ def test_output_of_hooks_is_the_reason_of_a_rejection(status: PushStatus, stderr
     result = PushResult(RefUpdate("refs/heads/a", None, None), status, "declined")
 
     assert _with_hook_output(result, stderr).message == message
+
+
+A, B = Oid("a" * 40), Oid("b" * 40)
+REF, TAG = "refs/heads/a", "refs/tags/v1"
+
+
+@pytest.mark.parametrize(("expected", "new", "ref"), [*product((None, A), (None, A, B), (REF, TAG))])
+def test_tag_never_moves_and_nothing_is_deleted_blindly(
+    expected: Oid | None, new: Oid | None, ref: str
+) -> None:
+    moves_tag = ref == TAG and (expected, new) == (A, B)
+    if not moves_tag and (expected or new):
+        _check(RefUpdate(ref, expected, new))
+        return
+    with pytest.raises(RefusedError) as caught:
+        _check(RefUpdate(ref, expected, new))
+    message = (
+        f"{ref} exists and would move" if moves_tag else f"{ref} would be deleted without its expected value"
+    )
+    assert (str(caught.value), caught.value.hint == "A published tag never moves.") == (message, moves_tag)
+
+
+@pytest.mark.parametrize("oid", ["a" * 39, "a" * 41, "A" * 40, "main", ""])
+def test_malformed_id_is_not_pushed(oid: str) -> None:
+    for update in (RefUpdate(REF, Oid(oid), A), RefUpdate(REF, A, Oid(oid))):
+        with pytest.raises(RefusedError, match=f"An object id for {REF} is not 40 hexadecimal digits"):
+            _check(update)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Mirror:
+    mirror = Mirrors(tmp_path / "cache").open(str(make_repository(tmp_path / "a.git", {"x": "1"}).path))
+    mirror.fetch()
+    return mirror
+
+
+def pushed(mirror: Mirror, result: GitResult) -> list[tuple[PushStatus, str]]:
+    """Return status and message of the refs a and b after a push with this result."""
+    updates = [RefUpdate(f"refs/heads/{name}", None, A) for name in "ab"]
+    results = _results(mirror, updates, result)
+    assert [result.update for result in results] == updates
+    return [(result.status, result.message) for result in results]
+
+
+def test_each_ref_has_its_line_of_the_output_whatever_the_order(mirror: Mirror) -> None:
+    out = b"To x\n=\t:refs/heads/b\t[up to date]\n*\tx:refs/heads/a\t[new branch]\nDone\n"
+
+    assert pushed(mirror, GitResult(0, out, "")) == [
+        (PushStatus.DONE, ""),
+        (PushStatus.UP_TO_DATE, "[up to date]"),
+    ]
+    assert {ref: oid for ref, oid in mirror.refs().items() if oid == A} == {
+        "refs/heads/a": A,
+        "refs/heads/b": A,
+    }
+
+
+def test_ref_that_was_not_pushed_keeps_its_place_in_the_snapshot(mirror: Mirror) -> None:
+    out = b"*\tx:refs/heads/a\t[new branch]\n!\tx:refs/heads/b\t[rejected] (stale info)\n"
+
+    assert pushed(mirror, GitResult(1, out, "")) == [(PushStatus.DONE, ""), (PushStatus.STALE, "stale info")]
+    assert mirror.refs().get("refs/heads/b") is None
+    assert mirror.refs()["refs/heads/a"] == A
+
+
+MISSING = b"*\tx:refs/heads/a\t[new branch]\n"
+BOTH = MISSING + b"*\tx:refs/heads/b\t[new branch]\n"
+FULL = MISSING + b"!\tx:refs/heads/b\t[remote rejected] (unpacker error)\n"
+FULL_REF = MISSING + b"!\tx:refs/heads/b\t[remote rejected] (No space left on device)\n"
+
+
+@pytest.mark.parametrize(
+    ("result", "message", "hint"),
+    [
+        (
+            GitResult(128, MISSING, "fatal: hung up"),
+            "Cannot push to {remote}: fatal: hung up",
+            "Check the URL, ",
+        ),
+        (GitResult(1, BOTH, "fatal: hung up"), "Push to {remote} failed: fatal: hung up", "Check the URL, "),
+        (
+            GitResult(1, FULL, "error: No space left on device"),
+            "Cannot push to {remote}: error: No",
+            "Free the",
+        ),
+        (
+            GitResult(1, FULL_REF, "error: other"),
+            "Cannot push to {remote}: No space left on device",
+            "Free the",
+        ),
+    ],
+)
+def test_push_that_cannot_be_completed_is_unavailable(
+    mirror: Mirror, result: GitResult, message: str, hint: str
+) -> None:
+    with pytest.raises(UnavailableError) as caught:
+        pushed(mirror, result)
+
+    assert str(caught.value).startswith(message.format(remote=mirror.remote))
+    assert caught.value.hint.startswith(hint)
+
+
+def test_limit_of_a_server_is_no_failure_of_a_push_that_succeeded(mirror: Mirror) -> None:
+    assert [
+        status for status, _ in pushed(mirror, GitResult(0, BOTH, "remote: No space left on device"))
+    ] == [PushStatus.DONE] * 2
+
+
+def test_push_of_nothing_starts_no_process_and_forbidden_update_pushes_nothing(mirror: Mirror) -> None:
+    head = mirror.refs()["refs/heads/main"]
+
+    assert push(mirror, []) == ()
+    with pytest.raises(RefusedError):
+        push(mirror, [RefUpdate(REF, None, head), RefUpdate(TAG, A, B)])
+    mirror.fetch()
+    assert REF not in mirror.refs()
+
+
+def test_refs_are_pushed_in_order_up_to_a_failure_where_the_server_is_not_atomic(mirror: Mirror) -> None:
+    run("config", "receive.advertiseAtomic", "false", cwd=Path(mirror.remote))
+    head = mirror.refs()["refs/heads/main"]
+    updates = [
+        RefUpdate("refs/heads/a", None, head),
+        RefUpdate("refs/heads/main", A, None),
+        RefUpdate(TAG, None, head),
+    ]
+
+    results = push(mirror, updates)
+
+    assert [result.update for result in results] == updates
+    assert [(result.status, result.ok) for result in results] == [
+        (PushStatus.DONE, True),
+        (PushStatus.STALE, False),
+        (PushStatus.SKIPPED, False),
+    ]
+    assert results[2].message == "an earlier ref was not updated"
+    assert {"refs/heads/a", TAG} & mirror.refs().keys() == {"refs/heads/a"}

@@ -6,9 +6,11 @@ import pytest
 from reconciler.errors import UnavailableError
 from reconciler.git.cache import MANY_PACKS
 from reconciler.git.command import process_count
+from reconciler.git.commit_signing import CommitSigning
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
+from reconciler.git.urls import Credential
 from reconciler.git.working_copy import create_bare
 from reconciler.ids import Oid
 from reconciler.objects import Mode
@@ -276,3 +278,118 @@ def test_push_into_empty_repository_updates_the_snapshot(tmp_path: Path) -> None
     mirror.record("refs/heads/main", Oid("1" * 40))
 
     assert mirror.refs() == {"refs/heads/main": "1" * 40}
+
+
+def test_settings_apply_to_repositories_that_are_open_and_to_later_ones(tmp_path: Path, repo: Repo) -> None:
+    make_repository(tmp_path / "b.git")
+    mirrors = Mirrors(tmp_path / "cache")
+    before = mirrors.open(str(repo.path))
+    signing = CommitSigning(sign_off=True)
+
+    mirrors.limit_reads(3)
+    mirrors.sign_commits(signing)
+
+    after = mirrors.open(str(tmp_path / "b.git"))
+    assert [(mirror.read_s, mirror.signing) for mirror in (before, after)] == [(3, signing)] * 2
+
+
+def test_credential_of_an_address_is_what_is_configured_when_it_is_opened(tmp_path: Path) -> None:
+    old, new = Credential("old"), Credential("new")
+    mirrors = Mirrors(tmp_path, lambda address: old if address.endswith("a") else None)
+    addresses = [f"https://git.example/{name}" for name in "abc"]
+    opened = [mirrors.open(address).location.credential for address in addresses[:2]]
+
+    mirrors.authenticate(lambda _: new)
+
+    assert [*opened, mirrors.open(addresses[2]).location.credential] == [old, None, new]
+
+
+def test_relative_address_is_relative_to_the_base(tmp_path: Path, repo: Repo) -> None:
+    mirrors = Mirrors(tmp_path / "cache", base=tmp_path / "control")
+
+    assert mirrors.open("../a.git") is mirrors.open(str(repo.path))
+
+
+def test_cache_stays_where_it_was_when_the_run_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert Mirrors(Path("cache")).cache_dir == tmp_path / "cache"
+
+
+def test_repository_that_was_not_opened_is_not_registered(tmp_path: Path, repo: Repo) -> None:
+    mirrors = Mirrors(tmp_path / "cache")
+    mirror = mirrors.open(str(repo.path))
+
+    assert mirrors.of(mirror.url) is mirror
+    with pytest.raises(UnavailableError, match="Repository /x is not registered") as caught:
+        mirrors.of("/x")
+    assert caught.value.hint == "Register it."
+
+
+def test_unusable_address_is_its_own_key_and_each_repository_has_its_error(
+    tmp_path: Path, repo: Repo
+) -> None:
+    remotes = [str(tmp_path / "gone"), "-x", str(repo.path), f"{repo.path}/"]
+
+    fetched = Mirrors(tmp_path / "cache").fetch_all(remotes)
+
+    gone, bad, good = fetched.values()
+    assert [*fetched] == [str(tmp_path / "gone"), "-x", str(repo.path).removesuffix(".git")]
+    assert str(gone) == f"{tmp_path / 'gone'} is not a Git repository that can be read"
+    assert isinstance(bad, UnavailableError)
+    assert isinstance(good, Mirror)
+    assert good.refs()
+
+
+def test_failure_to_fetch_is_held_with_what_was_fetched(tmp_path: Path) -> None:
+    mirrors = Mirrors(tmp_path / "cache")
+    mirrors.hold()
+    first = mirrors.fetch_all([str(tmp_path / "a.git")])
+    make_repository(tmp_path / "a.git")
+
+    assert [*mirrors.fetch_all([str(tmp_path / "a.git")]).values()] == [*first.values()]
+    assert isinstance(next(iter(first.values())), UnavailableError)
+
+
+def test_head_of_a_repository_on_this_machine_names_its_branch_if_any(repo: Repo, mirror: Mirror) -> None:
+    (repo.path / "HEAD").write_text("ref: refs/heads/feature/x\n")
+    assert mirror.head_branch == "feature/x"
+    (repo.path / "HEAD").write_text(f"{repo.oid('main')}\n")
+    del mirror.head_branch
+    mirror.fetch()
+    assert mirror.head_branch == ""
+
+
+def test_tag_of_what_is_no_commit_is_no_ref(repo: Repo, mirror: Mirror) -> None:
+    repo.point("refs/tags/blob", repo.blob(b"k"))
+    repo.point("refs/tags/v1", repo.oid("main"))
+
+    assert set(mirror.refs()) == {"refs/heads/main", "refs/tags/v1"}
+
+
+def test_damaged_objects_of_a_run_are_dropped_and_made_again(mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    oid = pack.blob(b"new")
+    pack.save()
+    (written,) = mirror.location.directory.glob("objects/pack/*.pack")
+    written.chmod(0o644)
+    written.write_bytes(b"damaged")
+
+    mirror.fetch()
+
+    assert not mirror.location.directory.exists()
+    assert not mirror.has(oid)
+    again = Pack(mirror)
+    again.blob(b"new")
+    again.save()
+    assert mirror.blob(oid, 9) == b"new"
+
+
+def test_objects_of_a_run_are_found_by_the_next(tmp_path: Path, repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    oid = pack.blob(b"new")
+    pack.save()
+
+    assert Mirrors(tmp_path / "cache").open(str(repo.path)).has(oid)
+    alternates = mirror.location.directory / "objects/info/alternates"
+    assert alternates.read_text() == f"{repo.path}/objects\n"

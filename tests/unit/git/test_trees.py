@@ -17,8 +17,10 @@ from reconciler.git.trees import (
     format_tree,
     link_error,
     parse_tree,
+    read_files,
 )
 from reconciler.git.working_copy import create_bare
+from reconciler.ids import Oid
 from reconciler.objects import (
     Mode,
     TreeEntry,
@@ -27,6 +29,7 @@ from reconciler.objects import (
     file_path_error,
     object_id,
 )
+from reconciler.policy import Limits
 
 OID = b"\x01" * 20
 
@@ -181,3 +184,116 @@ def test_refusal_names_the_path_if_it_is_about_one(path: str, text: str) -> None
     refusal = PackageRefusedError(path, "it is too deep")
 
     assert (str(refusal), refusal.path) == (text, path)
+
+
+@pytest.mark.parametrize(
+    ("raw", "name", "reason"),
+    [
+        (RawEntry(b"160000", b"sub", OID), "sub", "it is a submodule"),
+        (RawEntry(b"100600", b"f", OID), "f", "its mode 100600 is unknown"),
+        (RawEntry(b"100644", b"\xff'", OID), "\\xff'", "its name is not UTF-8 or its mode is not a number"),
+        (RawEntry(b"x", b"f", OID), "f", "its name is not UTF-8 or its mode is not a number"),
+    ],
+)
+def test_unsafe_entry_has_a_readable_name_and_the_reason(raw: RawEntry, name: str, reason: str) -> None:
+    assert check_entry(raw) == UnsafeEntry(name, reason)
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        (b"\xff", "the target of the link is not UTF-8"),
+        (b"../b", "the target of the link is outside the package"),
+        (b"..", "the target of the link is outside the package"),
+    ],
+)
+def test_link_is_refused_with_the_reason(target: bytes, reason: str) -> None:
+    assert link_error("a", target) == reason
+    assert link_error("a", b"x/.git").startswith("in the target of the link, ")
+    assert link_error("d/a", b"..") == ""
+
+
+class Objects:
+    """Trees and blobs by id, and the ids that were asked for in each batch."""
+
+    def __init__(self, trees: dict[str, list[TreeEntry | UnsafeEntry]], blobs: dict[str, bytes]) -> None:
+        self.trees, self.blobs = trees, blobs
+        self.batches: list[set[Oid]] = []
+
+    def checked_entries(self, tree: Oid) -> tuple[TreeEntry | UnsafeEntry, ...]:
+        return tuple(self.trees[tree])
+
+    def blob(self, oid: Oid, max_bytes: int) -> bytes:
+        if len(self.blobs[oid]) > max_bytes:
+            raise PackageRefusedError("", "too large")
+        return self.blobs[oid]
+
+    def ensure(self, oids: set[Oid]) -> None:
+        self.batches.append(oids)
+
+
+def entry(name: str, mode: Mode = Mode.REGULAR, oid: str = "") -> TreeEntry:
+    return TreeEntry(name, mode, Oid(oid or name))
+
+
+def package(*below: TreeEntry | UnsafeEntry, **blobs: bytes) -> Objects:
+    """Return a package `d/` with these entries in it."""
+    trees: dict[str, list[TreeEntry | UnsafeEntry]] = {"root": [entry("d", Mode.TREE)], "d": [*below]}
+    return Objects(trees, blobs)
+
+
+ROOT = Oid("root")
+
+
+def test_package_is_fetched_in_one_batch_and_sorted() -> None:
+    objects = package(
+        entry("b"), entry("a", Mode.EXECUTABLE), entry("l", Mode.SYMLINK), a=b"1", b=b"2", l=b"a"
+    )
+    objects.trees["root"].append(entry("c", oid="a"))
+
+    files = read_files(objects, ROOT, Limits())
+
+    assert [(path, file.data, file.mode, file.oid) for path, file in files.items()] == [
+        ("c", b"1", Mode.REGULAR, "a"),
+        ("d/a", b"1", Mode.EXECUTABLE, "a"),
+        ("d/b", b"2", Mode.REGULAR, "b"),
+        ("d/l", b"a", Mode.SYMLINK, "l"),
+    ]
+    assert objects.batches == [{"a", "b", "l"}]
+
+
+@pytest.mark.parametrize(
+    ("objects", "path", "reason"),
+    [
+        (package(UnsafeEntry("x", "it is a submodule")), "d/x", "it is a submodule"),
+        (package(entry("A"), entry("a")), "d/a", "on some file systems it is the same as A"),
+        (package(entry("a"), a=b"12345"), "d/a", "too large"),
+        (
+            package(entry("l", Mode.SYMLINK), l=b"\xff"),
+            "d/l",
+            "the target of the link is not UTF-8",
+        ),
+        (
+            package(*map(entry, "abc"), a=b"123", b=b"123", c=b"123"),
+            "",
+            "it has more than 8 bytes (limits.packageBytes)",
+        ),
+        (package(*map(entry, "abcde")), "", "it has more than 4 files"),
+        (package(entry("e", Mode.TREE)), "d/e/", "it is deeper than 2 directories"),
+    ],
+)
+def test_package_is_refused_with_the_path_and_the_reason(objects: Objects, path: str, reason: str) -> None:
+    objects.trees["e"] = []
+    limits = Limits(package_files=4, package_file_bytes=4, package_bytes=8, path_depth=2)
+
+    with pytest.raises(PackageRefusedError) as caught:
+        read_files(objects, ROOT, limits)
+
+    assert (caught.value.path, caught.value.reason) == (path, reason)
+
+
+def test_package_may_reach_its_limits() -> None:
+    objects = package(*map(entry, "abcd"), a=b"1234", b=b"12", c=b"1", d=b"1")
+    limits = Limits(package_files=4, package_file_bytes=4, package_bytes=8, path_depth=2)
+
+    assert [*read_files(objects, ROOT, limits)] == ["d/a", "d/b", "d/c", "d/d"]

@@ -4,8 +4,9 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.errors import UnavailableError
-from reconciler.git.urls import local_path, parse_remote
+from reconciler.git.urls import is_loopback, local_path, parse_remote, without_user
 from reconciler.ids import normalise_url
+from reconciler.report.redact import mask_credentials
 
 
 class Case(NamedTuple):
@@ -89,6 +90,9 @@ def test_secret_is_removed_from_the_address() -> None:
 
 def test_ssh_address_keeps_user_without_password() -> None:
     assert parse_remote("ssh://git:pw@example.com/x").address == "ssh://git@example.com/x"
+    assert parse_remote("ssh://git:p:w@example.com:22/x").address == "ssh://git@example.com:22/x"
+    assert parse_remote("ssh://example.com/x").address == "ssh://example.com/x"
+    assert parse_remote("ssh://git@example.com/x").credential is None
     assert parse_remote("git@example.com:x/y.git").address == "git@example.com:x/y.git"
 
 
@@ -97,3 +101,85 @@ def test_relative_path_is_relative_to_base() -> None:
     assert parse_remote("../edge.git", Path("/srv/control")).url == "/srv/edge"
     assert local_path("file:///srv/a%20b") == Path("/srv/a b")
     assert local_path("git@example.com:x") is None
+    assert local_path("FILE://localhost/srv/a") == Path("/srv/a")
+    assert local_path("https://example.com/x") is None
+    assert local_path("a/./b/..") == Path.cwd() / "a"
+
+
+@pytest.mark.parametrize(
+    ("address", "username", "password"),
+    [
+        ("https://kim@example.com/x", "kim", ""),
+        ("https://:t0k@example.com/x", "", "t0k"),
+        ("https://kim:@example.com/x", "kim", ""),
+        ("HTTPS://a%40b:c%3Ad@example.com/x", "a@b", "c:d"),
+    ],
+)
+def test_user_and_password_of_an_address_are_its_credential(
+    address: str, username: str, password: str
+) -> None:
+    remote = parse_remote(address)
+
+    assert remote.credential is not None
+    assert (remote.credential.username, remote.credential.password) == (username, password)
+    assert remote.address == f"{address.partition('//')[0]}//example.com/x"
+
+
+def test_address_without_user_has_no_credential() -> None:
+    assert parse_remote("https://example.com/x").credential is None
+    assert parse_remote("https://@example.com/x").credential is None
+
+
+@pytest.mark.parametrize("step", ["..", ".", "%2e%2e", "%2E"])
+def test_address_with_relative_steps_is_refused(step: str) -> None:
+    with pytest.raises(UnavailableError, match="is not usable") as caught:
+        parse_remote(f"https://me:s3cret@example.com/a/{step}/b")
+
+    assert (caught.value.hint, "s3cret" in str(caught.value)) == ("Drop `..`.", False)
+    assert parse_remote("https://example.com/a/..b/c.").address == "https://example.com/a/..b/c."
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [("-x", "Give a URL or a path."), ("ftp://h/x", "Use https, ssh, http, file or a path.")],
+)
+def test_refused_address_is_named_with_what_to_use(address: str, hint: str) -> None:
+    with pytest.raises(UnavailableError, match=repr(address)) as caught:
+        parse_remote(address)
+
+    assert caught.value.hint == hint
+
+
+def test_password_of_an_address_is_masked_from_then_on() -> None:
+    parse_remote("https://me:pw-of-an-address@example.com/x")
+
+    assert mask_credentials("is pw-of-an-address") == "is ***"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://me:pw@h/x", "https://h/x"),
+        ("https://me@h/a@b", "https://h/a@b"),
+        ("https://h/a@b", "https://h/a@b"),
+        ("git@h:x", "git@h:x"),
+    ],
+)
+def test_user_of_a_url_is_not_shown(url: str, shown: str) -> None:
+    assert without_user(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("http://localhost/x", True),
+        ("https://127.0.0.1:80/x", True),
+        ("http://[::1]:80/x", True),
+        ("http://127.0.0.1.example/x", False),
+        ("http://git.example/localhost", False),
+        ("localhost", False),
+        ("localhost:x", False),
+    ],
+)
+def test_this_machine_is_recognised_by_its_host(address: str, expected: bool) -> None:
+    assert is_loopback(address) is expected
