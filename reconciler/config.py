@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,7 +13,7 @@ from reconciler.api.validation import FieldError, disk_fields, field_text, parse
 from reconciler.errors import ConfigurationError, Location
 from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.krm.yaml import Document, YamlError, load_documents
-from reconciler.policy import SETTINGS, ApprovalPolicy, GroupBy, Policy
+from reconciler.policy import SETTINGS, ApprovalRule, GroupBy, Policy, ReviewRule
 
 FILE = "reconciler.yaml"
 PREFIX = "RECONCILER_"
@@ -65,7 +65,7 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
     instance = _instance(configuration, document, path, environment)
     policy = replace(configuration.spec, instance=instance, config_path=path)
     _check_supported(policy, document, path)
-    return replace(policy, approval=_checked_approval(policy, document, path, environment))
+    return _with_selectors(policy, document, path, environment)
 
 
 def _load(data: bytes, path: str) -> Document:
@@ -97,28 +97,50 @@ def _check_supported(policy: Policy, document: Document, path: str) -> None:
             raise ConfigurationError(message, location=where, hint="Leave it out.")
 
 
-def _checked_approval(
-    policy: Policy, document: Document, path: str, environment: Mapping[str, str]
-) -> ApprovalPolicy:
-    """Return the rules of approval with their selectors in canonical form.
+Rule = TypeVar("Rule", ApprovalRule, ReviewRule)
+
+
+def _with_selectors(policy: Policy, document: Document, path: str, environment: Mapping[str, str]) -> Policy:
+    """Return the policy with the selectors of its rules in canonical form.
 
     Raises:
         ConfigurationError: A selector that Kubernetes would refuse.
     """
-    rules = []
-    for index, rule in enumerate(policy.approval.auto):
-        field = ("spec", "approval", "auto", index, "selector")
-        selector = parse_model(LabelSelector, rule.selector)
-        if isinstance(selector, tuple):
-            errors = tuple(_below(field, error) for error in selector)
-            raise _error(errors, document, path, environment)
-        try:
-            compile_selector(selector)
-        except SelectorError as error:
-            where = Location(path, *document.mark((*field, *error.field)))
-            raise ConfigurationError(str(error), location=where) from error
-        rules.append(replace(rule, selector=selector.model_dump(by_alias=True, exclude_none=True)))
-    return ApprovalPolicy(tuple(rules))
+
+    def checked(rules: Iterable[Rule], *place: str) -> tuple[Rule, ...]:
+        return tuple(
+            replace(
+                rule, selector=_checked_selector(rule.selector, (*place, number), document, path, environment)
+            )
+            for number, rule in enumerate(rules)
+        )
+
+    requests = policy.pull_requests
+    return replace(
+        policy,
+        approval=replace(policy.approval, auto=checked(policy.approval.auto, "approval", "auto")),
+        pull_requests=replace(requests, reviews=checked(requests.reviews, "pullRequests", "reviews")),
+    )
+
+
+def _checked_selector(
+    value: Mapping[str, Any],
+    rule: tuple[str | int, ...],
+    document: Document,
+    path: str,
+    environment: Mapping[str, str],
+) -> dict[str, Any]:
+    field = ("spec", *rule, "selector")
+    selector = parse_model(LabelSelector, value)
+    if isinstance(selector, tuple):
+        errors = tuple(_below(field, error) for error in selector)
+        raise _error(errors, document, path, environment)
+    try:
+        compile_selector(selector)
+    except SelectorError as error:
+        where = Location(path, *document.mark((*field, *error.field)))
+        raise ConfigurationError(str(error), location=where) from error
+    return selector.model_dump(by_alias=True, exclude_none=True)
 
 
 def _below(field: tuple[str | int, ...], error: FieldError) -> FieldError:
@@ -186,7 +208,7 @@ def variable_name(path: Iterable[str | int]) -> str:
 
 
 _NOT_ONE_VARIABLE = (
-    *("forges", "credentials", "addresses", "consents", "auto"),
+    *("forges", "credentials", "addresses", "consents", "auto", "reviews"),
     *("images", "exec", "network", "engineArguments"),
 )
 """Settings that are lists or mappings: the file alone holds them."""

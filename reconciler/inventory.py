@@ -218,7 +218,8 @@ class RepositoryRole(StrEnum):
 class RepositoryView:
     """A registered Repository and the content of its Git repository.
 
-    `url` is normalized, the identity; `remote` is the address for Git. `packages` is keyed by full path and
+    `url` is normalized, the identity; `remote` is the address for Git. `code_owners` is the text of
+    CODEOWNERS on main, if it is used. `packages` is keyed by full path and
     excludes directories of more specific views (D19). `directories` and `files` are the paths on main
     outside of packages. With a `problem` the repository is unavailable: it has no content, and nothing may
     be concluded from that. A skipped one has neither content nor problem.
@@ -240,6 +241,7 @@ class RepositoryView:
     branches: Mapping[str, Commit] = field(default_factory=dict)
     tags: Mapping[str, Commit] = field(default_factory=dict)
     groups: tuple[GroupBranch, ...] = ()
+    code_owners: str = field(default="", repr=False)
     problem: Problem | None = None
     role: RepositoryRole = RepositoryRole.PLANNED
 
@@ -299,6 +301,7 @@ class PullRequest:
     `digest` is the checksum of everything that our title and text were made of, "" if unknown or edited.
     `redraft` converts an open one back into a draft. `closed` is the time when it was closed, in seconds, 0
     if unknown. With `unreadable`, a reason, only number and head are known; the head may be "" then.
+    `reviewers` (teams as `owner/team`) and `assignees` are whom to ask, each once; they are never read.
     """
 
     head: str
@@ -315,6 +318,8 @@ class PullRequest:
     redraft: bool = False
     closed: int = 0
     unreadable: str = ""
+    reviewers: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
 
 
 def unreadable_problem(where: Location, repository: str, pull: PullRequest, subject: str = "") -> Problem:

@@ -25,6 +25,8 @@ MERGE_DELAYS_S = POLL_DELAYS_S[:3]
 RECHECK_DELAYS_S = POLL_DELAYS_S[:5]
 """Seconds between attempts to merge while the forge checks: it does so for each one after every merge."""
 LONGEST_TITLE = 250
+_REVIEWER = "reviewer/"
+_ASSIGNEE = "assignee/"
 
 
 class ApiForge:
@@ -69,8 +71,14 @@ class ApiForge:
         if desired.redraft and not pull.draft:
             self.dialect.mark_draft(pull)
             pull = replace(pull, draft=True)
-        before = body_marker.parse(pull.body).labels
-        return _to_pull_request(self._update_text(self._update_labels(pull, before, desired.labels), desired))
+        marked = body_marker.parse(pull.body)
+        pull = self._update_labels(pull, marked.labels, desired.labels)
+        refused = self._ask_people(pull, set(marked.people), desired)
+        if refused is not None:
+            # The text does not wait for people; without a digest it says that something is missing.
+            self._update_text(pull, replace(desired, digest="", reviewers=(), assignees=()))
+            raise refused
+        return _to_pull_request(self._update_text(pull, desired))
 
     def mark_ready(self, number: int) -> None:
         """Mark an open draft as ready for review."""
@@ -210,8 +218,9 @@ class ApiForge:
         return min(self.dialect.find_open(head, base), key=lambda pull: pull.number, default=None)
 
     def _create(self, desired: PullRequest) -> ApiPullRequest:
-        text = self._compose(desired, body_marker.MarkedBody(""))
-        request = replace(desired, body=text)
+        # Without a digest until the people are asked: a run that is killed between is completed by the next.
+        started = replace(desired, digest="", reviewers=(), assignees=()) if _people(desired) else desired
+        request = replace(desired, body=self._compose(started, body_marker.MarkedBody("")))
 
         def look() -> ApiPullRequest | None:
             return self._first_open(desired.head)
@@ -252,10 +261,36 @@ class ApiForge:
         return replace(self.dialect.edit(pull, title, body, desired.base), labels=pull.labels)
 
     def _compose(self, desired: PullRequest, around: body_marker.MarkedBody) -> str:
-        limit, content = self.dialect.most_text, desired.digest
         return body_marker.compose(
-            desired.body, desired.title, desired.labels, around, limit, content=content
+            desired.body,
+            desired.title,
+            desired.labels,
+            around,
+            self.dialect.most_text,
+            content=desired.digest,
+            people=_people(desired),
         )
+
+    def _ask_people(
+        self, pull: ApiPullRequest, before: set[str], desired: PullRequest
+    ) -> RefusedError | None:
+        """Request reviews and assign, each person once; return an error if the forge refuses any.
+
+        People whom others took away are not asked again.
+        """
+        reviewers = tuple(name for name in desired.reviewers if f"{_REVIEWER}{name}" not in before)
+        assignees = tuple(name for name in desired.assignees if f"{_ASSIGNEE}{name}" not in before)
+        names = ", ".join(sorted({*reviewers, *assignees}))
+        try:
+            if reviewers:
+                self.dialect.request_reviews(pull, reviewers)
+            if assignees:
+                self.dialect.assign(pull, assignees)
+        except (InvalidError, MissingError) as error:
+            message = f"Pull request {pull.number}: the forge does not ask all of {names}: {error}"
+            hint = "Give them access to the repository, or change spec.pullRequests.reviews or CODEOWNERS."
+            return RefusedError(message, hint=hint)
+        return None
 
     def _update_labels(
         self, pull: ApiPullRequest, before: Iterable[str], desired: Iterable[str]
@@ -307,6 +342,12 @@ class ApiForge:
             return self.dialect.find(number)
         except MissingError as error:
             raise RefusedError(f"There is no pull request {number} in {self.dialect.name}") from error
+
+
+def _people(desired: PullRequest) -> tuple[str, ...]:
+    """Return the people to ask, as the marker of a text lists them."""
+    reviewers = (f"{_REVIEWER}{name}" for name in desired.reviewers)
+    return (*reviewers, *(f"{_ASSIGNEE}{name}" for name in desired.assignees))
 
 
 def _is_duplicate(pull: ApiPullRequest) -> bool:

@@ -25,6 +25,7 @@ class MarkedBody(NamedTuple):
         after: The text after the marker, written by people.
         title: The digest of the generated title, "" if unknown.
         labels: The labels that were set beside the text.
+        people: The reviewers and assignees that were asked, as `reviewer/NAME` and `assignee/NAME`.
         has_marker: Whether the text has a marker.
         content: The digest of the generated part's source, "" if unknown or if the part was edited.
         duplicate_of: The pull request that was kept when this one was closed as a duplicate, else 0.
@@ -35,6 +36,7 @@ class MarkedBody(NamedTuple):
     after: str = ""
     title: str = ""
     labels: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
     has_marker: bool = False
     content: str = ""
     duplicate_of: int = 0
@@ -46,7 +48,14 @@ def digest(text: str) -> str:
 
 
 def compose(
-    body: str, title: str, labels: Iterable[str], around: MarkedBody, limit: int, *, content: str = ""
+    body: str,
+    title: str,
+    labels: Iterable[str],
+    around: MarkedBody,
+    limit: int,
+    *,
+    content: str = "",
+    people: Iterable[str] = (),
 ) -> str:
     """Return a pull request's text with a new generated part, cut to at most `limit` characters.
 
@@ -57,8 +66,11 @@ def compose(
         around: The present text; its parts outside of the markers are kept.
         limit: The greatest length that the forge accepts.
         content: The digest of the part's source.
+        people: The reviewers and assignees that were asked.
     """
     fields: dict[str, object] = {"labels": sorted(labels), "title": digest(title)}
+    if names := sorted(people):
+        fields["people"] = names
     if content:
         fields |= {"content": content, "part": digest("")}
     begin = _begin(fields)
@@ -79,7 +91,7 @@ def parse(text: str) -> MarkedBody:
         return MarkedBody(text, before=text)
     part, end, after = text[begin.end() :].partition(_END)
     fields = _fields(begin.group(1))
-    title, labels = fields.get("title"), fields.get("labels")
+    title = fields.get("title")
     content, number = fields.get("content"), fields.get("duplicateOf")
     part = part.removesuffix("\n") if end else part
     is_unedited = fields.get("part") == digest(part)
@@ -88,7 +100,8 @@ def parse(text: str) -> MarkedBody:
         before=text[: begin.start()],
         after=after,
         title=title if isinstance(title, str) else "",
-        labels=tuple(label for label in labels if isinstance(label, str)) if isinstance(labels, list) else (),
+        labels=_texts(fields.get("labels")),
+        people=_texts(fields.get("people")),
         has_marker=True,
         content=content if isinstance(content, str) and is_unedited else "",
         duplicate_of=number if isinstance(number, int) else 0,
@@ -131,6 +144,10 @@ def _begin(fields: Mapping[str, object]) -> str:
 
 def _comment_marker(key: str) -> str:
     return f"<!-- reconciler:comment:{re.sub(r'[^A-Za-z0-9._/-]', '_', key)} -->"
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
 
 def _fields(encoded: str) -> dict[str, object]:

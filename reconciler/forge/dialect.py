@@ -24,6 +24,8 @@ class ApiPullRequest:
         body: The whole text, people's parts included.
         key: The forge's own id, where its API needs one beside the number.
         times: The seconds at which it was opened, changed or closed, by any user.
+        reviewers: The people and teams that are asked for a review.
+        assignees: The people that it is assigned to.
         closed: The second at which it was closed or merged, 0 where the forge does not tell.
         unreadable: Why only number and head could be read, "" if everything could.
     """
@@ -43,6 +45,8 @@ class ApiPullRequest:
     times: tuple[float, ...] = ()
     closed: int = 0
     unreadable: str = ""
+    reviewers: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
 
 
 class Comment(NamedTuple):
@@ -114,6 +118,14 @@ class ApiDialect(Protocol):
 
     def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
         """Replace the labels."""
+        ...
+
+    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
+        """Request reviews of people and teams (`owner/team`); InvalidError if the forge refuses one."""
+        ...
+
+    def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
+        """Also assign a pull request to people; InvalidError if the forge refuses one."""
         ...
 
     def mark_ready(self, pull: ApiPullRequest) -> None:

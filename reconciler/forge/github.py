@@ -157,6 +157,18 @@ class GitHub:
         reply = self.transport.write("PUT", path, {"labels": list(labels)}, repeatable=True)
         return replace(pull, labels=tuple(label["name"] for label in reply.data))
 
+    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
+        """Request reviews of people, and of teams by their slug, in one request."""
+        teams = [name.rpartition("/")[2] for name in reviewers if "/" in name]
+        body = {"reviewers": [name for name in reviewers if "/" not in name], "team_reviewers": teams}
+        path = f"{self._root}/pulls/{pull.number}/requested_reviewers"
+        self.transport.write("POST", path, body, repeatable=True)
+
+    def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
+        """Assign a pull request to people; GitHub leaves out whom it cannot be assigned to."""
+        path = f"{self._root}/issues/{pull.number}/assignees"
+        self.transport.write("POST", path, {"assignees": list(assignees)}, repeatable=True)
+
     def mark_ready(self, pull: ApiPullRequest) -> None:
         """Mark a draft as ready, by GraphQL: REST ignores `draft`."""
         if DRAFT_LABEL in pull.labels:

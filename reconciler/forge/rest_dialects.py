@@ -133,7 +133,7 @@ class RestDialect(ABC):
     def _title(self, title: str, *, draft: bool) -> str:
         return f"{self._draft_prefix}{title}" if draft else title
 
-    def _update(self, pull: ApiPullRequest, body: Mapping[str, str]) -> ApiPullRequest:
+    def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
         path = f"{self._pulls}/{pull.number}"
         return self._parse(self.transport.write(self._update_method, path, body, repeatable=True).data)
 
@@ -158,6 +158,7 @@ class GitLab(RestDialect):
     def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
         self._squash = rule.merge_method == "squash"
         self._project = f"/projects/{quote(name, safe='')}"
+        self._user_ids: dict[str, int] = {}
         super().__init__(transport, name, f"{self._project}/merge_requests", f"{self._project}/issues")
 
     def list_all(self) -> Iterator[ApiPullRequest]:
@@ -191,6 +192,30 @@ class GitLab(RestDialect):
     def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
         """Replace the labels."""
         return self._update(pull, {"labels": ",".join(labels)})
+
+    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
+        """Request reviews of people; GitLab takes no groups, which its own CODEOWNERS ask."""
+        names = {*pull.reviewers, *(name for name in reviewers if "/" not in name)}
+        if names - set(pull.reviewers):
+            self._update(pull, {"reviewer_ids": self._users(names)})
+
+    def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
+        """Assign a merge request to people."""
+        self._update(pull, {"assignee_ids": self._users({*pull.assignees, *assignees})})
+
+    def _users(self, names: Iterable[str]) -> list[int]:
+        """Return the ids of users by their names; each is looked up once a run.
+
+        Raises:
+            InvalidError: The server has no such user.
+        """
+        for name in sorted(names):
+            if name not in self._user_ids:
+                users = self.transport.get("/users", {"username": name}).data
+                if not users:
+                    raise InvalidError(f"{self.name}: the server has no user {name}", status=404)
+                self._user_ids[name] = users[0]["id"]
+        return [self._user_ids[name] for name in sorted(names)]
 
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         """Merge a merge request if its head is `expect`, by the method of the project."""
@@ -235,7 +260,7 @@ class GitLab(RestDialect):
     def _comments(self, number: int) -> str:
         return f"{self._pulls}/{number}/notes"
 
-    def _update(self, pull: ApiPullRequest, body: Mapping[str, str]) -> ApiPullRequest:
+    def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
         changed = super()._update(pull, body)
         return replace(changed, head_oid=changed.head_oid or pull.head_oid)
 
@@ -258,7 +283,14 @@ class GitLab(RestDialect):
             url=item.get("web_url", ""),
             times=write_times(item),
             closed=closed_time(item),
+            reviewers=self._names(item.get("reviewers")),
+            assignees=self._names(item.get("assignees")),
         )
+
+    def _names(self, users: Iterable[Mapping[str, Any]] | None) -> tuple[str, ...]:
+        """Return the names of users, and remember their ids."""
+        self._user_ids |= {user["username"]: user["id"] for user in users or ()}
+        return tuple(user["username"] for user in users or ())
 
 
 class Gitea(RestDialect):
@@ -337,6 +369,18 @@ class Gitea(RestDialect):
         body = {"labels": self._ids(labels)}
         self.transport.write("PUT", f"{self._issues}/{pull.number}/labels", body, repeatable=True)
         return replace(pull, labels=labels)
+
+    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
+        """Request reviews of people, and of teams of the owner by their name, in one request."""
+        teams = [name.rpartition("/")[2] for name in reviewers if "/" in name]
+        body = {"reviewers": [name for name in reviewers if "/" not in name], "team_reviewers": teams}
+        path = f"{self._pulls}/{pull.number}/requested_reviewers"
+        self.transport.write("POST", path, body, repeatable=True)
+
+    def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
+        """Assign a pull request to people; those that it is assigned to stay."""
+        names = sorted({*pull.assignees, *assignees})
+        self.transport.write("PATCH", f"{self._pulls}/{pull.number}", {"assignees": names}, repeatable=True)
 
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         """Merge a pull request if its head is `expect`, and read it again: the reply is empty."""
@@ -449,4 +493,5 @@ class Gitea(RestDialect):
             url=item.get("html_url", ""),
             times=write_times(item),
             closed=closed_time(item),
+            assignees=tuple(user["login"] for user in item.get("assignees") or ()),
         )

@@ -15,6 +15,7 @@ from reconciler.inventory import PullRequest, PullState
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent
 from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
+from reconciler.plan.reviewers import find_people
 from reconciler.reasons import Reason
 from reconciler.refs import deletion_ref, short_branch
 from reconciler.resolve.ownership import package_name
@@ -205,12 +206,15 @@ def _content(
     """Return a pull request with the title, base, labels and digest that it should have."""
     view = context.targets[members[0].package].view
     title = _title(members, context) or pull.title
+    people = find_people(members, context)
     planned = replace(
         pull,
         title=title,
         body="",
         base=view.branch,
         labels=tuple(sorted(context.inventory.policy.pull_requests.labels)),
+        reviewers=people.reviewers,
+        assignees=people.assignees,
     )
     return replace(planned, digest=_digest(planned, [_facts(change) for change in members]))
 
@@ -252,6 +256,8 @@ def _facts(change: Change) -> list[Any]:
 
 def _digest(planned: PullRequest, facts: Sequence[Any]) -> str:
     value = [_TEXT_VERSION, planned.title, sorted(planned.labels), facts]
+    if planned.reviewers or planned.assignees:
+        value.append([planned.reviewers, planned.assignees])
     return hashlib.sha256(orjson.dumps(value)).hexdigest()[:_DIGITS]
 
 

@@ -27,6 +27,7 @@ from reconciler.policy.pull_requests import (
     GroupBy,
     OpenOn,
     PullRequestPolicy,
+    ReviewRule,
 )
 from reconciler.policy.settings import (
     SETTINGS,
@@ -69,6 +70,7 @@ __all__ = [
     "Policy",
     "PublishPolicy",
     "PullRequestPolicy",
+    "ReviewRule",
     "ReviewedLockPolicy",
     "SelectPolicy",
     "Selection",

@@ -16,6 +16,7 @@ from reconciler.policy.settings import (
     SettingsGroup,
     SortedSet,
     VariableName,
+    sorted_set,
 )
 
 
@@ -35,6 +36,36 @@ class GroupBy(StrEnum):
     WAVE = "wave"
 
 
+_SELECTOR_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "matchExpressions": {"type": "array", "items": {"type": "object"}},
+    },
+    "additionalProperties": False,
+}
+_PERSON = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
+Person = Annotated[str, Field(pattern=_PERSON)]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRule(SettingsGroup):
+    """People who are asked for some pull requests; a rule applies where all that it names matches."""
+
+    selector: Annotated[dict[str, Any], Field(json_schema_extra=_SELECTOR_SCHEMA)] = field(
+        default_factory=dict
+    )
+    """Label selector of the Repositories of this rule; empty: all of them."""
+    repositories: SortedSet = ()
+    """Names of Repositories, with `*` for any text; none: all of them."""
+    sets: SortedSet = ()
+    """Names of PackageVariantSets, with `*` for any text; none: variants of no set, too."""
+    reviewers: Annotated[tuple[Person, ...], AfterValidator(sorted_set)] = ()
+    """Users and teams (`owner/team`) that are asked for a review."""
+    assignees: Annotated[tuple[Person, ...], AfterValidator(sorted_set)] = ()
+    """Users that pull requests are assigned to."""
+
+
 def _cron(text: str) -> str:
     parse_cron(text)
     return text
@@ -50,6 +81,10 @@ class PullRequestPolicy(SettingsGroup):
     """Packages of one branch and pull request: one `package`, those of a `set`, or of a `repository`."""
     labels: SortedSet = ()
     """Labels of every pull request; setting them is one write more. Commas separate them in the variable."""
+    reviews: tuple[ReviewRule, ...] = ()
+    """Rules about reviewers and assignees; every rule that applies counts."""
+    code_owners: bool = False
+    """Also ask the owners that CODEOWNERS of the repository names for the package."""
     max_open: Count = 0
     """Open pull requests at one time, in all repositories together; 0: any number."""
     max_open_per_repository: Count = 0
@@ -76,16 +111,6 @@ class PullRequestPolicy(SettingsGroup):
     def writes(self) -> WriteLimits:
         """The limits of writes to one forge."""
         return WriteLimits(self.writes_per_minute, self.writes_per_hour, float(self.max_wait_s))
-
-
-_SELECTOR_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
-        "matchExpressions": {"type": "array", "items": {"type": "object"}},
-    },
-    "additionalProperties": False,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ from pathlib import PurePosixPath
 
 from reconciler.api.porch import GitRepository, Repository
 from reconciler.errors import Problem, UnavailableError
+from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import without_user
 from reconciler.ids import ObjectName
 from reconciler.inventory import Commit, RepositoryRole, RepositoryView, Sourced, available_by_url
-from reconciler.policy import OnUnavailable, Policy
+from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
 from reconciler.read.repositories.discovery import PackageAtRef, Survey, find_refs, survey_packages
 from reconciler.read.repositories.drafts import read_groups
 from reconciler.read.repositories.kptfiles import HeaderIndex
@@ -23,6 +25,15 @@ CLUSTER = "reconciler.dev/cluster"
 """Annotation of a Repository: the cluster that its packages are deployed to."""
 UNAVAILABLE = "reconciler.dev/unavailable"
 """Annotation of a Repository: whether a run fails if it is unavailable."""
+
+_CODE_OWNERS = {
+    ForgeKind.GITHUB: (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS"),
+    ForgeKind.GITLAB: ("CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS"),
+}
+"""Where the file may be, the first one counts. Gitea's server asks the owners by itself.
+
+Source: GitHub's documentation, "About code owners"; GitLab's, "Code Owners".
+"""
 
 Registration = Sourced[Repository]
 FindNeeded = Callable[[Mapping[ObjectName, RepositoryView]], Container[str]]
@@ -156,7 +167,24 @@ def _read_views(
             branches=branches,
             tags=tags,
             groups=tuple(group.branch for group in groups),
+            code_owners=_read_code_owners(mirror, content.head, policy),
         )
+
+
+def _read_code_owners(mirror: Mirror, head: CommitData | None, policy: Policy) -> str:
+    """Return CODEOWNERS of a repository if it is used; "" if there is none, or none that can be read."""
+    rule = find_rule(policy.forges, mirror.remote)
+    locations = _CODE_OWNERS.get(rule.kind, ()) if rule is not None else ()
+    if head is None or not policy.pull_requests.code_owners:
+        return ""
+    blob = next((oid for path in locations if (oid := mirror.blob_at(head.tree, path))), None)
+    if blob is None:
+        return ""
+    mirror.ensure([blob])
+    try:
+        return mirror.blob(blob, policy.limits.manifest_bytes).decode(errors="replace")
+    except PackageRefusedError:
+        return ""
 
 
 def _content(

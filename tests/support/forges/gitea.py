@@ -76,8 +76,17 @@ class GiteaSimulator(Simulator):
             case "PATCH ":
                 for name in ("title", "body", "state", "base"):
                     setattr(pull, name, body.get(name, getattr(pull, name)))
+                if not {*body.get("assignees", ())} <= {*self.users}:
+                    return Answer(422, {"message": "Assignee does not exist", "url": "u"})
+                pull.assignees = body.get("assignees", pull.assignees)
                 pull.updated = self.clock.now()
                 return Answer(201, self.shown(hosted, pull))
+            case "POST /requested_reviewers":
+                names = [*body["reviewers"], *(f"team/{name}" for name in body["team_reviewers"])]
+                if not {*names} <= {*self.users, "team/platform"}:
+                    return Answer(404, {"message": "user does not exist", "url": "u"})
+                pull.reviewers = sorted({*pull.reviewers, *names})
+                return Answer(201, [])
             case "POST /merge":
                 return self._merge(hosted, pull, body)
             case "PUT /labels":
@@ -209,6 +218,7 @@ class GiteaSimulator(Simulator):
             "base": {"label": pull.base, "ref": pull.base, "sha": "", "repo_id": hosted.number},
             "draft": self._is_draft(pull),
             "labels": self._shown_labels(hosted, pull),
+            "assignees": [{"id": 1, "login": name} for name in pull.assignees],
             "html_url": f"{self.address}/{hosted.name}/pulls/{pull.number}",
             "created_at": self.stamp(pull.created),
             "updated_at": self.stamp(pull.updated or pull.created),

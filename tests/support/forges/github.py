@@ -114,6 +114,13 @@ class GitHubSimulator(Simulator):
                 return self._patch(hosted, pull, body)
             case "pulls", "/merge", "PUT":
                 return self._merge(hosted, pull, body)
+            case "pulls", "/requested_reviewers", "POST":
+                return self._request_reviews(hosted, pull, body)
+            case "issues", "/assignees", "POST":
+                pull.assignees += [
+                    n for n in body["assignees"] if n in self.users and n not in pull.assignees
+                ]
+                return Answer(201, self._issue(pull))
             case "issues", "/labels", "PUT":
                 pull.labels, pull.updated = list(body["labels"]), self.clock.now()
                 return Answer(200, [_label(name) for name in pull.labels])
@@ -131,6 +138,18 @@ class GitHubSimulator(Simulator):
                     },
                 )
         return Answer(404, _error("Not Found"))
+
+    def _request_reviews(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
+        names = [*body["reviewers"], *(f"team/{slug}" for slug in body["team_reviewers"])]
+        if not {*names} <= {*self.users, "team/platform"}:
+            message = (
+                "Reviews may only be requested from collaborators. One or more of the users or teams you "
+            )
+            return Answer(
+                422, _error(f"{message}specified is not a collaborator of the {hosted.name} repository.")
+            )
+        pull.reviewers = sorted({*pull.reviewers, *names})
+        return Answer(201, self.shown(hosted, pull, simple=True))
 
     def _list(self, hosted: Hosted, query: dict[str, str]) -> Answer:
         pulls = [

@@ -20,6 +20,9 @@ class GitLabSimulator(Simulator):
         return Answer(429, "Retry later", {"Retry-After": "25"})
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
+        if path == "/users":
+            names = [name for name in self.users if name == query["username"]]
+            return Answer(200, [{"id": self.users.index(name), "username": name} for name in names])
         if path == "/user":
             return Answer(200, {"username": self.bot, "id": 7})
         if match := re.fullmatch(r"/projects/(.+?)/repository/commits/(\w+)/statuses", unquote(path)):
@@ -65,6 +68,8 @@ class GitLabSimulator(Simulator):
                 pull.base = body.get("target_branch", pull.base)
                 if "labels" in body:
                     pull.labels = [name for name in body["labels"].split(",") if name]
+                for name, people in (("reviewer_ids", pull.reviewers), ("assignee_ids", pull.assignees)):
+                    people[:] = [self.users[user] for user in body[name]] if name in body else people
                 if body.get("state_event") == "close":
                     pull.state, pull.closed = "closed", self.clock.now()
                 if body.get("state_event") == "reopen":
@@ -133,6 +138,8 @@ class GitLabSimulator(Simulator):
             "merge_commit_sha": pull.merge_oid or None,
             "squash_commit_sha": None,
             "labels": pull.labels,
+            "reviewers": [{"id": self.users.index(name), "username": name} for name in pull.reviewers],
+            "assignees": [{"id": self.users.index(name), "username": name} for name in pull.assignees],
             "web_url": f"{self.address}/{hosted.name}/-/merge_requests/{pull.number}",
             "created_at": self.stamp(pull.created),
             "updated_at": self.stamp(pull.updated or pull.created),

@@ -107,6 +107,8 @@ class Pull:
     updated: float = 0.0
     labels: list[str] = field(default_factory=list)
     comments: dict[int, tuple[str, str]] = field(default_factory=dict)
+    reviewers: list[str] = field(default_factory=list)
+    assignees: list[str] = field(default_factory=list)
     fork: bool = False
     author: str = ""
 
@@ -144,6 +146,8 @@ class Simulator(ABC):
     job_token: str = ""
     """The token of a workflow's job, which stays when an App gets another one."""
     bot: str = "reconciler-bot"
+    users: tuple[str, ...] = ("alice", "bob", "carol")
+    """People who may review and be assigned; so may the team `platform` of every owner."""
     person: str = "kim"
     repositories: dict[str, Hosted] = field(default_factory=dict)
     journal: list[Entry] = field(default_factory=list)
