@@ -210,6 +210,7 @@ def variable_name(path: Iterable[str | int]) -> str:
 _NOT_ONE_VARIABLE = (
     *("forges", "credentials", "addresses", "consents", "auto", "reviews"),
     *("images", "exec", "network", "engineArguments"),
+    *("kinds", "registries"),
 )
 """Settings that are lists or mappings: the file alone holds them."""
 

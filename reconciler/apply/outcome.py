@@ -12,7 +12,7 @@ from reconciler.git.repository import Mirror
 from reconciler.ids import PackageKey
 from reconciler.inventory import PullRequest
 from reconciler.plan.changes import Effect, Unfinished
-from reconciler.policy import CommitPolicy
+from reconciler.policy import CommitPolicy, RiskPolicy
 from reconciler.report.summary import Names
 
 
@@ -85,9 +85,10 @@ def failed_result(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A repository to write to: its mirror, its forge, how commits are made, what packages are called."""
+    """A repository to write to: its mirror, its forge, commits, names of packages, and classes of risks."""
 
     mirror: Mirror
     forge: Forge
     policy: CommitPolicy
     names: Names
+    risks: RiskPolicy = RiskPolicy()

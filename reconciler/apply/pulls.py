@@ -16,6 +16,7 @@ from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import PullRequest
 from reconciler.objects import Files
 from reconciler.plan.changes import Change, Effect, LockProposal, Unfinished, WriteRemoval
+from reconciler.plan.impact import ImpactReader
 from reconciler.policy import Limits
 from reconciler.refs import HEADS
 from reconciler.report.diff import file_changes
@@ -45,11 +46,16 @@ class PullRequestTexts:
     def _body(self, target: Target, change: Change, pull: PullRequest) -> str:
         from reconciler.report.markdown import group_body, pull_body  # noqa: PLC0415 - templates are slow to import
 
-        if not change.group:
-            return pull_body(change, target.names, file_changes(*_sides(target.mirror, change, pull)))
-        members = self._groups[change.group]
-        files = {member.package: file_changes(*_sides(target.mirror, member, pull)) for member in members}
-        return group_body(members, target.names, files)
+        reader = ImpactReader(target.risks)
+        members = self._groups[change.group] if change.group else [change]
+        files, described = {}, []
+        for member in members:
+            before, after = _sides(target.mirror, member, pull)
+            files[member.package] = file_changes(before, after)
+            described.append(replace(member, impact=reader.impact(before, after, ())))
+        if change.group:
+            return group_body(described, target.names, files)
+        return pull_body(described[0], target.names, files[change.package])
 
 
 def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> Iterator[Result]:

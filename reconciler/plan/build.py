@@ -20,6 +20,7 @@ from reconciler.plan.context import PlanContext, build_context
 from reconciler.plan.decide import decide
 from reconciler.plan.deletions import guard_changes
 from reconciler.plan.groups import group_changes
+from reconciler.plan.impact import ImpactReader
 from reconciler.plan.lock_pull_request import plan_lock
 from reconciler.plan.path_conflicts import index_neighbours, refuse_blocked_refs
 from reconciler.plan.records import plan_records, record_owners
@@ -29,16 +30,23 @@ from reconciler.plan.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.plan.status import plan_status, status_owners
 from reconciler.plan.unread import is_unavailable, keep_unreadable_pulls, with_unread_repositories
 from reconciler.reasons import Reason
+from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
 
 
-def build_plan(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered, shard: Shard = WHOLE) -> Plan:
+def build_plan(
+    inventory: Inventory,
+    fleet: ResolvedFleet,
+    rendered: Rendered,
+    shard: Shard = WHOLE,
+    contents: Contents | None = None,
+) -> Plan:
     """Compare what should be with what is, package by package, and list every effect of this shard.
 
     Total: every package in scope yields exactly one change. Deterministic and order-free. A plan
     made after its own application keeps every package (law 1). The checksum covers all effects, so the
-    plan must not be changed afterwards.
+    plan must not be changed afterwards. `contents` are the packages on main, from which impacts are computed.
     """
     context = build_context(inventory, fleet, rendered)
     decided = _decide_changes(context)
@@ -54,8 +62,9 @@ def build_plan(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered, s
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     changes = tuple(change for change in decided.changes if shard.holds(change.package.url))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
+    described = _with_pins(_with_requirements(changes, fleet), rendered)
     plan = Plan(
-        changes=tuple(_with_pins(_with_requirements(changes, fleet), rendered)),
+        changes=tuple(_with_impacts(described, context, contents or {})),
         problems=tuple(sorted(problems)),
         refusals=decided.refusals,
         conditions=conditions,
@@ -124,6 +133,22 @@ def _exits(
         yield Exit.WAITING
     if any(change.pending for change in every):
         yield Exit.PENDING
+
+
+def _with_impacts(changes: Iterable[Change], context: PlanContext, contents: Contents) -> Iterator[Change]:
+    """Yield the changes; those that write a draft have its difference from main."""
+    reader = ImpactReader(context.inventory.policy.risks)
+    for change in changes:
+        tree = context.targets[change.package].package.main_tree
+        before = {} if tree is None else contents.get(tree)
+        after = change.written.files if change.written else None
+        if not after or before is None:
+            yield change
+            continue
+        path = change.package.path
+        names = {path, path.rpartition("/")[2], change.repository.name}
+        names |= {change.variant.name} if change.variant else set()
+        yield replace(change, impact=reader.impact(before, after, names))
 
 
 # Version changes of generated packages

@@ -11,6 +11,7 @@ from reconciler.errors import Exit, Location, Problem
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest
 from reconciler.objects import Files
+from reconciler.plan.impact import Impact
 from reconciler.reasons import Reason
 from reconciler.refs import short_branch
 from reconciler.resolve.dependency_roots import RequirementChange
@@ -221,7 +222,8 @@ class Change:
     unknown. `repair` describes a correction of the pull request alone; it is gone with the run, so
     conditions and statuses do not repeat it. `pins` are those that move in this run for the cluster of
     its generated manifests, `requirements` what its new upstream revision requires differently. `postponed`
-    tells that a limit or the schedule keeps its pull request from being opened.
+    tells that a limit or the schedule keeps its pull request from being opened. `impact` is the difference
+    of its draft from main if this run writes it, None where that is not known.
     """
 
     package: PackageKey
@@ -248,6 +250,7 @@ class Change:
     approve: Approval | None = None
     pins: tuple[VersionChange, ...] = ()
     requirements: tuple[RequirementChange, ...] = ()
+    impact: Impact | None = None
     request: PullRequestContent | None = None
     repair: str = ""
     postponed: Postponed | None = None

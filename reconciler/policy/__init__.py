@@ -29,6 +29,7 @@ from reconciler.policy.pull_requests import (
     PullRequestPolicy,
     ReviewRule,
 )
+from reconciler.policy.risks import RiskPolicy
 from reconciler.policy.settings import (
     SETTINGS,
     Bound,
@@ -72,6 +73,7 @@ __all__ = [
     "PullRequestPolicy",
     "ReviewRule",
     "ReviewedLockPolicy",
+    "RiskPolicy",
     "SelectPolicy",
     "Selection",
     "SnapshotPolicy",
@@ -341,6 +343,7 @@ class Policy(SettingsGroup):
     commits: CommitPolicy = CommitPolicy()
     dependencies: DependencyPolicy = DependencyPolicy()
     limits: Limits = Limits()
+    risks: RiskPolicy = RiskPolicy()
     on_conflict: OnConflict = OnConflict.ASK
     """Winner of conflicting changes: `ask`, `upstream`, `local` or `fail`; packages may override it."""
     unavailable: OnUnavailable = OnUnavailable.FAIL

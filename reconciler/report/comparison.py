@@ -5,14 +5,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from reconciler.errors import Problem
+from reconciler.ids import PackageKey
 from reconciler.plan.changes import Op, Refusal
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
 from reconciler.report.console import Color, Paint, plain
 from reconciler.report.escape import terminal
+from reconciler.report.folding import FoldedChanges, cause_name, fold_changes, risk_texts
 from reconciler.report.json import API_VERSION, change_value, problem_value
 from reconciler.report.proposal import MOST_PINS, pin_detail, pin_line
-from reconciler.report.summary import Names, detail
-from reconciler.report.text import problem_lines
+from reconciler.report.summary import Names, change_order, plural
+from reconciler.report.text import cause_lines, problem_lines
 
 _PACKAGES = {
     Op.UPDATE: "updates {things}",
@@ -72,8 +74,8 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
         yield f"{variant.fate:9} PackageVariant {terminal(str(variant.key))}{message}"
     for targets in comparison.targets:
         yield f"targets   {terminal(str(targets.key))}: {_count(targets.before)} -> {_count(targets.after)}"
-    for difference in comparison.packages:
-        yield _package_line(difference, names)
+    for cause in _causes(comparison, names):
+        yield from _cause_lines(cause, comparison, names)
     yield from (f"lock      {pin_line(pin)}" for pin in comparison.pins[:MOST_PINS])
     if (more := len(comparison.pins) - MOST_PINS) > 0:
         yield f"lock      and {more} more"
@@ -108,15 +110,12 @@ def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
         {"what": str(v.fate), "name": f"PackageVariant {v.key}", "detail": v.message}
         for v in comparison.variants
     ]
-    for difference in comparison.packages:
-        change = difference.change
-        table.append(
-            {
-                "what": str(difference.what),
-                "name": names.of(change),
-                "detail": "; ".join(filter(None, [str(change.reason), detail(change)])),
-            }
-        )
+    labels = _labels(comparison)
+    for cause in _causes(comparison, names):
+        change = cause.first
+        parts = (str(change.reason), cause.text, *risk_texts(cause.risks))
+        row = {"what": labels[change.package], "name": cause_name(cause, names)}
+        table.append({**row, "detail": "; ".join(filter(None, parts))})
     table += [{"what": "lock", "name": pin.what, "detail": pin_detail(pin)} for pin in comparison.pins]
     return table
 
@@ -137,7 +136,7 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
         "targets": [
             {"set": t.key._asdict(), "before": t.before, "after": t.after} for t in comparison.targets
         ],
-        "packages": [_package_value(difference, names) for difference in comparison.packages],
+        "packages": [_package_value(difference, names) for difference in _ordered(comparison)],
         "pins": [pin._asdict() for pin in comparison.pins],
         "problems": _problems(comparison.new),
         "existingProblems": _problems(comparison.old),
@@ -178,10 +177,26 @@ def _fill(clause: Clause, noun: str) -> str:
     return clause.text.format(n=clause.number, s=many, things=things)
 
 
-def _package_line(difference: PackageDifference, names: Names) -> str:
-    change = difference.change
-    more = detail(change)
-    return f"{difference.what:9} {terminal(names.of(change))}  ({change.reason})  {terminal(more)}".rstrip()
+def _labels(comparison: Comparison) -> dict[PackageKey, str]:
+    return {difference.change.package: str(difference.what) for difference in comparison.packages}
+
+
+def _ordered(comparison: Comparison) -> list[PackageDifference]:
+    """Return the differences as a plan orders its changes; those that merging ends are no danger."""
+    return sorted(comparison.packages, key=lambda d: (d.what == WITHDRAW, change_order(d.change)))
+
+
+def _causes(comparison: Comparison, names: Names) -> list[FoldedChanges]:
+    changes = [difference.change for difference in _ordered(comparison)]
+    return fold_changes(changes, names, {}, labels=_labels(comparison))
+
+
+def _cause_lines(cause: FoldedChanges, comparison: Comparison, names: Names) -> Iterator[str]:
+    change = cause.first
+    name = plural(len(cause.changes), "package") if cause.is_folded else names.of(change)
+    what = _labels(comparison)[change.package]
+    yield f"{what:9} {terminal(name)}  ({change.reason})  {terminal(cause.text)}".rstrip()
+    yield from (f"          {terminal(text)}" for text, _ in cause_lines(cause, names))
 
 
 def _package_value(difference: PackageDifference, names: Names) -> dict[str, Any]:

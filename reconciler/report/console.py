@@ -65,6 +65,21 @@ def _lines(
     yield from (" " * indent + line for line in wrapped[1:])
 
 
+def indented(text: str, width: int | None) -> list[str]:
+    """Return a text below a row, indented; it wraps at a width, and names stay whole."""
+    indent = " " * len(_INDENT) * 2
+    if width is None:
+        return [indent + text]
+    return textwrap.wrap(
+        text,
+        max(width, len(indent) + _LEAST),
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 class Color(StrEnum):
     """A colour as its SGR parameter."""
 

@@ -19,11 +19,19 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteGroup,
 )
+from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus, status_value
 from reconciler.report.conflicts import answer_value, conflict_value
 from reconciler.report.proposal import proposal_value
 from reconciler.report.redact import Redactor
-from reconciler.report.summary import Names, count_ops, exits_of, sorted_changes, statuses_of
+from reconciler.report.summary import (
+    Names,
+    change_risks,
+    count_ops,
+    exits_of,
+    sorted_changes,
+    statuses_of,
+)
 
 API_VERSION = "reconciler.dev/v1alpha1"
 
@@ -93,10 +101,27 @@ def change_value(change: Change, names: Names, status: PackageStatus | None = No
         "ready": change.ready,
         "unready": list(change.unready),
         "warnings": list(change.warnings),
+        "risks": [risk_value(risk) for risk in change_risks(change)],
+        "diff": impact_value(change.impact) if change.impact else None,
         "pins": [move_value(move) for move in change.pins],
         "close": [{"number": c.number, "head": c.head} for c in change.close],
         "conflicts": [conflict_value(change, note) for note in change.conflicts],
         "answers": [answer_value(change, note) for note in change.answers],
+    }
+
+
+def risk_value(risk: Risk) -> dict[str, str]:
+    """Return one risk of a change as a JSON value."""
+    return {"class": risk.category, "action": risk.action, "subject": risk.subject}
+
+
+def impact_value(impact: Impact) -> dict[str, Any]:
+    """Return the size of a difference as a JSON value; equal differences have the same digest."""
+    return {
+        "digest": impact.digest,
+        "files": impact.files,
+        "added": impact.added,
+        "removed": impact.removed,
     }
 
 

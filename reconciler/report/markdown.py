@@ -15,13 +15,15 @@ from reconciler.report import escape
 from reconciler.report.comparison import problem_sentence, rows, sentence
 from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
 from reconciler.report.diff import MOST_FILES, FileChange
+from reconciler.report.folding import cause_name, fold_changes, risk_texts
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.summary import (
     Names,
     arrow,
+    change_order,
     clusters_text,
     count_ops,
-    detail,
+    risk_summary,
     sorted_changes,
     statuses_of,
     summary_line,
@@ -64,21 +66,23 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
     """Return the plan, or its outcome, as a job summary: what changes, what is wrong, the checksum."""
     changes = [c for c in sorted_changes(plan) if c.op is not Op.KEEP or c.waits or c.unready]
     statuses = statuses_of(plan)
+    causes = fold_changes(changes, names, statuses)
     rows = [
         {
-            "op": str(c.op),
-            "name": names.of(c),
-            "reason": str(c.reason),
-            "detail": detail(c, statuses.get(c.package))[:LONGEST],
+            "op": str(cause.first.op),
+            "name": cause_name(cause, names),
+            "reason": str(cause.first.reason),
+            "detail": _short("; ".join(filter(None, (cause.text, *risk_texts(cause.risks))))),
         }
-        for c in changes[:ROWS]
+        for cause in causes[:ROWS]
     ]
     return fill(
         "summary.md",
         title="Applied" if outcome else "Plan",
         summary=summary_line(plan),
         rows=rows,
-        hidden=max(0, len(changes) - ROWS),
+        hidden=sum(len(cause.changes) for cause in causes[ROWS:]),
+        risks=risk_summary(plan.changes),
         kept=count_ops(plan).get(Op.KEEP, 0),
         problems=plan.problems,
         refusals=plan.refusals,
@@ -117,6 +121,7 @@ def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) ->
         "pull-request.md",
         sentence=_sentence(change),
         facts=[(name, _short(value)) for name, value in _facts(change, names) if value],
+        risks=list(map(_short, _risks(change))),
         conflicts=conflicts,
         more_conflicts=len(change.conflicts) - len(conflicts),
         keeps="\n".join(row.keep for row in conflicts if row.keep),
@@ -144,9 +149,9 @@ def group_body(
             "what": _WORDS.get(change.request.kind, "changed") if change.request else "as it stands",
             "upstream": _upstream(change),
             "files": len(files.get(change.package, ())),
-            "note": _short("; ".join(filter(None, (_note(change), *change.unready)))),
+            "note": _short("; ".join(filter(None, (*_risks(change), _note(change), *change.unready)))),
         }
-        for change in sorted(changes, key=lambda change: change.package)
+        for change in sorted(changes, key=change_order)
     ]
     return fill(
         "group.md",
@@ -207,6 +212,10 @@ def _sentence(change: Change) -> str:
 def _upstream(change: Change) -> str:
     request = change.request
     return arrow(request.upstream_from, request.upstream_to) if request else upstream_text(change)
+
+
+def _risks(change: Change) -> list[str]:
+    return risk_texts(change.impact.risks) if change.impact else []
 
 
 def _note(change: Change) -> str:

@@ -1,7 +1,7 @@
 """Summary of a plan in one line: counts of operations and states; exit codes."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -9,7 +9,9 @@ from reconciler.dependencies.update.changes import VersionChange
 from reconciler.errors import Exit, worst
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
+from reconciler.plan.impact import Risk
 from reconciler.plan.status import PackageStatus, Phase, current_statuses
+from reconciler.policy.risks import DELETION
 from reconciler.reasons import Reason
 
 _VERBS = {
@@ -26,6 +28,8 @@ _VERBS = {
     Op.BLOCK: "blocked",
     Op.KEEP: "kept",
 }
+_PLACES = {op: place for place, op in enumerate(Op)}
+_NO_DANGER = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,30 @@ def count_ops(plan: Plan) -> dict[Op, int]:
 
 
 def sorted_changes(plan: Plan) -> list[Change]:
-    """Return the changes grouped by operation, `keep` last, each group sorted by repository and path."""
-    order = {op: index for index, op in enumerate(Op)}
-    return sorted(plan.changes, key=lambda c: (order[c.op], c.repository, c.package))
+    """Return the changes by their worst risk, then by operation, `keep` last, then by repository and path."""
+    return sorted(plan.changes, key=change_order)
+
+
+def change_order(change: Change) -> tuple[object, ...]:
+    """Return the place of a change in reports: dangerous ones are first."""
+    weight = min((risk.weight for risk in change_risks(change)), default=_NO_DANGER)
+    return weight, _PLACES[change.op], change.repository, change.package
+
+
+def change_risks(change: Change) -> tuple[Risk, ...]:
+    """Return the risks of a change, the worst first; the deletion of a package is the worst of all."""
+    own = (Risk(DELETION, "deletes", f"package {change.package.path}"),) if change.op is Op.DELETE else ()
+    return (*own, *(change.impact.risks if change.impact else ()))
+
+
+def risk_summary(changes: Iterable[Change]) -> str:
+    """Return how many packages each class of risk is about: `2 deletion, 12 rbac`; "" for none."""
+    counts = Counter(
+        (weight, category)
+        for change in changes
+        for category, weight in {(risk.category, risk.weight) for risk in change_risks(change)}
+    )
+    return ", ".join(f"{counts[key]} {key[1]}" for key in sorted(counts))
 
 
 def summary_line(plan: Plan) -> str:

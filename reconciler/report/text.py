@@ -7,16 +7,24 @@ from reconciler.errors import Exit, Problem
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.reasons import Reason
 from reconciler.report.conflicts import conflict_lines
-from reconciler.report.console import Color, Paint, plain, table_rows
+from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.escape import message_line, terminal
+from reconciler.report.folding import (
+    MOST_DIFFS,
+    FoldedChanges,
+    fold_changes,
+    impact_text,
+    names_text,
+    risk_texts,
+)
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.summary import (
     Names,
     arrow,
-    detail,
     is_unchanged,
     move_text,
     plural,
+    risk_summary,
     sorted_changes,
     statuses_of,
     summary_line,
@@ -64,6 +72,8 @@ def plan_lines(
     """
     # The checksum is on the first line, so that `head -1` is enough for scripts.
     yield paint(summary_line(plan), Color.BOLD)
+    if risks := risk_summary(plan.changes):
+        yield paint(f"risks: {risks}", Color.RED)
     yield from _table(plan, names, paint, unchanged=unchanged, width=width)
     yield from (f"pin: {terminal(move_text(move))}" for move in plan.version_changes)
     yield from proposal_lines(plan.lock)
@@ -240,24 +250,49 @@ def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
 
 
 def _table(plan: Plan, names: Names, paint: Paint, *, unchanged: bool, width: int | None) -> Iterator[str]:
+    """Yield a row for each cause with its risks; equal changes of many packages are one cause."""
     statuses = statuses_of(plan)
     changes = [
         change
         for change in sorted_changes(plan)
         if unchanged or not is_unchanged(change, statuses.get(change.package))
     ]
-    if not changes:
+    causes = fold_changes(changes, names, statuses, unfolded=unchanged)
+    if not causes:
         return
-    details = (terminal(detail(c, statuses.get(c.package))) for c in changes)
-    cells = [(c.op, terminal(names.of(c)), c.reason, text) for c, text in zip(changes, details, strict=True)]
+    cells = [_cells(cause, names) for cause in causes]
     heads, *rows = table_rows(("CHANGE", "PACKAGE", "REASON", "DETAIL"), cells, width)
     yield from (paint(line, Color.BOLD) for line in heads)
-    for change, (first, *others) in zip(changes, rows, strict=True):
+    for cause, (first, *others) in zip(causes, rows, strict=True):
+        change = cause.first
         if change.op is Op.KEEP and change.reason is not Reason.UP_TO_DATE:
             yield first
         else:
             yield paint(change.op, _COLOURS[change.op]) + first[len(change.op) :]
         yield from others
+        for text, color in cause_lines(cause, names):
+            for line in indented(terminal(text), width):
+                yield paint(line, color) if color else line
+
+
+def _cells(cause: FoldedChanges, names: Names) -> tuple[str, ...]:
+    change = cause.first
+    name = plural(len(cause.changes), "package") if cause.is_folded else names.of(change)
+    return change.op, terminal(name), change.reason, terminal(cause.text)
+
+
+def cause_lines(cause: FoldedChanges, names: Names) -> Iterator[tuple[str, Color | None]]:
+    """Yield below a row the packages of each difference, and the risks in it."""
+    for diff in cause.diffs[:MOST_DIFFS]:
+        if cause.is_folded:
+            size = f": {impact_text(diff.impact)}" if diff.impact else ""
+            count = f"{len(diff.changes)} x " if len(cause.diffs) > 1 else ""
+            yield f"{count}{names_text(diff.changes, names)}{size}", None
+        yield from ((text, Color.RED) for text in risk_texts(diff.impact.risks if diff.impact else ()))
+    rest = cause.diffs[MOST_DIFFS:]
+    if rest:
+        packages = plural(sum(len(diff.changes) for diff in rest), "package")
+        yield f"and {plural(len(rest), 'distinct diff')} more in {packages}", None
 
 
 _MEANINGS = {

@@ -33,7 +33,9 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect =
         # A reviewed lock is proposed as a pull request on the control repository itself.
         mirrors[inventory.control.url] = control
     targets = {
-        url: Target(mirror, inputs.forges.of(mirror), commits.get(url, policy.commits), planned.names)
+        url: Target(
+            mirror, inputs.forges.of(mirror), commits.get(url, policy.commits), planned.names, policy.risks
+        )
         for url, mirror in mirrors.items()
     }
     forge = inputs.forges.of(control)

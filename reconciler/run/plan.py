@@ -95,7 +95,7 @@ def plan_fleet(
     # Generated manifests are known only after rendering: from here on they are variants like all others.
     generated = (delivery.resolved for delivery in deliveries.items.values())
     fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
-    plan = build_plan(inventory, fleet, rendered, shard)
+    plan = build_plan(inventory, fleet, rendered, shard, contents)
     return PlannedRun(inputs, fleet, plan, resolving)
 
 

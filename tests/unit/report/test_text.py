@@ -80,8 +80,9 @@ def test_quiet_leaves_out_notes_and_nothing_else() -> None:
 def test_a_refused_plan_is_shown_whole_before_it_says_why() -> None:
     lines = list(plan_lines(REFUSED, NAMES))
 
-    assert lines[2].startswith("delete")
-    assert lines[3:5] == ["refused: DeletionGuard: Deletes 1 of 1", "  hint: Pass --allow-deletes 1"]
+    assert lines[1] == "risks: 1 deletion"
+    assert lines[3].startswith("delete")
+    assert lines[4:6] == ["refused: DeletionGuard: Deletes 1 of 1", "  hint: Pass --allow-deletes 1"]
 
 
 def test_colours_change_no_word() -> None:

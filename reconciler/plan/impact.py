@@ -1,0 +1,245 @@
+"""Impact of a change on its package: size and identity of the difference, and the risks in it. Pure."""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from typing import Any, Final, NamedTuple
+
+from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
+from reconciler.functions.resource import LOCAL_CONFIG
+from reconciler.ids import GroupKind, Oid
+from reconciler.krm.yaml import YamlError, load_documents
+from reconciler.objects import File, Files
+from reconciler.policy import RiskPolicy
+from reconciler.policy.risks import REGISTRY, REMOVAL
+
+_DOCKER: Final = "docker.io"
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_LONGEST_DIFF: Final = 4_000_000
+"""Product of the lines of both sides; beyond it files are compared as a whole, which takes linear time."""
+
+
+class Risk(NamedTuple):
+    """One risk: its class, the action, and the resource or image; the lowest weight is the worst."""
+
+    category: str
+    action: str
+    subject: str
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """Difference between a package on main and its draft.
+
+    `digest` is equal for equal differences; the names of the package itself, in the files that every
+    package has of its own, do not count. `added` and `removed` are lines of text.
+    """
+
+    digest: str
+    files: int = 0
+    added: int = 0
+    removed: int = 0
+    risks: tuple[Risk, ...] = ()
+
+
+class _Resource(NamedTuple):
+    """Identity of a resource in a package; its version is none."""
+
+    group_kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        path = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.group_kind.partition('.')[0]} {path}"
+
+
+Resources = Mapping[_Resource, Any]
+
+
+class _Difference(NamedTuple):
+    digest: bytes
+    added: int
+    removed: int
+
+
+@dataclass(slots=True)
+class ImpactReader:
+    """Computes impacts; equal files of many packages are compared and parsed once."""
+
+    policy: RiskPolicy
+    _resources: dict[Oid, Resources] = field(default_factory=dict)
+    _differences: dict[tuple[bytes | None, bytes | None], _Difference] = field(default_factory=dict)
+
+    def impact(self, before: Files, after: Files, own_names: Collection[str]) -> Impact:
+        """Return the impact of a change. Total.
+
+        Args:
+            before: The package on main, empty if it is not there.
+            after: The package as its draft has it, empty if it is removed.
+            own_names: Names of the package, its repository and its owner.
+        """
+        changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
+        names = _pattern(own_names)
+        digest, added, removed = hashlib.sha256(), 0, 0
+        for path in changed:
+            old, new = before.get(path), after.get(path)
+            masked = (_masked(path, old, names), _masked(path, new, names))
+            difference = self._differences.get(masked)
+            if difference is None:
+                difference = self._differences[masked] = _compare(*masked)
+            modes = (old.mode if old else 0, new.mode if new else 0)
+            digest.update(f"{path}\0{modes}\0".encode() + difference.digest)
+            added, removed = added + difference.added, removed + difference.removed
+        risks = tuple(self._risks(before, after, changed))
+        return Impact(digest.hexdigest(), len(changed), added, removed, risks)
+
+    def _risks(self, before: Files, after: Files, changed: Collection[str]) -> Iterator[Risk]:
+        order = {name: index for index, name in enumerate(self.policy.classes)}
+        old, new = self._all(before, changed), self._all(after, changed)
+        risks = {*self._resource_risks(old, new), *self._registry_risks(before, old, new)}
+        yield from sorted(
+            (risk._replace(weight=order[risk.category]) for risk in risks),
+            key=lambda risk: (risk.weight, risk),
+        )
+
+    def _resource_risks(self, old: Resources, new: Resources) -> Iterator[Risk]:
+        for resource in old.keys() | new.keys():
+            if resource in old and resource in new and old[resource] == new[resource]:
+                continue
+            action = "adds" if resource not in old else "changes" if resource in new else "removes"
+            if action == "removes":
+                yield Risk(REMOVAL, action, str(resource))
+            for category in self.policy.of_kind(resource.group_kind):
+                yield Risk(category, action, str(resource))
+
+    def _registry_risks(self, before: Files, old: Resources, new: Resources) -> Iterator[Risk]:
+        """Yield images of registries that neither the settings nor, without any, the package on main has."""
+        images = set(_images(new)) - set(_images(old))
+        if not images or not (self.policy.registries or before):
+            return
+        if self.policy.registries:
+            prefixes = [_qualified(prefix.rstrip("/")) for prefix in self.policy.registries]
+            foreign = {image for image in images if not any(_is_below(image, p) for p in prefixes)}
+        else:
+            in_use = {_registry(image) for image in _images(self._all(before, before))}
+            foreign = {image for image in images if _registry(image) not in in_use}
+        yield from (Risk(REGISTRY, "uses", image) for image in foreign)
+
+    def _all(self, files: Files, paths: Collection[str]) -> Resources:
+        resources: dict[_Resource, Any] = {}
+        for path in sorted(paths):
+            if path in files and path.endswith(_SUFFIXES):
+                resources.update(self._parsed(files[path]))
+        return resources
+
+    def _parsed(self, file: File) -> Resources:
+        if file.oid not in self._resources:
+            self._resources[file.oid] = dict(_parse(file.data))
+        return self._resources[file.oid]
+
+
+# Differences
+
+
+def _pattern(names: Collection[str]) -> re.Pattern[bytes] | None:
+    """Return the pattern of whole names, the longest first."""
+    ordered = sorted({name for name in names if name}, key=lambda name: (-len(name), name))
+    if not ordered:
+        return None
+    text = "|".join(map(re.escape, ordered))
+    return re.compile(rf"(?<![\w.-])(?:{text})(?![\w-])".encode())
+
+
+def _masked(path: str, file: File | None, names: re.Pattern[bytes] | None) -> bytes | None:
+    if file is None or names is None or path not in {KPTFILE, PACKAGE_CONTEXT_FILE}:
+        return file.data if file else None
+    return names.sub(b"\0", file.data)
+
+
+def _compare(old: bytes | None, new: bytes | None) -> _Difference:
+    """Return the identity of a difference: its text without line numbers, or both sides as a whole."""
+    whole = hashlib.sha256(b"%d %b %b" % (len(old or b""), old or b"", new or b"")).digest()
+    before, after = _lines(old), _lines(new)
+    if before is None or after is None:
+        return _Difference(whole, 0, 0)
+    if len(before) * len(after) > _LONGEST_DIFF:
+        return _Difference(whole, len(after), len(before))
+    body = list(unified_diff(before, after, lineterm=""))[2:]
+    added, removed = (sum(line.startswith(sign) for line in body) for sign in "+-")
+    text = "\n".join("@@" if line.startswith("@@") else line for line in body)
+    return _Difference(hashlib.sha256(text.encode()).digest(), added, removed)
+
+
+def _lines(data: bytes | None) -> list[str] | None:
+    """Return the lines of a text, None for other data."""
+    try:
+        return (data or b"").decode().split("\n")
+    except UnicodeDecodeError:
+        return None
+
+
+# Resources
+
+
+def _parse(data: bytes) -> Iterator[tuple[_Resource, Any]]:
+    """Yield the resources of a file; none of a file that is not YAML, such as a template."""
+    try:
+        documents = load_documents(data)
+    except YamlError:
+        return
+    for document in documents:
+        yield from _resources(document.value)
+
+
+def _resources(value: Any) -> Iterator[tuple[_Resource, Any]]:
+    if not isinstance(value, Mapping):
+        return
+    items = value.get("items")
+    if str(value.get("kind", "")).endswith("List") and isinstance(items, list):
+        for item in items:
+            yield from _resources(item)
+        return
+    metadata = value.get("metadata")
+    kind, version = value.get("kind"), value.get("apiVersion")
+    if not isinstance(kind, str) or not isinstance(version, str) or not isinstance(metadata, Mapping):
+        return
+    notes = metadata.get("annotations")
+    if isinstance(notes, Mapping) and notes.get(LOCAL_CONFIG) == "true":
+        return
+    group = version.partition("/")[0] if "/" in version else ""
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    yield _Resource(str(GroupKind(group, kind)), str(namespace or ""), str(name or "")), value
+
+
+def _images(value: Any) -> Iterator[str]:
+    """Yield every image that a resource uses: the texts of fields called `image`."""
+    if isinstance(value, Mapping):
+        image = value.get("image")
+        if isinstance(image, str) and image:
+            yield _qualified(image)
+        for part in value.values():
+            yield from _images(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _images(part)
+
+
+def _qualified(image: str) -> str:
+    """Return an image with its registry, as container engines complete it."""
+    first, slash, _ = image.partition("/")
+    has_registry = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    if has_registry or (not slash and "." in first and ":" not in first):
+        return image
+    return f"{_DOCKER}/{image}" if slash else f"{_DOCKER}/library/{image}"
+
+
+def _registry(image: str) -> str:
+    return image.partition("/")[0]
+
+
+def _is_below(image: str, prefix: str) -> bool:
+    return image == prefix or image.startswith((f"{prefix}/", f"{prefix}:", f"{prefix}@"))

@@ -1,0 +1,156 @@
+"""Changes by cause: equal changes of many packages fold into one group. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from reconciler.ids import PackageKey
+from reconciler.plan.changes import Change
+from reconciler.plan.impact import Impact, Risk
+from reconciler.plan.status import PackageStatus
+from reconciler.report.summary import Names, change_risks, detail, plural
+
+MOST_ROWS = 5
+"""Changes of one cause that are listed each; more of them fold."""
+MOST_NAMES = 3
+MOST_SUBJECTS = 4
+MOST_DIFFS = 10
+_ELLIPSIS = "…"
+
+
+class Diff(NamedTuple):
+    """Packages with equal differences, changed for one cause."""
+
+    changes: tuple[Change, ...]
+    impact: Impact | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedChanges:
+    """Changes of one cause, their differences the most frequent first; `detail` holds for all of them."""
+
+    changes: tuple[Change, ...]
+    detail: str
+    diffs: tuple[Diff, ...]
+
+    @property
+    def first(self) -> Change:
+        """The first change, an example of the others."""
+        return self.changes[0]
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether there are several packages."""
+        return len(self.changes) > 1
+
+    @property
+    def text(self) -> str:
+        """The detail; of several packages also how many there are."""
+        return "; ".join(part for part in (self.detail, self.extent if self.is_folded else "") if part)
+
+    @property
+    def risks(self) -> tuple[Risk, ...]:
+        """Every risk of the changes, the worst first."""
+        risks = {risk for change in self.changes for risk in change_risks(change) if change.impact}
+        return tuple(sorted(risks, key=lambda risk: (risk.weight, risk)))
+
+    @property
+    def extent(self) -> str:
+        """The number of packages, repositories and differences: `40 repositories, 3 distinct diffs`."""
+        count = len({change.package.url for change in self.changes})
+        where = f"{count} repositor{'y' if count == 1 else 'ies'}"
+        compared = sum(diff.impact is not None for diff in self.diffs)
+        return f"{where}, {plural(compared, 'distinct diff')}" if compared else where
+
+
+def fold_changes(
+    changes: Sequence[Change],
+    names: Names,
+    statuses: Mapping[PackageKey, PackageStatus],
+    *,
+    unfolded: bool = False,
+    labels: Mapping[PackageKey, str] | None = None,
+) -> list[FoldedChanges]:
+    """Return the causes of changes that are in their order; the changes of a small group are its own causes.
+
+    Args:
+        changes: The changes as `sorted_changes` orders them.
+        names: The names of their packages.
+        statuses: The state of each package.
+        unfolded: Every change is a cause of its own.
+        labels: What happens to each package, where that is not its operation.
+    """
+    details = {change.package: detail(change, statuses.get(change.package)) for change in changes}
+    places: dict[tuple[object, ...], int] = {}
+    keyed = []
+    for index, change in enumerate(changes):
+        text = general_text(details[change.package], change, names)
+        label = (labels or {}).get(change.package, change.op)
+        key = (
+            label,
+            change.op,
+            change.reason,
+            text,
+            frozenset(risk.category for risk in change_risks(change)),
+        )
+        keyed.append((places.setdefault(key, index), text, change))
+    causes = []
+    for _, members in groupby(sorted(keyed, key=lambda item: item[0]), key=lambda item: item[0]):
+        group = list(members)
+        own = tuple(change for _, _, change in group)
+        if unfolded or len(own) <= MOST_ROWS:
+            causes += [FoldedChanges((c,), details[c.package], (Diff((c,), c.impact),)) for c in own]
+        else:
+            causes.append(FoldedChanges(own, group[0][1], _diffs(own)))
+    return causes
+
+
+def _diffs(changes: Iterable[Change]) -> tuple[Diff, ...]:
+    by_digest: dict[str, list[Change]] = {}
+    for change in changes:
+        by_digest.setdefault(change.impact.digest if change.impact else "", []).append(change)
+    diffs = [Diff(tuple(members), members[0].impact) for members in by_digest.values()]
+    return tuple(sorted(diffs, key=lambda diff: -len(diff.changes)))
+
+
+def general_text(text: str, change: Change, names: Names) -> str:
+    """Return a text about one package without its own names and the number of its pull request."""
+    own = {names.of(change), change.package.path, change.repository.name}
+    own |= {change.package.path.rpartition("/")[2], change.package.url}
+    own |= {str(change.variant), change.variant.name} if change.variant else set()
+    pattern = "|".join(re.escape(name) for name in sorted(own, key=lambda name: (-len(name), name)) if name)
+    shown, upstream = change.upstream_from, change.upstream_to
+    # The upstream is the cause itself, and often has the name of the package.
+    head, joint, rest = text.partition("; ") if shown or upstream else ("", "", text)
+    return head + joint + re.sub(rf"(?<![\w.-])(?:{pattern}|#\d+)(?![\w-])", _ELLIPSIS, rest)
+
+
+def names_text(changes: Sequence[Change], names: Names) -> str:
+    """Return the first names of packages, and how many more there are."""
+    shown = ", ".join(names.of(change) for change in changes[:MOST_NAMES])
+    more = len(changes) - MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def cause_name(cause: FoldedChanges, names: Names) -> str:
+    """Return the packages of a cause in a cell: `312 packages: edge-1/web, edge-2/web and 310 more`."""
+    shown = names_text(cause.changes, names)
+    return f"{plural(len(cause.changes), 'package')}: {shown}" if cause.is_folded else shown
+
+
+def impact_text(impact: Impact) -> str:
+    """Return the size of a difference: `+4 -2 in 2 files`."""
+    return f"+{impact.added} -{impact.removed} in {plural(impact.files, 'file')}"
+
+
+def risk_texts(risks: Iterable[Risk]) -> list[str]:
+    """Return a line for each class of risk: `rbac: adds ClusterRole web, removes Role db/web`."""
+    lines = []
+    for category, members in groupby(risks, key=lambda risk: risk.category):
+        texts = [f"{risk.action} {risk.subject}" for risk in members]
+        more = len(texts) - MOST_SUBJECTS
+        shown = ", ".join(texts[:MOST_SUBJECTS])
+        lines.append(f"{category}: {shown} and {more} more" if more > 0 else f"{category}: {shown}")
+    return lines

@@ -1,0 +1,187 @@
+"""Impact: which differences are equal, and which risks a difference has."""
+
+import pytest
+
+from reconciler.objects import File, Files, Mode
+from reconciler.plan.impact import Impact, ImpactReader
+from reconciler.policy import RiskPolicy
+
+
+def files(**texts: str) -> Files:
+    """Return files by name; `kpt` is the Kptfile, every other name a YAML file."""
+    names = {"kpt": "Kptfile", "context": "package-context.yaml"}
+    return {names.get(name, f"{name}.yaml"): File.of(text.encode()) for name, text in texts.items()}
+
+
+def resource(kind: str, name: str = "web", group: str = "", body: str = "") -> str:
+    version = f"{group}/v1" if group else "v1"
+    return f"apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n{body}"
+
+
+def impact(before: Files, after: Files, *names: str, policy: RiskPolicy | None = None) -> Impact:
+    return ImpactReader(policy or RiskPolicy()).impact(before, after, names)
+
+
+def risks(before: Files, after: Files, policy: RiskPolicy | None = None) -> list[str]:
+    found = impact(before, after, policy=policy).risks
+    return [f"{risk.category}: {risk.action} {risk.subject}" for risk in found]
+
+
+LINES = "".join(f"line{n}: {n}\n" for n in range(9))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_equal"),
+    [
+        pytest.param(
+            (files(a="x: 1\n"), files(a="x: 2\n")), (files(a="x: 1\n"), files(a="x: 2\n")), True, id="same"
+        ),
+        pytest.param(
+            (files(a="x: 1\n"), files(a="x: 2\n")), (files(a="x: 1\n"), files(a="x: 3\n")), False, id="value"
+        ),
+        pytest.param(
+            (files(a="x: 1\n"), files(a="x: 2\n")), (files(b="x: 1\n"), files(b="x: 2\n")), False, id="path"
+        ),
+        pytest.param(
+            (files(a=f"x: 1\n{LINES}"), files(a=f"x: 2\n{LINES}")),
+            (files(a=f"x: 1\n{LINES}own: 1\n"), files(a=f"x: 2\n{LINES}own: 1\n")),
+            True,
+            id="far-from-other-lines",
+        ),
+        pytest.param(
+            ({}, files(kpt="name: web\n")), ({}, files(kpt="name: db\n")), True, id="own-name-in-Kptfile"
+        ),
+        pytest.param(
+            ({}, files(a="name: web\n")), ({}, files(a="name: db\n")), False, id="own-name-elsewhere"
+        ),
+        pytest.param(
+            ({}, files(kpt="name: websocket\n")),
+            ({}, files(kpt="name: dbsocket\n")),
+            False,
+            id="part-of-a-name",
+        ),
+        pytest.param(
+            ({}, {"a": File.of(b"x")}), ({}, {"a": File.of(b"x", Mode.EXECUTABLE)}), False, id="mode"
+        ),
+        pytest.param(
+            ({"a": File.of(b"\xff1")}, {"a": File.of(b"\xff2")}),
+            ({"a": File.of(b"\xff1")}, {"a": File.of(b"\xff3")}),
+            False,
+            id="binary",
+        ),
+    ],
+)
+def test_differences_are_equal_if_their_text_is(
+    one: tuple[Files, Files], other: tuple[Files, Files], is_equal: bool
+) -> None:
+    reader = ImpactReader(RiskPolicy())
+    digests = [reader.impact(*sides, {name}).digest for sides, name in ((one, "web"), (other, "db"))]
+
+    assert (digests[0] == digests[1]) is is_equal
+
+
+def test_impact_counts_files_and_lines() -> None:
+    found = impact(files(a="x: 1\ny: 2\n", b="z: 1\n", c="q: 1\n"), files(a="x: 2\ny: 2\n", c="q: 1\n"))
+
+    assert (found.files, found.added, found.removed) == (2, 1, 2)
+
+
+CASES = [
+    ("Role", "rbac.authorization.k8s.io", "rbac"),
+    ("ClusterRoleBinding", "rbac.authorization.k8s.io", "rbac"),
+    ("ServiceAccount", "", "rbac"),
+    ("CustomResourceDefinition", "apiextensions.k8s.io", "crd"),
+    ("Namespace", "", "namespace"),
+    ("PersistentVolumeClaim", "", "storage"),
+    ("StorageClass", "storage.k8s.io", "storage"),
+    ("ValidatingWebhookConfiguration", "admissionregistration.k8s.io", "admission"),
+]
+
+
+@pytest.mark.parametrize(("kind", "group", "category"), CASES, ids=[case[0] for case in CASES])
+def test_resource_of_a_class_is_a_risk_when_it_comes_changes_or_goes(
+    kind: str, group: str, category: str
+) -> None:
+    old, new = files(a=resource(kind, group=group)), files(a=resource(kind, group=group, body="x: 1\n"))
+
+    assert risks({}, new) == [f"{category}: adds {kind} web"]
+    assert risks(old, new) == [f"{category}: changes {kind} web"]
+    assert risks(old, {}) == [f"removal: removes {kind} web", f"{category}: removes {kind} web"]
+    assert risks(old, old) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        resource("ConfigMap"),
+        resource("Role"),  # a Role of another group
+        resource("Namespace").replace(
+            "  name: web\n", "  annotations: {config.kubernetes.io/local-config: 'true'}\n"
+        ),
+        "kind: [\n",
+        "- 1\n",
+    ],
+    ids=["other kind", "other group", "local", "broken", "no resource"],
+)
+def test_other_files_are_no_risk(text: str) -> None:
+    assert risks({}, files(a=text)) == []
+
+
+def test_resource_that_moves_to_another_file_is_no_risk() -> None:
+    role = resource("Role", group="rbac.authorization.k8s.io")
+
+    assert risks(files(a=role), files(b=role)) == []
+
+
+def test_items_of_a_list_are_resources() -> None:
+    text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: a}}\n"
+
+    assert risks({}, files(a=text)) == ["namespace: adds Namespace a"]
+
+
+def pod(image: str) -> Files:
+    return files(pod=resource("Pod", body=f"spec:\n  containers:\n  - image: {image}\n"))
+
+
+NGINX = "docker.io/library/nginx:1"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "registries", "images"),
+    [
+        (pod("nginx:1"), pod("nginx:2"), (), []),
+        (pod("nginx:1"), pod("docker.io/nginx:2"), (), []),
+        (pod("nginx:1"), pod("ghcr.io/nginx:2"), (), ["ghcr.io/nginx:2"]),
+        (pod("nginx:1"), pod("localhost:5000/nginx"), (), ["localhost:5000/nginx"]),
+        ({}, pod("nginx:1"), (), []),
+        ({}, pod("nginx:1"), ("ghcr.io",), [NGINX]),
+        ({}, pod("ghcr.io/acme/nginx:1"), ("ghcr.io/acme/",), []),
+        ({}, pod("ghcr.io/acme-evil/nginx:1"), ("ghcr.io/acme",), ["ghcr.io/acme-evil/nginx:1"]),
+        (pod("nginx:1"), files(), (), []),
+    ],
+)
+def test_image_of_a_registry_that_is_not_in_use_is_a_risk(
+    before: Files, after: Files, registries: tuple[str, ...], images: list[str]
+) -> None:
+    policy = RiskPolicy(registries=registries)
+
+    assert [line for line in risks(before, after, policy) if line.startswith("registry")] == [
+        f"registry: uses {image}" for image in images
+    ]
+
+
+def test_registry_of_an_unchanged_file_is_in_use() -> None:
+    other = files(other=resource("Pod", "b", body="image: ghcr.io/a:1\n"))
+
+    assert risks({**pod("nginx:1"), **other}, {**pod("ghcr.io/b:1"), **other}) == []
+
+
+def test_settings_replace_and_add_classes() -> None:
+    policy = RiskPolicy(kinds={"namespace": (), "edge": ("Ingress.*", "Service")})
+    after = files(
+        a=resource("Namespace"), b=resource("Service"), c=resource("Ingress", group="networking.k8s.io")
+    )
+
+    assert risks({}, after, policy) == ["edge: adds Ingress web", "edge: adds Service web"]
+    assert policy.classes[0] == "deletion"
+    assert policy.classes[-1] == "edge"

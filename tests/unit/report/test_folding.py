@@ -1,0 +1,127 @@
+"""Folding: changes of one cause are one row, and dangerous ones are first."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.ids import ObjectName, PackageKey
+from reconciler.plan.changes import Change, Op, Plan
+from reconciler.plan.impact import Impact, Risk
+from reconciler.reasons import Reason
+from reconciler.report.folding import MOST_DIFFS, MOST_ROWS, fold_changes, general_text, risk_texts
+from reconciler.report.summary import Names, risk_summary, sorted_changes
+from reconciler.report.text import plan_lines
+
+NAMES = Names("demo")
+RBAC = Risk("rbac", "adds", "Role web", 2)
+STORAGE = Risk("storage", "adds", "PersistentVolumeClaim web", 5)
+
+
+def update(number: int, digest: str = "x", *risks: Risk, message: str = "") -> Change:
+    repository = f"edge-{number:05}"
+    return Change(
+        PackageKey(f"file:///{repository}.git", "web"),
+        ObjectName("default", repository),
+        Op.UPDATE,
+        Reason.UPSTREAM_CHANGED,
+        message=message,
+        variant=ObjectName("default", f"web-{repository}"),
+        upstream_from="web/v1",
+        upstream_to="web/v2",
+        impact=Impact(digest, 2, 4, 1, risks),
+    )
+
+
+def lines(*changes: Change, **options: bool) -> list[str]:
+    return list(plan_lines(Plan(changes), NAMES, **options))[1:]
+
+
+def test_ten_thousand_equal_changes_are_a_few_lines() -> None:
+    assert lines(*map(update, range(10_000))) == [
+        "CHANGE  PACKAGE         REASON           DETAIL",
+        "update  10000 packages  UpstreamChanged  web/v1 -> web/v2; 10000 repositories, 1 distinct diff",
+        "        edge-00000/web, edge-00001/web, edge-00002/web and 9997 more: +4 -1 in 2 files",
+    ]
+
+
+def test_every_distinct_difference_of_a_cause_is_a_line_with_its_risks() -> None:
+    changes = [update(n) for n in range(6)] + [update(n, "y") for n in range(6, 8)]
+
+    assert lines(*changes)[1:] == [
+        "update  8 packages  UpstreamChanged  web/v1 -> web/v2; 8 repositories, 2 distinct diffs",
+        "        6 x edge-00000/web, edge-00001/web, edge-00002/web and 3 more: +4 -1 in 2 files",
+        "        2 x edge-00006/web, edge-00007/web: +4 -1 in 2 files",
+    ]
+
+
+def test_many_distinct_differences_are_counted() -> None:
+    last = lines(*(update(n, str(n)) for n in range(MOST_DIFFS + 3)))[-1]
+
+    assert last == "        and 3 distinct diffs more in 3 packages"
+
+
+@pytest.mark.parametrize(("count", "rows"), [(MOST_ROWS, MOST_ROWS), (MOST_ROWS + 1, 1)])
+def test_only_large_groups_fold(count: int, rows: int) -> None:
+    changes = [update(n) for n in range(count)]
+
+    assert len(fold_changes(changes, NAMES, {})) == rows
+    assert len(fold_changes(changes, NAMES, {}, unfolded=True)) == count
+
+
+def test_all_lists_every_package() -> None:
+    table = lines(*(update(n) for n in range(MOST_ROWS + 1)), unchanged=True)
+
+    assert len(table) == 1 + MOST_ROWS + 1
+    assert all("edge-0000" in line for line in table[1:])
+
+
+def test_changes_with_other_risks_are_another_cause() -> None:
+    changes = [update(n) for n in range(6)] + [update(n, "y", RBAC) for n in range(6, 12)]
+
+    assert [line.split("  ")[1].strip() for line in lines(*changes) if line.startswith("update")] == [
+        "6 packages",
+        "6 packages",
+    ]
+    assert "        rbac: adds Role web" in lines(*changes)[:5]
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (replace(update(9), op=Op.DELETE), update(1, "x", RBAC)),
+        (update(9, "x", RBAC), update(1, "x", STORAGE)),
+        (update(9, "x", STORAGE), update(1)),
+        (update(9, "x", STORAGE, RBAC), update(1, "x", STORAGE)),
+        (update(1), update(9)),
+        (update(9), replace(update(1), op=Op.KEEP)),
+    ],
+    ids=["deletion", "class", "risk", "worst", "name", "keep"],
+)
+def test_order_is_danger_then_operation_then_name(first: Change, then: Change) -> None:
+    assert sorted_changes(Plan((then, first))) == [first, then]
+
+
+def test_risks_are_counted_by_packages_the_worst_class_first() -> None:
+    role = Risk("rbac", "adds", "Role other", 2)
+    changes = [update(1, "x", STORAGE, RBAC, role), update(2, "x", STORAGE), replace(update(3), op=Op.DELETE)]
+
+    assert risk_summary(changes) == "1 deletion, 1 rbac, 2 storage"
+    assert risk_summary([update(1)]) == ""
+
+
+def test_messages_that_differ_by_own_names_are_one_cause() -> None:
+    changes = [update(n, message=f"edge-{n:05} has web-edge-{n:05}, #{n}") for n in range(6)]
+
+    (cause,) = fold_changes(changes, NAMES, {})
+
+    assert cause.text == "web/v1 -> web/v2; … has …, …; 6 repositories, 1 distinct diff"
+
+
+def test_own_names_inside_other_names_stay() -> None:
+    assert general_text("x; web-server and websocket", update(1), NAMES) == "x; web-server and websocket"
+
+
+def test_many_subjects_of_a_class_are_counted() -> None:
+    risks = [Risk("rbac", "adds", f"Role {n}", 2) for n in range(6)]
+
+    assert risk_texts(risks) == ["rbac: adds Role 0, adds Role 1, adds Role 2, adds Role 3 and 2 more"]
