@@ -11,10 +11,19 @@ from reconciler.errors import Location
 from reconciler.expand import DesiredVariant
 from reconciler.inventory import Inventory, RepositoryView, Source
 from reconciler.policy import FunctionPolicy, OnConflict
-from reconciler.resolve.resolution import Pin
-from reconciler.resolve.up_to_date import index_objects, input_facts, inputs_digest
-from reconciler.snapshot import SnapshotObject
-from tests.support.plan_values import PACKAGE, WEB, a_pin, oid
+from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.up_to_date import (
+    find_settled,
+    index_objects,
+    input_facts,
+    inputs_digest,
+    named_objects,
+    told_facts,
+)
+from reconciler.snapshot import Snapshot, SnapshotObject
+from reconciler.state import AnsweredConflict, OpenConflict
+from tests.support.decision_table import Case, DecisionTable, Row
+from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, a_record, oid
 from tests.support.sets import repository, snapshot, world
 
 Inputs = tuple[DesiredVariant, RepositoryView, Pin, Inventory]
@@ -89,6 +98,16 @@ READ: dict[str, Callable[[Inputs], Inputs]] = {
     "named object": with_objects(a_team("blue", "2"), a_team("red", "1")),
     "served APIs": with_objects(a_team("blue", "1"), a_team("red", "1"), served=frozenset({KIND})),
     "kinds": with_objects(),
+    "package": with_variant(key=WEB._replace(name="other")),
+    "namespace": with_variant(key=WEB._replace(namespace="other")),
+    "upstream package": with_pin(package=PACKAGE),
+    "mutators of functions": with_spec(mutators=[]),
+    "snapshot of the cluster that is not there": lambda given: (
+        given[0],
+        replace(given[1], cluster="prod"),
+        given[2],
+        replace(given[3], snapshot=snapshot(clusters={"prod": Snapshot(cluster="prod", path="prod")})),
+    ),
 }
 UNREAD: dict[str, Callable[[Inputs], Inputs]] = {
     "nothing": lambda given: given,
@@ -110,3 +129,135 @@ def test_everything_that_rendering_reads_makes_a_digest_of_its_own() -> None:
     digests = {name: digest(change(inputs())) for name, change in READ.items()}
 
     assert len({*digests.values(), digest(inputs())}) == len(READ) + 1
+
+
+def facts(given: Inputs) -> dict[str, Any]:
+    variant, view, pin, inventory = given
+    return input_facts(variant, view, PACKAGE, pin, inventory, objects=index_objects(inventory.snapshot))
+
+
+def test_record_keeps_what_a_report_names_and_digests_of_what_is_large() -> None:
+    given = with_policy(functions=FunctionPolicy(compatible=True), on_conflict=OnConflict.LOCAL)(inputs())
+    told = told_facts(facts(with_policy(instance="fleet")(given)), "digest", None)
+
+    digests = {name: told.pop(name) for name in ("policies", "functions")}
+    assert told == {"engine": "2", "instance": "fleet", "repository": "edge", "deployment": "False"}
+    assert {len(digest) for digest in digests.values()} == {16}
+    assert told_facts(facts(inputs()), "digest", None).keys() == told.keys()
+
+
+@pytest.mark.parametrize(
+    ("inputs_of_record", "facts_of_record", "is_kept"),
+    [("digest", {"engine": "1"}, True), ("digest", {}, False), ("other", {"engine": "1"}, False)],
+)
+def test_record_of_the_same_inputs_keeps_its_facts(
+    inputs_of_record: str, facts_of_record: dict[str, str], *, is_kept: bool
+) -> None:
+    record = a_record(inputs=inputs_of_record, facts=facts_of_record)
+
+    told = told_facts(facts(inputs()), "digest", record)
+
+    assert (told is record.facts) is is_kept
+    assert told["engine"] == ("1" if is_kept else "2")
+
+
+def test_objects_are_found_by_namespace_and_name_and_one_of_each_kind_by_namespace() -> None:
+    blue, red = a_team("blue", "1"), a_team("red", "1")
+    other = replace(blue, kind="Group", namespace="elsewhere")
+
+    index = index_objects(snapshot(blue, red, other))
+
+    assert index == {
+        WEB._replace(name="blue"): [blue],
+        WEB._replace(name="red"): [red],
+        WEB._replace(name=""): [red],
+        WEB._replace(namespace="elsewhere", name="blue"): [other],
+        WEB._replace(namespace="elsewhere", name=""): [other],
+    }
+
+
+def test_named_objects_are_those_that_injectors_name_with_short_digests() -> None:
+    variant = with_spec(
+        injectors=[InjectionSelector(name="red"), InjectionSelector(name="gone"), InjectionSelector(name="")]
+    )(inputs())[0]
+    objects = index_objects(snapshot(a_team("blue", "1"), a_team("red", "1")))
+
+    named = named_objects(variant, objects)
+
+    assert named.keys() == {"Team red"}
+    assert len(named["Team red"]) == 16
+    changed = index_objects(snapshot(a_team("red", "2")))
+    assert named_objects(variant, changed) != named
+
+
+SETTLED: DecisionTable[str] = DecisionTable(
+    {
+        "record": ("none", "of these inputs", "of other inputs", "without an output"),
+        "functions": ("ran", "failed"),
+        "main": ("as recorded", "as the output", "other", "none"),
+        "recorded main": ("a package", "none"),
+        "draft": ("none", "written as the output", "is the output", "other", "a person's"),
+        "conflicts": ("none", "conflicts", "answers"),
+    },
+    [
+        ({"record": ("none", "of other inputs", "without an output")}, "", "nothing is recorded of it"),
+        ({"functions": "failed"}, "", "what could not run may run now"),
+        ({"main": "other"}, "", "main is not what was merged into"),
+        ({"main": "as recorded", "recorded main": "none"}, "", "main is new"),
+        ({"main": "none", "recorded main": "a package"}, "", "main is gone"),
+        (
+            {"draft": ("a person's", "is the output"), "conflicts": ("conflicts", "answers")},
+            "",
+            "people answer in the draft",
+        ),
+        ({"main": "as the output"}, "output", "the output is on main"),
+        (
+            {"draft": ("written as the output", "is the output", "a person's")},
+            "output",
+            "the output is in the draft",
+        ),
+        ({}, "", "the output is nowhere"),
+    ],
+)
+OUTPUT, MERGED = oid("f1"), oid("b1")
+
+
+def settled(case: Case) -> str:
+    mains = {"as recorded": MERGED, "as the output": OUTPUT, "other": oid("e1"), "none": None}
+    drafts = {
+        "none": None,
+        "written as the output": a_draft(tree=OUTPUT, written=OUTPUT),
+        "is the output": a_draft(tree=OUTPUT, written=oid("d9")),
+        "other": a_draft(),
+        "a person's": a_draft(tree=oid("d1"), written=OUTPUT),
+    }
+    record = a_record(
+        inputs="other" if case["record"] == "of other inputs" else "digest",
+        output_tree="" if case["record"] == "without an output" else OUTPUT,
+        local_tree=MERGED if case["recorded main"] == "a package" else "",
+        unready=("The gate is not passed", "Functions failed") if case["functions"] == "failed" else (),
+        conflicts=(OpenConflict(path="a"),) if case["conflicts"] == "conflicts" else (),
+        answers=(AnsweredConflict(path="a", by="keep"),) if case["conflicts"] == "answers" else (),
+    )
+    variant, view, pin, _ = inputs()
+    resolved = ResolvedVariant(
+        variant,
+        view.key,
+        PACKAGE,
+        pin,
+        local=mains[case["main"]],
+        draft=drafts[case["draft"]],
+        inputs="digest",
+    )
+    tree = find_settled(resolved, None if case["record"] == "none" else record)
+    assert tree in (None, OUTPUT)
+    return "output" if tree else ""
+
+
+def test_table_of_settled_packages_is_complete() -> None:
+    SETTLED.check_complete()
+
+
+@pytest.mark.parametrize("row", SETTLED.rows, ids=str)
+def test_package_is_not_rendered_where_a_record_has_its_result(row: Row[str]) -> None:
+    assert SETTLED.mistakes(row, settled) == []

@@ -1,0 +1,117 @@
+"""Trees to fetch: what rendering a variant reads, and nothing else (D15)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.porch import PackageVariantSpec
+from reconciler.errors import Location
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import Oid, PackageKey
+from reconciler.inventory import Draft, Source
+from reconciler.resolve.resolution import Needs, Release, Resolution, ResolvedVariant, variant_trees
+from reconciler.trailers import Answers, ConflictName
+from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, oid
+
+PIN, BASE, DRAFT_BASE = a_pin(3), a_pin(1), a_pin(2, package=PackageKey("host/old", "web"))
+OF_PIN = ("host/blueprints", PIN.tree)
+OF_BASE = ("host/blueprints", BASE.tree)
+OF_DRAFT_BASE = ("host/old", DRAFT_BASE.tree)
+MAIN = ("host/edge", oid("e1"))
+DRAFT = ("host/edge", oid("d1"))
+FORK = ("host/edge", oid("b1"))
+WRITTEN = ("host/edge", oid("d9"))
+ASKED = ("host/blueprints", oid("c9"))
+
+
+def resolved(**fields: Any) -> ResolvedVariant:
+    variant = DesiredVariant(WEB, "", PackageVariantSpec(), Source(Location("edge.yaml")))
+    return ResolvedVariant(variant, WEB, PACKAGE, **{"pin": PIN, **fields})
+
+
+def persons(**fields: Any) -> Draft:
+    return a_draft(has_foreign_commits=True, **fields)
+
+
+ANSWERED = Answers(named={ConflictName("a.yaml", "-", "-", ""): "upstream"})
+CASES: dict[str, tuple[dict[str, Any], set[tuple[str, Oid]]]] = {
+    "a new package": ({}, {OF_PIN}),
+    "an update": ({"local": oid("e1"), "base": BASE}, {MAIN, OF_BASE, OF_PIN}),
+    "an update to the same content": ({"local": oid("e1"), "base": replace(BASE, tree=PIN.tree)}, {MAIN}),
+    "a package that is up to date": ({"local": oid("e1"), "base": BASE, "settled": oid("e1")}, set()),
+    "a package whose base is lost": ({"local": oid("e1"), "lost_base": "It is gone"}, {MAIN}),
+    "a package without upstreamLock": (
+        {"local": oid("e1"), "candidates": (PIN, BASE)},
+        {MAIN, OF_PIN, OF_BASE},
+    ),
+    "our draft": ({"draft": a_draft(), "draft_base": DRAFT_BASE}, {OF_PIN}),
+    "a person's draft": ({"draft": persons(), "draft_base": DRAFT_BASE}, {OF_PIN, DRAFT, OF_DRAFT_BASE}),
+    "a person's draft at the upstream": (
+        {"local": oid("b1"), "base": PIN, "draft": persons(), "draft_base": PIN},
+        {FORK, DRAFT},
+    ),
+    "a person's draft behind main": (
+        {"local": oid("e1"), "base": PIN, "draft": persons(), "draft_base": PIN},
+        {MAIN, DRAFT, FORK},
+    ),
+    "a person's draft of a package that was not there": (
+        {"local": oid("e1"), "base": PIN, "draft": persons(base_tree=None), "draft_base": PIN},
+        {MAIN, DRAFT},
+    ),
+    "a person's draft of a package that is gone": (
+        {"draft": persons(), "draft_base": PIN},
+        {OF_PIN, DRAFT},
+    ),
+    "answered conflicts": (
+        {
+            "local": oid("b1"),
+            "base": PIN,
+            "draft": persons(answers=ANSWERED, written=oid("d9")),
+            "draft_base": PIN,
+        },
+        {FORK, DRAFT, OF_PIN, WRITTEN},
+    ),
+    "answered conflicts in a draft without a commit of ours": (
+        {
+            "local": oid("b1"),
+            "base": PIN,
+            "draft": persons(answers=ANSWERED, written=None),
+            "draft_base": PIN,
+        },
+        {FORK, DRAFT, OF_PIN},
+    ),
+    "conflicts that wait": (
+        {"local": oid("b1"), "base": PIN, "draft": persons(), "draft_base": PIN, "asked_from": oid("c9")},
+        {FORK, DRAFT, ASKED, OF_PIN},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rendering_reads_what_it_merges(case: str) -> None:
+    fields, trees = CASES[case]
+
+    assert set(variant_trees(resolved(**fields))) == trees
+
+
+def test_needs_are_the_trees_of_all_variants_and_releases_by_repository() -> None:
+    release = Release(PackageKey("host/edge", "old"), WEB, oid("f1"))
+    other = Release(PackageKey("host/far", "old"), WEB, oid("f2"))
+    update = resolved(local=oid("e1"), base=BASE)
+
+    assert Resolution(variants=(update, resolved()), releases=(release, other)).needs == Needs(
+        {
+            "host/edge": frozenset({oid("e1"), oid("f1")}),
+            "host/blueprints": frozenset({PIN.tree, BASE.tree}),
+            "host/far": frozenset({oid("f2")}),
+        }
+    )
+
+
+def test_pin_is_known_by_every_address_of_its_repository_and_shows_the_registered_one() -> None:
+    pin = a_pin(remote="https://mirror/blueprints.git", repo="https://registered/blueprints.git")
+
+    assert pin.urls == {"host/blueprints", "mirror/blueprints", "registered/blueprints"}
+    assert pin.address == "https://registered/blueprints.git"
+    assert replace(pin, repo="../blueprints").address == "https://mirror/blueprints.git"
