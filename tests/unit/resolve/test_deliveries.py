@@ -1,23 +1,61 @@
 """Where the generated manifests of a cluster go: said by annotation, else the one repository there is."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.api.porch import PackageVariantSpec, Repository
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.api.porch import Downstream, PackageVariantSpec, Repository
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.emit import FORMAT_VERSION
+from reconciler.dependencies.lock.format import (
+    ClusterLock,
+    DesiredState,
+    LockedInstance,
+    LockedPackage,
+    LockedRevision,
+    LockedSlot,
+    LockScope,
+    PackageLock,
+)
+from reconciler.dependencies.lock.format import Resolution as LockedResolution
+from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
+from reconciler.dependencies.model.packages import (
+    Dialect,
+    Ecosystem,
+    Install,
+    PackageId,
+    PackageNeed,
+    version_range,
+)
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from reconciler.errors import Location, Problem
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import Draft, RepositoryView, Source
+from reconciler.expand.authored import with_defaults
+from reconciler.expand.names import stable_uid
+from reconciler.expand.variants import variant_key
+from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.inventory import Commit, Draft, PackageState, RepositoryView, Source, SourcedDocument
+from reconciler.policy import Policy
+from reconciler.reasons import Reason
 from reconciler.resolve.deliveries import (
     TARGET_ANNOTATION,
+    Deliveries,
+    Delivery,
     DeliveryTarget,
+    cluster_of,
+    delivery_digest,
     delivery_trees,
     find_delivery_target,
+    pin_delivery,
+    resolve_deliveries,
 )
-from reconciler.resolve.resolution import ResolvedVariant
-from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, oid
+from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.state import PackageVariantRecord
+from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, a_record, oid
+from tests.support.sets import world
 
 
 class Case(NamedTuple):
@@ -92,3 +130,307 @@ def test_delivery_reads_main_and_a_persons_draft_unless_it_is_up_to_date(
 
     expected = [tree for tree in (local, oid("d1") if is_read else None) if tree]
     assert list(delivery_trees(resolved)) == ([] if settled else expected)
+
+
+# Deliveries of a fleet
+
+LOCK = PackageLock(scope=LockScope(cluster="prod"), input_digest="sha256:1", resolution="sha256:2")
+
+
+def locked(*, is_generated: bool = True, **fields: Any) -> ClusterLock:
+    package = LockedPackage(
+        instance=LockedInstance(ecosystem="xpkg", name="net", slot=LockedSlot(kind="cluster")),
+        dialect="crossplane",
+        version="1.0.0",
+        owner="Configuration/platform" if is_generated else "user",
+    )
+    return ClusterLock(LOCK.model_copy(update=fields), LockedResolution(packages=(package,)))
+
+
+def a_cluster(name: str = "prod", *paths: str) -> ClusterInputs:
+    need = PackageNeed(PackageId(Ecosystem.XPKG, "net"), version_range(Dialect.CROSSPLANE, ""))
+    installs = (Install("", path, Dialect.CROSSPLANE, need, location=Location(path)) for path in paths)
+    return ClusterInputs(tuple(installs), Catalogue(), cluster=name)
+
+
+EDGE = replace(view("edge", "prod", deployment=True, place=None), head=Commit(oid("e1"), 5))
+INPUTS = FleetInputs((a_cluster(),))
+HINT = f"annotate one of its Repositories with {TARGET_ANNOTATION}: dependencies"
+OWNER = ObjectName("ns", "dependencies@prod")
+
+
+def deliveries(
+    *scopes: ClusterUpdate,
+    views: Sequence[RepositoryView] = (EDGE,),
+    inputs: FleetInputs = INPUTS,
+    **fields: Any,
+) -> Deliveries:
+    fields = {"policy": Policy(instance="fleet"), **fields}
+    inventory = replace(world(views=tuple(views)), **fields)
+    return resolve_deliveries(
+        inventory, inputs, LockUpdate(scopes or (ClusterUpdate("prod", None, locked()),))
+    )
+
+
+def delivered(*scopes: ClusterUpdate, **fields: Any) -> Delivery:
+    (delivery,) = deliveries(*scopes, **fields).items
+    return delivery
+
+
+def digest_of(*, lock: ClusterLock | None = None, is_complete: bool = True, **fields: str) -> str:
+    own = lock or locked()
+    return delivery_digest(
+        FORMAT_VERSION,
+        own.lock.input_digest,
+        own.lock.resolution,
+        fields.get("owner", "fleet/ns/dependencies@prod"),
+        fields.get("shared", Policy().dependencies.shared_namespace),
+        "ns/edge",
+        "dependencies",
+        is_complete,
+    )
+
+
+def test_delivery_is_a_variant_whose_upstream_is_the_lock() -> None:
+    delivery = delivered()
+
+    pin = Pin(
+        PackageKey("host/control", "locks"),
+        "https://host/control",
+        "locks/prod",
+        -1,
+        Commit(Oid(""), 0),
+        Oid(""),
+        repository="control",
+        name="locks",
+    )
+    assert delivery == Delivery(
+        "prod",
+        DeliveryTarget(EDGE, "dependencies"),
+        a_cluster(),
+        locked(),
+        is_complete=True,
+        digest=digest_of(),
+        resolved=ResolvedVariant(
+            DesiredVariant(
+                OWNER,
+                stable_uid("fleet", *OWNER),
+                with_defaults(PackageVariantSpec(downstream=Downstream(repo="edge", package="dependencies"))),
+                EDGE.source,
+                times=(0,),
+            ),
+            EDGE.key,
+            PackageKey("edge", "dependencies"),
+            pin,
+            inputs=digest_of(),
+        ),
+    )
+    assert delivery.owner == OWNER
+    assert cluster_of(OWNER) == "prod"
+    assert cluster_of(ObjectName("ns", "web")) == ""
+
+
+def test_delivery_of_a_package_on_main_has_the_recorded_tree_as_its_base() -> None:
+    header = KptfileHeader(owner="fleet/ns/dependencies@prod", location="edge/dependencies")
+    draft = a_draft(path="dependencies", header=header, tree=oid("d1"))
+    state = PackageState("dependencies", oid("b1"), header, drafts=(draft,))
+    record = a_record(
+        namespace="ns",
+        name=OWNER.name,
+        url="edge",
+        path="dependencies",
+        upstream_commit=oid("c1"),
+        upstream_tree=oid("c2"),
+        local_tree=oid("b1"),
+        output_tree=oid("b1"),
+        inputs=digest_of(),
+    )
+
+    def resolved(own: PackageVariantRecord, package: PackageState = state) -> ResolvedVariant:
+        here = replace(EDGE, packages={"dependencies": package})
+        return delivered(views=[here], records={OWNER: own}).resolved
+
+    result = resolved(record)
+    assert (result.pin.tree, result.pin.commit) == (oid("c2"), Commit(oid("c2"), 0))
+    base = replace(result.pin, commit=Commit(oid("c1"), 0), tree=oid("c1"))
+    assert (result.base, result.draft_base) == (base, base)
+    assert (result.local, result.draft, result.settled) == (oid("b1"), draft, oid("b1"))
+
+    of_other_inputs = resolved(record.model_copy(update={"inputs": "other"}))
+    assert of_other_inputs == replace(result, settled=None)
+    without_commit = resolved(record.model_copy(update={"upstream_commit": ""}))
+    assert (without_commit.base, without_commit.draft_base) == (None, None)
+    not_merged = resolved(record, replace(state, main_tree=None))
+    assert (not_merged.base, not_merged.draft_base, not_merged.local) == (None, base, None)
+
+
+def test_pinned_delivery_is_of_the_generated_tree_and_of_further_inputs_if_there_are_any() -> None:
+    inventory = replace(world(views=(EDGE,)), policy=Policy(instance="fleet"))
+    delivery = delivered()
+
+    pinned = pin_delivery(delivery, oid("c9"), inventory)
+    assert (pinned.pin.tree, pinned.pin.commit, pinned.inputs) == (
+        oid("c9"),
+        Commit(oid("c9"), 0),
+        delivery.digest,
+    )
+    assert pin_delivery(delivery, oid("c9"), inventory, "more").inputs == "more"
+
+
+DOWN = Problem(Location("r.yaml"), Reason.REPOSITORY_UNAVAILABLE, "It is down")
+
+
+def test_cluster_of_which_something_is_unknown_keeps_its_package() -> None:
+    stalled = Deliveries(stalled=frozenset({variant_key(OWNER)}))
+
+    unfinished = ClusterUpdate("prod", None, locked(), finished=False)
+    assert deliveries(unfinished, inputs=FleetInputs()) == stalled
+    assert deliveries(views=[replace(EDGE, problem=DOWN)]) == stalled
+
+
+def test_cluster_in_which_nobody_installs_anything_any_more_is_delivered_without_needs() -> None:
+    unfinished = ClusterUpdate("prod", None, locked(), finished=False)
+
+    assert delivered(inputs=FleetInputs()).inputs == ClusterInputs((), Catalogue(), cluster="prod")
+    assert delivered(unfinished).inputs == a_cluster()
+
+
+def test_clusters_without_a_lock_or_a_place_do_not_keep_others_from_their_delivery() -> None:
+    several = (view("a", "dev", deployment=True, place=None), view("b", "dev", deployment=True, place=None))
+    twice = tuple(
+        replace(v, cluster="two")
+        for v in (view("c", "", deployment=True, place="x"), view("d", "", deployment=True, place="x"))
+    )
+    scopes = (
+        ClusterUpdate("none", None, None),
+        ClusterUpdate("dev", None, locked()),
+        ClusterUpdate("two", None, locked()),
+        ClusterUpdate("prod", None, locked()),
+    )
+
+    result = deliveries(*scopes, views=(*several, *twice, EDGE))
+
+    assert [delivery.cluster for delivery in result.items] == ["prod"]
+    assert result.notes == (
+        f"Nothing is delivered to cluster dev: it has several Repositories, a, b; {HINT}",
+    )
+    (problem,) = result.problems
+    assert problem == Problem(
+        twice[0].source.at("metadata", "annotations", TARGET_ANNOTATION),
+        Reason.DUPLICATE_DOWNSTREAM,
+        "The manifests of cluster two would also go to Repository ns/d (d.yaml:1)",
+        f"Keep the annotation {TARGET_ANNOTATION} on one of them.",
+        "Repository ns/c",
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/x", "package path '/x' is not valid: it begins with a slash"),
+        ("../x", 'package path "../x" is not valid: '),
+    ],
+)
+def test_place_that_is_not_valid_is_a_problem_at_the_annotation(path: str, message: str) -> None:
+    here = replace(
+        view("edge", "prod", deployment=True, place=path), source=Source(Location("e.yaml", 4), 0, Marks())
+    )
+
+    (problem,) = deliveries(views=[here]).problems
+
+    assert problem.message.startswith(message)
+    assert replace(problem, message="") == Problem(
+        Location("e.yaml", 9, 1),
+        Reason.INVALID_NAME,
+        "",
+        "Write the path of a package below the Repository's directory, `dependencies` for example.",
+        "Repository ns/edge",
+    )
+
+
+class Marks:
+    def mark(self, path: tuple[str | int, ...]) -> tuple[int, int]:
+        return 9 if path == ("metadata", "annotations", TARGET_ANNOTATION) else 1, 1
+
+
+def test_nothing_to_generate_is_no_note() -> None:
+    nowhere = ClusterUpdate("dev", None, locked(is_generated=False))
+    off = Policy(dependencies=replace(Policy().dependencies, path=""))
+
+    assert deliveries(nowhere) == Deliveries()
+    assert deliveries(ClusterUpdate("dev", None, locked())).notes == (
+        f"Nothing is delivered to cluster dev: no Repository belongs to it; {HINT}",
+    )
+    assert deliveries(policy=off) == Deliveries()
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_complete"),
+    [
+        ({}, True),
+        ({"inputs": FleetInputs((a_cluster(),), frozenset({"prod"}))}, False),
+        ({"inputs": FleetInputs((a_cluster(),), frozenset({""}))}, False),
+        ({"inputs": FleetInputs((a_cluster(),), frozenset({"dev"}))}, True),
+        ({"control": replace(world().control, readable=False)}, False),
+        ({"control": replace(world().control, broken=frozenset({"a.yaml"}))}, False),
+    ],
+)
+def test_delivery_is_complete_if_everything_about_its_cluster_is_understood(
+    fields: dict[str, Any], *, is_complete: bool
+) -> None:
+    delivery = delivered(**fields)
+
+    assert delivery.is_complete is is_complete
+    assert delivery.digest == digest_of(is_complete=is_complete)
+
+
+def test_lock_without_a_digest_of_its_inputs_settles_nothing() -> None:
+    old = ClusterUpdate("prod", None, locked(input_digest=""))
+    record = a_record(namespace="ns", name=OWNER.name, output_tree=oid("b1"), local_tree=oid("b1"))
+    here = replace(EDGE, packages={"dependencies": PackageState("dependencies", oid("b1"))})
+
+    delivery = delivered(old, views=[here], records={OWNER: record})
+
+    assert (delivery.digest, delivery.resolved.settled) == ("", None)
+
+
+def test_everything_that_a_delivery_is_generated_from_makes_a_digest_of_its_own() -> None:
+    revision = LockedRevision(
+        package="Provider/net", name="net-1", revision=1, digest="", desired_state=DesiredState.ACTIVE
+    )
+    moved = replace(EDGE, manifest=view("edge", "prod", deployment=True, place="other").manifest)
+    renamed = replace(EDGE, key=ObjectName("ns", "west"))
+    shared = Policy(instance="fleet", dependencies=replace(Policy().dependencies, shared_namespace="s"))
+    given: list[Delivery] = [
+        delivered(),
+        delivered(ClusterUpdate("prod", None, locked(input_digest="sha256:3"))),
+        delivered(ClusterUpdate("prod", None, locked(resolution="sha256:3"))),
+        delivered(ClusterUpdate("prod", None, locked(revisions=(revision,)))),
+        delivered(policy=Policy(instance="other")),
+        delivered(policy=shared),
+        delivered(views=[moved]),
+        delivered(views=[renamed]),
+    ]
+
+    assert len({delivery.digest for delivery in given}) == len(given)
+
+
+def test_variant_of_a_delivery_has_the_times_of_its_inputs_and_the_retry_of_its_repository() -> None:
+    documents = tuple(
+        SourcedDocument({}, Source(Location(path), time))
+        for path, time in (("a.yaml", 11), ("b.yaml", 12), ("c.yaml", 13))
+    )
+    index = tuple(SourcedDocument({}, Source(Location("index.yaml"), time)) for time in (21, 22, 20))
+    retry = {"reconciler.dev/retry": "1", "other": "2"}
+    meta = EDGE.manifest.metadata.model_copy(update={"annotations": retry})
+    here = replace(EDGE, manifest=EDGE.manifest.model_copy(update={"metadata": meta}))
+
+    variant = delivered(
+        views=[here],
+        inputs=FleetInputs((a_cluster("prod", "a.yaml", "b.yaml", "gone.yaml"),)),
+        documents=documents,
+        index=index,
+    ).resolved.variant
+
+    assert sorted(variant.times) == [11, 12, 22]
+    assert variant.annotations == {"reconciler.dev/retry": "1"}
