@@ -1,7 +1,8 @@
 """Fleets with packages that need others: what is generated, released, and published for the next link."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,16 @@ from reconciler.dependencies.catalog.published import (
     repository_names,
 )
 from reconciler.dependencies.dialects import package_id
+from reconciler.dependencies.lock.format import (
+    ClusterLock,
+    LockedInstance,
+    LockedPackage,
+    LockedSlot,
+    LockScope,
+    PackageLock,
+)
+from reconciler.dependencies.lock.format import Resolution as LockedResolution
+from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
@@ -20,20 +31,31 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
+from reconciler.dependencies.solve.solution import Explanation
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import parse_strict
+from reconciler.errors import Location, Problem
 from reconciler.expand import expand
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.inventory import Inventory, RepositoryView, Source, SourcedDocument
 from reconciler.plan import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
 from reconciler.policy import DeletionGuard
+from reconciler.reasons import Reason
 from reconciler.render import render_packages
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
-from reconciler.resolve.deliveries import DeliveryTarget, delivery_owner
+from reconciler.resolve import fleet as fleet_module
+from reconciler.resolve.deliveries import Deliveries, Delivery, DeliveryTarget, delivery_owner
+from reconciler.resolve.dependency_roots import Root, RootKey, Roots
+from reconciler.resolve.fleet import find_dependent_clusters
+from reconciler.resolve.resolution import Release, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution
 from reconciler.state import PackageVariantRecord
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
+from tests.support.plan_values import WEB, a_pin, oid
+from tests.support.sets import registered
 
 BASE = "requires-edge-00-base"
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
@@ -264,3 +286,196 @@ def test_generated_package_goes_to_the_first_repository_by_name_that_needs_it() 
 
     assert generated.key.name == BASE
     assert generated.spec.downstream == Downstream(repo="edge-00", package="base")
+
+
+# Explanations of unmet dependencies
+
+
+def root(name: str, *needs: str, version: str = "1.0.0", is_recorded: bool = False) -> tuple[RootKey, Root]:
+    requires = tuple(
+        Requirement((PackageNeed(package_id("s", need), version_range(Dialect.KPT, "")),)) for need in needs
+    )
+    key = ObjectName(NAMESPACE, name)
+    source = Source(Location(f"{name}.yaml"))
+    own = DesiredVariant(key, "", PackageVariantSpec(), source)
+    candidate = Candidate(package_id("s", name), parse_strict(version), requires=requires)
+    view = registered("edge", cluster="prod")
+    named = Root(key, view, name, candidate, source, None if is_recorded else own)
+    return RootKey(NAMESPACE, name), named
+
+
+def held(name: str, version: str) -> LockedPackage:
+    slot = LockedSlot(kind="install", namespace=NAMESPACE, path=tuple(name.split("/")))
+    instance = LockedInstance(ecosystem="kpt", name=f"s//{name.rpartition('/')[2]}", slot=slot)
+    return LockedPackage(instance=instance, dialect="kpt", version=version)
+
+
+def unmet(
+    *explanations: Explanation,
+    roots: Iterable[tuple[RootKey, Root]],
+    packages: tuple[LockedPackage, ...] = (),
+    finished: bool = False,
+    has_lock: bool = True,
+) -> dict[str, tuple[Problem, ...]]:
+    lock = PackageLock(scope=LockScope(cluster="prod"), input_digest="", resolution="")
+    after = ClusterLock(lock, LockedResolution(packages=packages)) if has_lock else None
+    scopes = (
+        ClusterUpdate("dev", None, None, finished=False),
+        ClusterUpdate("prod", None, after, explanations, finished),
+    )
+    problems = fleet_module._unmet(LockUpdate(scopes), Roots({"prod": dict(roots)}))
+    return {key.name: of_variant for key, of_variant in problems.items()}
+
+
+def test_variant_stalls_if_the_lock_of_an_unsolved_cluster_has_not_its_revision() -> None:
+    roots = [
+        root("held", "base"),
+        root("older", "base", version="2.0.0"),
+        root("absent", "base"),
+        root("plain"),
+        root("recorded", "base", is_recorded=True),
+    ]
+    packages = (held("held", "1.0.0"), held("older", "1.0.0"))
+
+    assert unmet(roots=roots, packages=packages).keys() == {"older", "absent"}
+    assert unmet(roots=roots, has_lock=False).keys() == {"held", "older", "absent"}
+    assert unmet(roots=roots, finished=True) == {}
+
+
+def test_root_of_two_repositories_is_held_under_its_longer_name() -> None:
+    _, own = root("web", "base")
+    roots = [(RootKey(NAMESPACE, "edge/web"), own)]
+
+    assert unmet(roots=roots, packages=(held("edge/web", "1.0.0"),)) == {}
+    assert unmet(roots=roots, packages=(held("web", "1.0.0"),)).keys() == {"web"}
+
+
+ABOUT_WEB = Explanation(
+    "E-CONFLICT", ("a wants base 1", "PackageVariant default/web wants base 2"), hints=("Move web.",)
+)
+BY_PATH = Explanation("E-CONFLICT", ("c is gone",), paths=("PackageVariant default/web > c",), hints=())
+OTHER = Explanation("E-CONFLICT", ("a wants base 1", "d is gone"), hints=("Move d.",))
+CYCLE = Explanation("E-CYCLE", ("x needs y",), hints=("Move d.",))
+UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
+
+
+@pytest.mark.parametrize(
+    ("explanations", "reason", "message", "hint"),
+    [
+        ((), Reason.DEPENDENCY_CONFLICT, UNDECIDED, ""),
+        (
+            (OTHER, ABOUT_WEB),
+            Reason.DEPENDENCY_CONFLICT,
+            "a wants base 1; PackageVariant default/web wants base 2",
+            ABOUT_WEB.hint,
+        ),
+        (
+            (ABOUT_WEB, BY_PATH),
+            Reason.DEPENDENCY_CONFLICT,
+            "a wants base 1; PackageVariant default/web wants base 2; c is gone",
+            ABOUT_WEB.hint,
+        ),
+        ((OTHER, OTHER), Reason.DEPENDENCY_CONFLICT, "a wants base 1; d is gone", OTHER.hint),
+        ((OTHER, CYCLE), Reason.DEPENDENCY_CYCLE, "a wants base 1; d is gone; x needs y", OTHER.hint),
+        ((CYCLE, BY_PATH), Reason.DEPENDENCY_CONFLICT, "c is gone", ""),
+    ],
+    ids=["unexplained", "own", "two own ones", "of others, once", "a cycle of others", "own before a cycle"],
+)
+def test_variant_is_told_its_own_explanations_else_all(
+    explanations: tuple[Explanation, ...], reason: Reason, message: str, hint: str
+) -> None:
+    problems = unmet(*explanations, roots=[root("web", "base")])
+
+    location, subject = Location("web.yaml"), "PackageVariant default/web"
+    message = f"Dependencies cannot be met: {message}"
+    assert problems == {"web": (Problem(location, reason, message, hint, subject),)}
+
+
+# What a fleet reads and asks
+
+
+def test_fleet_needs_the_trees_of_its_variants_and_of_its_deliveries(world: DependencyWorld) -> None:
+    fleet = world.fleet()
+    target = DeliveryTarget(registered("edge"), "dependencies")
+
+    def delivery(url: str, tree: str, **fields: Oid) -> Delivery:
+        resolved = ResolvedVariant(
+            DesiredVariant(ObjectName(NAMESPACE, tree), "", PackageVariantSpec(), Source(Location("a"))),
+            ObjectName(NAMESPACE, "edge"),
+            PackageKey(url, "dependencies"),
+            a_pin(),
+            local=oid(tree),
+            **fields,  # type: ignore[arg-type] # of the trees
+        )
+        inputs = ClusterInputs((), Catalogue())
+        lock = PackageLock(scope=LockScope(cluster="prod"), input_digest="", resolution="")
+        locked = ClusterLock(lock, LockedResolution())
+        return Delivery("prod", target, inputs, locked, is_complete=True, digest="", resolved=resolved)
+
+    resolution = Resolution(releases=(Release(PackageKey("host/edge", "old"), WEB, oid("f1")),))
+    deliveries = Deliveries(
+        (
+            delivery("host/edge", "f2"),
+            delivery("host/edge", "f3"),
+            delivery("host/far", "f4", settled=oid("f4")),
+            delivery("host/west", "f5"),
+        )
+    )
+
+    needs = replace(fleet, resolution=resolution, deliveries=deliveries).needs
+
+    assert needs.trees == {
+        "host/edge": {oid("f1"), oid("f2"), oid("f3")},
+        "host/west": {oid("f5")},
+    }
+
+
+def test_clusters_with_needs_are_those_whose_packages_have_requirements(world: DependencyWorld) -> None:
+    world.variants["plain"] = variant("blueprints", "plain", "edge-01", revision=1)
+    inventory = world.inventory()
+    inputs = DependencyInputs(published_packages(inventory))
+
+    assert find_dependent_clusters(inventory, expand(inventory), inputs) == {"edge-00"}
+    broken = SourcedDocument(
+        {"apiVersion": "reconciler.dev/v1alpha1", "kind": "PackageVersion"},
+        Source(Location("index/x/1/a.yaml")),
+    )
+    unread = replace(inventory, index=(broken,))
+    assert find_dependent_clusters(unread, expand(unread), inputs) == {"edge-00", ""}
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_released"),
+    [({}, True), ({"readable": False}, False), ({"broken": frozenset({"a.yaml"})}, False)],
+)
+def test_generated_package_is_released_only_if_every_manifest_was_understood(
+    world: DependencyWorld, fields: dict[str, Any], *, is_released: bool
+) -> None:
+    del world.variants["web"]
+    inventory = world.inventory()
+    inventory = replace(inventory, control=replace(inventory.control, **fields))
+    inputs = DependencyInputs(published_packages(inventory), world.lock_files)
+
+    fleet = resolve_fleet(inventory, expand(inventory), inputs)
+
+    assert fleet.desired.released == (keys(BASE) if is_released else frozenset())
+
+
+def test_warnings_of_published_packages_come_before_those_of_locks(world: DependencyWorld) -> None:
+    inventory = world.inventory()
+    warning = Problem(Location("a"), Reason.VALIDATION_ERROR, "It has no name")
+    published = replace(published_packages(inventory), warnings=(warning,))
+
+    assert resolve_fleet(inventory, expand(inventory), DependencyInputs(published)).locks.warnings == (
+        warning,
+    )
+
+
+def test_problem_of_an_install_is_told_at_its_variant_alone() -> None:
+    def problem(reason: Reason, subject: str) -> Problem:
+        return Problem(Location("a"), reason, "", "", subject)
+
+    assert fleet_module._is_explained(problem(Reason.DEPENDENCY_CONFLICT, "PackageVariant default/web"))
+    assert fleet_module._is_explained(problem(Reason.DEPENDENCY_CYCLE, "PackageVariant default/web"))
+    assert not fleet_module._is_explained(problem(Reason.DEPENDENCY_CONFLICT, "Provider net"))
+    assert not fleet_module._is_explained(problem(Reason.VALIDATION_ERROR, "PackageVariant default/web"))
