@@ -1,5 +1,6 @@
 """Credentials come from where the configuration points, for whole path segments of the right scheme only."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,15 @@ import pytest
 from reconciler.errors import UnavailableError
 from reconciler.git.urls import Credential
 from reconciler.policy import CommitPolicy, CredentialRule, Policy
-from reconciler.read.credentials import commit_signing, find_credentials
+from reconciler.read.credentials import (
+    CONTROL_KEY,
+    CONTROL_KNOWN_HOSTS,
+    CONTROL_TOKEN,
+    commit_signing,
+    control_credential,
+    find_credentials,
+)
+from reconciler.report.redact import mask_credentials
 
 
 def find(remote: str, *rules: CredentialRule, **environment: str) -> Credential | None:
@@ -85,3 +94,90 @@ def test_missing_signing_key_is_an_error(policy: CommitPolicy, environment: dict
         read()
 
     assert (policy.signing_key_env or policy.signing_key_file) in str(caught.value)
+    assert caught.value.hint == "Set it, or correct spec.commits of reconciler.yaml."
+
+
+@pytest.mark.parametrize(
+    ("environment", "credential"),
+    [
+        ({}, None),
+        ({CONTROL_TOKEN: ""}, None),
+        ({CONTROL_TOKEN: "t0k"}, Credential("", "t0k")),
+        ({CONTROL_KEY: "/nowhere/key"}, Credential("", "", Path("/nowhere/key"))),
+        ({CONTROL_KNOWN_HOSTS: "/hosts"}, Credential("", "", None, Path("/hosts"))),
+    ],
+)
+def test_control_repository_has_its_credential_in_the_environment(
+    environment: dict[str, str], credential: Credential | None
+) -> None:
+    find = control_credential(environment)
+
+    assert [find("https://host/a"), find("/srv/b")] == [credential] * 2
+
+
+SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----\n"
+
+
+def test_every_credential_that_is_in_use_is_masked(tmp_path: Path) -> None:
+    keys = [tmp_path / name for name in ("control", "rule")]
+    for key in keys:
+        key.write_text(SECRET.format(f"line-of-the-{key.name}-key"))
+    (tmp_path / "token").write_text("token-in-a-file")
+    control_credential({CONTROL_TOKEN: "token-of-control", CONTROL_KEY: str(keys[0])})
+    find("ssh://git@host/a", CredentialRule("ssh://git@host", ssh_key_file=str(keys[1])))
+    find("https://host/acme/a.git", BY_VARIABLE, TOKEN="token-in-a-variable")
+    find("https://host/a", CredentialRule("https://host", token_file=str(tmp_path / "token")))
+
+    secrets = (
+        "token-of-control line-of-the-control-key line-of-the-rule-key token-in-a-variable token-in-a-file"
+    )
+    assert mask_credentials(secrets) == "*** *** *** *** ***"
+
+
+def test_key_has_the_user_and_the_known_hosts_of_its_rule(tmp_path: Path) -> None:
+    rule = CredentialRule(
+        "ssh://git@host", "kim", ssh_key_file="/k", known_hosts_file=str(tmp_path / "hosts")
+    )
+
+    assert find("ssh://git@host/a", rule) == Credential("kim", "", Path("/k"), tmp_path / "hosts")
+
+
+@pytest.mark.parametrize(
+    ("rule", "content", "why"),
+    [
+        (CredentialRule("https://host", token_env="TOKEN"), None, "environment variable TOKEN is not set"),
+        (CredentialRule("https://host", token_file="{file}"), None, "file {file} cannot be read"),
+        (CredentialRule("https://host", token_file="{file}"), b"\xff", "file {file} cannot be read"),
+        (CredentialRule("https://host", token_file="{file}"), b" \n", "file {file} is empty"),
+    ],
+)
+def test_missing_credential_names_its_rule_and_the_reason(
+    tmp_path: Path, rule: CredentialRule, content: bytes | None, why: str
+) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+    rule = replace(rule, token_file=rule.token_file.format(file=file))
+
+    with pytest.raises(UnavailableError) as caught:
+        find("https://host/a", rule)
+
+    assert str(caught.value) == f"The credential for https://host is missing: {why.format(file=file)}"
+    assert caught.value.hint == "Set it, or correct spec.credentials of reconciler.yaml."
+
+
+def test_longest_rule_counts_and_an_app_makes_its_own_credential() -> None:
+    app = CredentialRule("https://host/app", app_id=7)
+    rules = (CredentialRule("https://host", "bot", token_env="TOKEN"), app)
+    lookup = find_credentials(
+        Policy(credentials=rules), {"TOKEN": "t0k"}, lambda rule: Credential("app", str(rule.app_id))
+    )
+
+    assert lookup("https://host/app/a") == Credential("app", "7")
+    assert lookup("https://host/a") == Credential("bot", "t0k")
+    assert lookup("https://other/a") is None
+
+
+def test_commits_are_signed_off_without_a_signature() -> None:
+    assert commit_signing(CommitPolicy(sign_off=True), {}).sign_off
+    assert not commit_signing(CommitPolicy(), {}).sign_off

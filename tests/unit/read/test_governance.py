@@ -1,20 +1,33 @@
 """Which addresses a run may go to."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
-from reconciler.errors import Location, UnavailableError
-from reconciler.git.repository import Mirrors
+from reconciler.errors import ConfigurationError, Location, UnavailableError
+from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import parse_remote
-from reconciler.ids import ObjectName
-from reconciler.inventory import RepositoryView, Source
-from reconciler.policy import Policy
-from reconciler.read.governance import address_check
+from reconciler.ids import ObjectName, Oid
+from reconciler.inventory import Commit, Inventory, RepositoryView, Source
+from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
+from reconciler.read.control import OpenControl
+from reconciler.read.governance import (
+    CONFIG_VARIABLE,
+    address_check,
+    policy_governor,
+    read_merged_policy,
+    read_options,
+    read_policy,
+    registered_in,
+    repository_check,
+)
 from reconciler.reasons import Reason
+from reconciler.upstream_lock import IMAGES_PATH
+from tests.support.git import EPOCH, Repo, make_repository
 
 REMOTE = "https://git.example/platform/control.git"
 LOCAL = "/srv/git/control.git"
@@ -51,20 +64,218 @@ CASES = [
 ]
 
 
+def view_of(address: str, name: str = "a") -> RepositoryView:
+    manifest = Repository(api_version=REPOSITORY, kind="Repository", metadata=ObjectMeta(name=name))
+    remote = parse_remote(address)
+    place = Source(Location(f"{name}.yaml"))
+    return RepositoryView(
+        ObjectName("default", name), remote.url, remote.address, "main", "", manifest, place
+    )
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.remote} of {case.control} {case.addresses}")
 def test_addresses_not_allowed_are_refused(case: Case, tmp_path: Path) -> None:
     control = Mirrors(tmp_path).open(case.control)
-    key = ObjectName("default", "a")
-    manifest = Repository(api_version=REPOSITORY, kind="Repository", metadata=ObjectMeta(name="a"))
-    remote = parse_remote(case.remote)
-    view = RepositoryView(key, remote.url, remote.address, "main", "", manifest, Source(Location("a.yaml")))
+    view = view_of(case.remote)
 
-    problem = address_check(Policy(addresses=case.addresses), control)(view)
+    problem = address_check(Policy(addresses=case.addresses, config_path="c.yaml"), control)(view)
 
-    assert (problem and problem.reason) == (None if case.allowed else Reason.REPOSITORY_REFUSED)
+    if case.allowed:
+        assert problem is None
+        return
+    assert problem is not None
+    message = f"{view.remote} is not an address that the configuration allows; it was not read"
+    hint = "Add its prefix to spec.addresses of c.yaml, if that is meant."
+    assert problem == view.problem_at(Reason.REPOSITORY_REFUSED, message, hint)
 
 
 @pytest.mark.parametrize("path", ["acme/../evil", "acme/%2e%2e/evil", "acme/./evil", ".."])
 def test_address_with_a_similar_prefix_is_refused(path: str) -> None:
     with pytest.raises(UnavailableError, match="is not usable"):
         parse_remote(f"https://git.example/{path}")
+
+
+NAMED = Policy(
+    credentials=(CredentialRule("https://named.example", token_env="T"),),
+    forges=(ForgeRule("https://forge.example", ForgeKind.GITEA),),
+)
+
+
+@pytest.mark.parametrize(
+    ("control", "remote", "merged", "read"),
+    [
+        (REMOTE, "https://git.example/other.git", None, True),
+        (REMOTE, "https://evil.example/a.git", None, False),
+        (REMOTE, "https://evil.example/a.git", NAMED, False),
+        (REMOTE, "https://named.example/a.git", NAMED, True),
+        (REMOTE, "https://named.example/a.git", None, False),
+        (REMOTE, "https://forge.example/a.git", NAMED, True),
+        (REMOTE, "https://registered.example/a.git", NAMED, True),
+        (REMOTE, "/srv/a.git", None, False),
+        (LOCAL, "/srv/a.git", None, True),
+        (LOCAL, "https://evil.example/a.git", None, False),
+    ],
+)
+def test_unmerged_commit_reads_only_hosts_that_the_merged_configuration_names(
+    tmp_path: Path, control: str, remote: str, merged: Policy | None, read: bool
+) -> None:
+    view = view_of(remote)
+    registered = ["registered.example/a", "https://registered.example/a"]
+
+    problem = repository_check(merged, Mirrors(tmp_path).open(control), registered)(view)
+
+    message = f"{view.remote} is on a host that the merged configuration does not name; it was not read"
+    hint = "Name its prefix in spec.credentials or spec.forges first, or merge without this comparison."
+    assert problem == (None if read else view.problem_at(Reason.REPOSITORY_REFUSED, message, hint))
+
+
+def test_registered_repositories_are_those_that_were_not_refused() -> None:
+    good, down, refused = (view_of(f"https://{name}.example/x", name) for name in ("good", "down", "refused"))
+    views = [
+        good,
+        replace(down, problem=down.problem_at(Reason.REPOSITORY_UNAVAILABLE, "gone")),
+        replace(refused, problem=refused.problem_at(Reason.REPOSITORY_REFUSED, "no")),
+    ]
+    inventory = Inventory(Policy(), cast("Any", None), repositories={view.key: view for view in views})
+
+    assert registered_in(inventory) == {good.url, down.url}
+
+
+def test_defaults_govern_without_a_merged_configuration() -> None:
+    proposed = Policy(instance="demo", addresses=("https://evil.example",), suspend=True)
+    merged = Policy(instance="demo", addresses=("https://git.example",))
+
+    assert policy_governor(merged)(proposed).addresses == merged.addresses
+    assert policy_governor(None)(proposed).addresses == Policy().addresses
+    assert policy_governor(None)(proposed).instance == "demo"
+    assert policy_governor(None)(proposed).suspend
+
+
+CONFIG = """\
+apiVersion: reconciler.dev/v1alpha1
+kind: Reconciler
+metadata: {{name: {name}}}
+spec: {{addresses: [{address}]{more}}}
+"""
+
+
+def config(name: str = "demo", address: str = "https://merged.example", more: str = "") -> str:
+    return CONFIG.format(name=name, address=address, more=more)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repository(
+        tmp_path / "control.git", {"reconciler.yaml": config(), "other.yaml": config("other")}
+    )
+
+
+def mirror_of(repo: Repo, name: str = "shared") -> Mirror:
+    mirror = Mirrors(repo.path.parent / name).open(str(repo.path))
+    mirror.fetch()
+    return mirror
+
+
+def opened(repo: Repo, oid: Oid, *, copy: bool = True) -> OpenControl:
+    mirror = mirror_of(repo)
+    objects = mirror_of(repo, "copy") if copy else mirror
+    return OpenControl(mirror, objects, Commit(oid, EPOCH), "main", published=True)
+
+
+def test_policy_is_read_from_the_configured_path(repo: Repo) -> None:
+    control = opened(repo, repo.oid("main"))
+
+    assert read_policy(control, {}).instance == "demo"
+    assert read_policy(control, {CONFIG_VARIABLE: "other.yaml"}).instance == "other"
+    assert read_policy(control, {CONFIG_VARIABLE: ""}).instance == "demo"
+    with pytest.raises(ConfigurationError):
+        read_policy(control, {CONFIG_VARIABLE: "gone.yaml"})
+
+
+def test_configuration_over_the_limit_is_an_error_with_its_path(repo: Repo) -> None:
+    big = repo.commit({"reconciler.yaml": config() + "#" * (2 << 20)})
+
+    with pytest.raises(ConfigurationError, match="The configuration was not read: it has ") as caught:
+        read_policy(opened(repo, big), {})
+
+    assert caught.value.location == Location("reconciler.yaml")
+
+
+IMAGES = '{"apiVersion": "reconciler.dev/v1alpha1", "images": {"gcr.io/x:v1": "sha256:%s"}}' % ("a" * 64)
+
+
+@pytest.mark.parametrize("reviewed", [True, False])
+def test_locked_digests_of_images_are_policy_only_where_the_lock_is_reviewed(
+    repo: Repo, reviewed: bool
+) -> None:
+    more = ", lock: {mode: reviewed}" if reviewed else ""
+    commit = repo.commit({"reconciler.yaml": config(more=more), IMAGES_PATH: IMAGES})
+
+    images = read_policy(opened(repo, commit), {}).functions.images
+
+    assert images == ({"gcr.io/x:v1": f"sha256:{'a' * 64}"} if reviewed else {})
+
+
+def test_reviewed_digests_that_cannot_be_read_are_an_error(repo: Repo) -> None:
+    commit = repo.commit({"reconciler.yaml": config(more=", lock: {mode: reviewed}"), IMAGES_PATH: "{"})
+
+    with pytest.raises(ConfigurationError, match="The lock of function images cannot be read") as caught:
+        read_policy(opened(repo, commit), {})
+
+    assert caught.value.location == Location(IMAGES_PATH)
+    assert caught.value.hint.startswith("Remove the file, and pin the images again")
+
+
+def test_merged_policy_is_that_of_the_default_branch_if_it_is_readable(repo: Repo) -> None:
+    merged = read_merged_policy(mirror_of(repo), {})
+    assert merged is not None
+    assert merged.addresses == ("https://merged.example",)
+    repo.commit({"reconciler.yaml": "{"})
+    assert read_merged_policy(mirror_of(repo), {}) is None
+    repo.git.set_head("refs/heads/unborn")
+    assert read_merged_policy(mirror_of(repo), {}) is None
+
+
+def test_tip_of_the_default_branch_governs_itself(repo: Repo) -> None:
+    control = opened(repo, repo.oid("main"))
+
+    options = read_options(control, {})
+
+    assert (options.control, options.is_proposed, options.notes) == (control, False, ())
+    assert options.govern(NAMED) is NAMED
+    assert options.check(view_of("https://evil.example/a")) is None
+
+
+def test_repository_without_a_copy_governs_itself_at_any_commit(repo: Repo) -> None:
+    repo.commit({"reconciler.yaml": config(address="https://evil.example")}, branch="x", start="main")
+
+    options = read_options(opened(repo, repo.oid("x"), copy=False), {})
+
+    assert (options.is_proposed, options.govern(NAMED)) == (False, NAMED)
+
+
+def test_older_commit_is_governed_by_the_tip_and_is_not_proposed(repo: Repo) -> None:
+    old = repo.oid("main")
+    repo.commit({"x": "1"})
+
+    options = read_options(opened(repo, old), {})
+
+    assert (options.is_proposed, options.notes) == (False, ())
+    assert options.govern(Policy(instance="demo")).addresses == ("https://merged.example",)
+    assert options.check(view_of("https://evil.example/a")) is None
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_unmerged_commit_is_governed_by_the_tip_and_reads_no_new_hosts(repo: Repo, readable: bool) -> None:
+    oid = repo.commit({"reconciler.yaml": config(address="https://evil.example")}, branch="x", start="main")
+    if not readable:
+        repo.commit({"reconciler.yaml": "{"})
+
+    options = read_options(opened(repo, oid), {})
+
+    governed_by = "those of main" if readable else "the defaults, as main has no readable configuration"
+    note = f"Commit {oid} is not merged: credentials, hosts, functions and limits are {governed_by}"
+    assert (options.is_proposed, options.notes) == (True, (note,))
+    addresses = ("https://merged.example",) if readable else ()
+    assert options.govern(Policy(instance="demo", addresses=("https://evil.example",))).addresses == addresses
+    assert options.check(view_of("https://evil.example/a")) is not None

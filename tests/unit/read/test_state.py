@@ -1,15 +1,29 @@
 """The state branch is read record by record; one that is not understood owns nothing and says so."""
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from reconciler.errors import ConfigurationError
 from reconciler.ids import ObjectName
+from reconciler.inventory import RecordedStatus
 from reconciler.policy import Limits
-from reconciler.read.state import State, read_state
+from reconciler.read.state import State, read_state, read_statuses
 from reconciler.reasons import Reason
-from reconciler.state import PackageVariantRecord, SetRecord, record_bytes, record_path
+from reconciler.state import (
+    NOTHING_REFUSED,
+    REFUSED_DELETIONS,
+    WANTED_LOCK,
+    PackageVariantRecord,
+    RefusedDeletionsRecord,
+    SetRecord,
+    WantedLockRecord,
+    record_bytes,
+    record_path,
+)
+from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.control import World
 
 VARIANT = PackageVariantRecord(
@@ -79,3 +93,119 @@ def test_state_of_a_newer_version_is_an_error(world: Callable[..., World]) -> No
 
     assert caught.value.location is not None
     assert caught.value.location.path == record_path(VARIANT)
+    assert (
+        str(caught.value) == f"{record_path(VARIANT)}: The state was written by a newer version of reconciler"
+    )
+    assert caught.value.hint == "Use that version, or a newer one."
+
+
+PIN = UpstreamLock(
+    namespace="default",
+    name="web",
+    repository="up",
+    package="web",
+    selector={},
+    commit="1" * 40,
+    tree="2" * 40,
+)
+
+
+def test_pins_the_computed_lock_and_refused_deletions_are_read_back(world: Callable[..., World]) -> None:
+    refused = RefusedDeletionsRecord()
+    files = {lock_path(PIN): lock_bytes(PIN), WANTED_LOCK: record_bytes(WantedLockRecord(tree="3" * 40))}
+    made = world({**files, REFUSED_DELETIONS: record_bytes(refused)})
+
+    state = read_state(made.mirror, made.commit, Limits())
+
+    assert (state.locks, state.wanted_lock, state.refused) == ({PIN.key: PIN}, "3" * 40, refused)
+    assert state.problems == ()
+    assert State().refused == NOTHING_REFUSED
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [(REFUSED_DELETIONS, "The record cannot be read: "), (f"{REFUSED_DELETIONS}/x", "it is a directory")],
+)
+def test_every_deletion_needs_consent_where_the_refused_ones_are_unreadable(
+    world: Callable[..., World], path: str, message: str
+) -> None:
+    made = world({path: b"{"})
+
+    state = read_state(made.mirror, made.commit, Limits())
+
+    (problem,) = state.problems
+    assert (state.refused, problem.location.path, problem.reason) == (
+        None,
+        REFUSED_DELETIONS,
+        Reason.INVALID_STATE,
+    )
+    assert message in problem.message
+    assert problem.hint == (
+        "Until the next apply writes it anew, every deletion needs consent. "
+        "Each refusal of the plan prints how to consent."
+    )
+
+
+def test_damaged_record_counts_as_its_last_readable_version_which_is_named(
+    world: Callable[..., World],
+) -> None:
+    path = record_path(VARIANT)
+    made = world({path: record_bytes(VARIANT)}, {path: b"{"})
+    first = made.mirror.commit(made.commit).parents[0]
+
+    state = read_state(made.mirror, made.commit, Limits())
+
+    (problem,) = state.problems
+    assert problem.message.startswith("The record cannot be read: Invalid JSON")
+    assert problem.message.endswith(f"; that of commit {first} counts")
+    assert problem.hint == (
+        "What it owned is kept as it is. The next apply replaces the record; "
+        f"`git show {made.commit}:{path}` in the control repository still shows it."
+    )
+    assert state.records == {VARIANT.key: VARIANT}
+
+
+def test_damaged_record_without_an_earlier_version_owns_nothing(world: Callable[..., World]) -> None:
+    path = record_path(VARIANT)
+    made = world({"other": "1"}, {path: b"{"})
+
+    state = read_state(made.mirror, made.commit, Limits())
+
+    assert state.records == {}
+    assert "counts" not in state.problems[0].message
+
+
+PACKAGE = {"phase": "Draft", "head": "drafts/web/v1", "message": "waits", "repository": "edge"}
+
+
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [
+        (
+            {"namespace": "default", "name": "web", "package": {**PACKAGE, "since": "2026-01-01T00:00:00Z"}},
+            RecordedStatus("Draft", 1767225600, "drafts/web/v1", "waits", "edge"),
+        ),
+        ({"namespace": "default", "name": "web", "package": {}}, RecordedStatus("")),
+        (
+            {"namespace": "default", "name": "web", "package": {**PACKAGE, "since": "yesterday"}},
+            RecordedStatus("Draft", 0, "drafts/web/v1", "waits", "edge"),
+        ),
+        ({"namespace": "default", "name": "web", "package": {"since": 5}}, RecordedStatus("")),
+        ({"namespace": "default", "package": PACKAGE}, None),
+        ({"name": "web", "package": PACKAGE}, None),
+        ({"namespace": "default", "name": "web", "package": "x"}, None),
+        ({"namespace": "default", "name": "web"}, None),
+        ([], None),
+    ],
+)
+def test_status_of_the_last_run_is_read_as_far_as_it_is_readable(
+    world: Callable[..., World], value: Any, status: RecordedStatus | None
+) -> None:
+    path = "conditions/packagevariants/default/web.json"
+    made = world({path: json.dumps(value), path.replace("web", "broken"): "{"})
+
+    statuses = read_statuses(made.mirror, made.commit, Limits())
+
+    assert statuses == ({ObjectName("default", "web"): status} if status else {})
+    assert read_statuses(made.mirror, None, Limits()) == {}
+    assert read_statuses(made.mirror, made.commit, Limits(manifest_bytes=1)) == {}

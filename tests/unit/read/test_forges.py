@@ -1,0 +1,326 @@
+"""Answers of forges: pull requests, checks and requests on the dashboard. One that fails stops no other."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from reconciler.api.meta import ObjectMeta
+from reconciler.api.porch import REPOSITORY, Repository
+from reconciler.errors import Location, Problem, RefusedError, UnavailableError
+from reconciler.forge.api_forge import ApiForge
+from reconciler.git.repository import Mirrors
+from reconciler.ids import ObjectName
+from reconciler.inventory import (
+    PullRequest,
+    PullState,
+    RepositoryRole,
+    RepositoryView,
+    ReviewedLock,
+    Source,
+    unreadable_problem,
+)
+from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy, PullRequestPolicy
+from reconciler.read.forges import ForgeState, read_forges
+from reconciler.reasons import Reason
+from tests.support.git import Repo, make_repository
+
+WHERE = Location("locks")
+LOCK_HEAD = "reconciler/demo/lock"
+DOWN = UnavailableError("it is down", hint="Wait.")
+POLICY = Policy(instance="demo")
+CHECKED = replace(POLICY, approval=ApprovalPolicy(auto=(ApprovalRule(checks=("build",)),)))
+
+
+@dataclass
+class Forge:
+    """The pull requests of one repository, or an error."""
+
+    pulls: tuple[PullRequest, ...] | UnavailableError = ()
+    checks: frozenset[str] | RefusedError = frozenset({"build"})
+    asked: list[str] = field(default_factory=list)
+
+    def list_pulls(self) -> tuple[PullRequest, ...]:
+        self.asked.append("pulls")
+        if isinstance(self.pulls, UnavailableError):
+            raise self.pulls
+        return self.pulls
+
+    def passed_checks(self, commit: str) -> frozenset[str]:
+        self.asked.append(commit)
+        if isinstance(self.checks, RefusedError):
+            raise self.checks
+        return self.checks
+
+
+@dataclass
+class Fleet:
+    """The forges of repositories by the names of their directories."""
+
+    root: Path
+    forges: dict[str, Any] = field(default_factory=dict)
+    unlisted: frozenset[str] = frozenset()
+    unread: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.mirrors = Mirrors(self.root / "cache")
+
+    def of(self, mirror: Any) -> Any:
+        return self.forges[Path(mirror.url).name]
+
+    def lists_pulls(self, mirror: Any) -> bool:
+        return Path(mirror.url).name not in self.unlisted
+
+    def mark_unread(self, remote: str, url: str) -> None:
+        self.unread.append((remote, url))
+
+    def repository(self, name: str, pulls: Any = ()) -> Repo:
+        self.forges[name] = Forge(pulls)
+        return make_repository(self.root / f"{name}.git", {"x": "1"})
+
+    def view(self, name: str, key: str = "", **fields: Any) -> RepositoryView:
+        mirror = self.mirrors.open(str(self.root / f"{name}.git"))
+        key = key or name
+        manifest = Repository(api_version=REPOSITORY, kind="Repository", metadata=ObjectMeta(name=key))
+        place = Source(Location(f"{key}.yaml"))
+        return RepositoryView(
+            ObjectName("default", key), mirror.url, mirror.remote, "main", "", manifest, place, **fields
+        )
+
+    def read(
+        self, *views: RepositoryView, reviewed: ReviewedLock | None = None, policy: Policy = POLICY
+    ) -> ForgeState:
+        control = self.mirrors.open(str(self.root / "control.git"))
+        state = ForgeState({view.key: view for view in views}, reviewed)
+        return read_forges(state, control, self.mirrors, cast("Any", self), policy)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    fleet = Fleet(tmp_path)
+    fleet.repository("control")
+    return fleet
+
+
+def pull(head: str, **fields: Any) -> PullRequest:
+    return PullRequest(head, "main", "Title", "Text", **{"number": 1, **fields})
+
+
+def propose(repo: Repo, *heads: str) -> None:
+    for head in heads:
+        repo.point(f"refs/heads/{head}", repo.oid("main"))
+
+
+def test_pull_requests_are_listed_once_for_all_views_of_a_repository(fleet: Fleet) -> None:
+    propose(fleet.repository("edge", (pull("a"), pull("b", unreadable="why"))), "a", "b")
+    first, second = fleet.view("edge"), fleet.view("edge", "second")
+
+    state = fleet.read(first, second)
+
+    assert state.pulls == {first.url: (pull("a"),)}
+    assert state.unreadable == {first.url: (pull("b", unreadable="why"),)}
+    assert state.views == {first.key: first, second.key: second}
+    assert (state.problems, state.notes, state.retry_requests, state.passed_checks) == (
+        (),
+        (),
+        frozenset(),
+        {},
+    )
+    assert fleet.forges["edge"].asked == ["pulls"]
+    assert fleet.forges["control"].asked == []
+
+
+def test_repository_of_another_shard_is_not_listed(fleet: Fleet) -> None:
+    fleet.repository("edge")
+    fleet.unlisted = frozenset({"edge"})
+
+    state = fleet.read(fleet.view("edge"))
+
+    assert (state.pulls, fleet.forges["edge"].asked, fleet.unread) == ({}, [], [])
+
+
+def test_unreachable_forge_makes_each_view_of_its_repository_unavailable_and_no_other(fleet: Fleet) -> None:
+    fleet.repository("down", DOWN)
+    fleet.repository("edge")
+    files = {
+        "directories": {"p": "1"},
+        "branches": {"main": "x"},
+        "tags": {"v1": "x"},
+        "packages": {"p": "x"},
+    }
+    down = [fleet.view("down", key, head=cast("Any", "x"), **files) for key in ("a", "b")]
+    edge = fleet.view("edge")
+
+    state = fleet.read(*down, edge)
+
+    for view in down:
+        problem = view.problem_at(Reason.REPOSITORY_UNAVAILABLE, "it is down", "Wait.")
+        empty = replace(view, problem=problem, head=None, packages={}, branches={}, tags={})
+        assert state.views[view.key] == empty
+    assert state.views[edge.key] == edge
+    assert state.pulls == {edge.url: ()}
+    assert fleet.forges["down"].asked == ["pulls"]
+
+
+@pytest.mark.parametrize("is_skipped", [False, True])
+def test_repository_that_was_not_read_spends_its_share_of_the_budget(fleet: Fleet, is_skipped: bool) -> None:
+    fleet.repository("edge")
+    view = fleet.view("edge")
+    problem = None if is_skipped else view.problem_at(Reason.REPOSITORY_UNAVAILABLE, "gone")
+    view = replace(view, problem=problem, role=RepositoryRole.SKIPPED if is_skipped else view.role)
+
+    state = fleet.read(view)
+
+    assert fleet.unread == [(view.remote, view.url)]
+    assert (state.pulls, state.views, fleet.forges["edge"].asked) == ({}, {view.key: view}, [])
+
+
+@pytest.mark.parametrize("state", PullState)
+def test_open_pull_request_whose_branch_is_not_here_was_pushed_meanwhile(
+    fleet: Fleet, state: PullState
+) -> None:
+    fleet.repository("edge", (pull("new", state=state),))
+    view = fleet.view("edge")
+
+    read = fleet.read(view)
+
+    if state is not PullState.OPEN:
+        assert read.views == {view.key: view}
+        return
+    problem = read.views[view.key].problem
+    assert problem is not None
+    assert problem.message == f"Branch new of {view.remote} came while it was read: another run is writing"
+    assert problem.hint == "Run again."
+    assert read.pulls == {}
+
+
+def test_lock_needs_the_pull_requests_of_the_control_repository(fleet: Fleet) -> None:
+    lock = ReviewedLock("main")
+
+    state = fleet.read(reviewed=lock)
+
+    control = fleet.mirrors.open(str(fleet.root / "control.git")).url
+    assert (state.pulls, state.reviewed, state.problems) == ({control: ()}, lock, ())
+
+
+def test_control_repository_that_is_registered_is_listed_once(fleet: Fleet) -> None:
+    fleet.read(fleet.view("control"), reviewed=ReviewedLock("main"))
+
+    assert fleet.forges["control"].asked == ["pulls"]
+
+
+EARLIER = Problem(Location("locks/x"), Reason.INVALID_STATE, "earlier")
+
+
+def test_lock_is_closed_where_its_pull_requests_cannot_be_listed(fleet: Fleet) -> None:
+    fleet.forges["control"] = Forge(DOWN)
+
+    state = fleet.read(reviewed=ReviewedLock("main", problems=(EARLIER,)))
+
+    message = "The pull requests of the control repository cannot be listed: it is down"
+    problem = Problem(WHERE, Reason.REPOSITORY_UNAVAILABLE, message, "Wait.")
+    assert state.reviewed == ReviewedLock("main", is_open=False, problems=(EARLIER, problem))
+    assert state.problems == (EARLIER, problem)
+    assert state.pulls == {}
+
+
+@pytest.mark.parametrize(
+    ("head", "unreadable", "is_open"),
+    [(LOCK_HEAD, "why", False), ("other", "why", True), (LOCK_HEAD, "", True)],
+)
+def test_lock_is_closed_where_the_pull_request_of_its_branch_is_unreadable(
+    fleet: Fleet, head: str, unreadable: str, is_open: bool
+) -> None:
+    broken = pull(head, unreadable=unreadable)
+    propose(Repo(fleet.root / "control.git"), head)
+    fleet.forges["control"] = Forge((broken,))
+
+    state = fleet.read(reviewed=ReviewedLock("main", problems=(EARLIER,)))
+
+    assert state.reviewed is not None
+    problems = () if is_open else (unreadable_problem(WHERE, "the control repository", broken),)
+    assert (state.reviewed.is_open, state.reviewed.problems) == (is_open, (EARLIER, *problems))
+
+
+def checked(fleet: Fleet, policy: Policy, pulls: Iterable[PullRequest], checks: Any) -> ForgeState:
+    propose(fleet.repository("edge"), "a", "b", "c")
+    fleet.forges["edge"] = Forge(tuple(pulls), checks)
+    return fleet.read(fleet.view("edge"), policy=policy)
+
+
+OPEN = (pull("a", head_oid="1"), pull("b", head_oid="2"), pull("c", head_oid="3", state=PullState.CLOSED))
+
+
+def test_checks_are_read_of_the_heads_of_open_pull_requests(fleet: Fleet) -> None:
+    state = checked(fleet, CHECKED, OPEN, frozenset({"build"}))
+
+    url = fleet.view("edge").url
+    assert state.passed_checks == {(url, "1"): {"build"}, (url, "2"): {"build"}}
+    assert fleet.forges["edge"].asked == ["pulls", "1", "2"]
+
+
+@pytest.mark.parametrize("rules", [(), (ApprovalRule(),)])
+def test_checks_that_no_rule_requires_are_not_read(fleet: Fleet, rules: tuple[ApprovalRule, ...]) -> None:
+    state = checked(fleet, replace(POLICY, approval=ApprovalPolicy(auto=rules)), OPEN, frozenset())
+
+    assert (state.passed_checks, fleet.forges["edge"].asked) == ({}, ["pulls"])
+
+
+def test_checks_that_cannot_be_read_approve_nothing(fleet: Fleet) -> None:
+    state = checked(fleet, CHECKED, OPEN, RefusedError("no"))
+
+    assert state.passed_checks == {}
+    assert fleet.forges["edge"].asked == ["pulls", "1", "2"]
+
+
+KEY = "0" * 16
+
+
+class Dashboard(ApiForge):
+    """A forge that has one issue, or an error in its place."""
+
+    def __init__(self, issue: Any) -> None:
+        self.issue = issue
+
+    def find_issue(self, key: str) -> Any:
+        assert key == "dashboard/demo"
+        if isinstance(self.issue, UnavailableError):
+            raise self.issue
+        return self.issue
+
+
+@dataclass
+class Issue:
+    """An issue with one ticked box."""
+
+    is_open: bool
+    body: str = f"- [x] <!-- reconciler:ask {KEY} -->"
+
+
+@pytest.mark.parametrize(
+    ("issue", "keys", "notes"),
+    [
+        (Issue(is_open=True), {KEY}, ()),
+        (Issue(is_open=False), set(), ()),
+        (None, set(), ()),
+        (DOWN, set(), ("The dashboard cannot be read: it is down",)),
+    ],
+)
+def test_ticked_boxes_of_an_open_dashboard_are_requests(
+    fleet: Fleet, issue: Any, keys: set[str], notes: tuple[str, ...]
+) -> None:
+    fleet.forges["control"] = Dashboard(issue)
+    policy = replace(POLICY, pull_requests=PullRequestPolicy(dashboard=True))
+
+    state = fleet.read(policy=policy)
+
+    assert (state.retry_requests, state.notes) == (keys, notes)
+    assert fleet.read(policy=POLICY).retry_requests == set()
+
+
+def test_forge_without_issues_has_no_dashboard(fleet: Fleet) -> None:
+    policy = replace(POLICY, pull_requests=PullRequestPolicy(dashboard=True))
+
+    assert fleet.read(policy=policy).retry_requests == set()
