@@ -196,4 +196,4 @@ def _target(candidate: VariantCandidate) -> str:
 
 def _order(candidate: VariantCandidate) -> tuple[ObjectKey, tuple[tuple[int, str], ...], str]:
     steps = tuple((step, "") if isinstance(step, int) else (0, step) for step in candidate.path)
-    return candidate.owner, steps, str(candidate.selected or "")
+    return candidate.owner, steps, str(candidate.selected)

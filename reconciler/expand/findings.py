@@ -125,7 +125,7 @@ def stalled_set(findings: Iterable[Finding], *, valid: bool) -> tuple[Condition,
     """
     findings = tuple(findings)
     reason = "UnexpectedError" if valid else "ValidationError"
-    if valid and findings:
+    if valid:
         reason = _SET_REASONS.get(findings[0].reason, reason)
     message = joined(findings)
     return (

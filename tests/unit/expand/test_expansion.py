@@ -345,6 +345,171 @@ def test_one_invalid_target_stalls_only_its_set(case: Stall) -> None:
     assert names(desired) == [v.key.name for v in inventory.variants]
 
 
+class Marks:
+    """A manifest in which each field has a line of its own, and each character its column."""
+
+    def mark(self, path: tuple[str | int, ...]) -> tuple[int, int]:
+        return line_of(*path), 1
+
+    def mark_inside(self, path: tuple[str | int, ...], offset: int) -> tuple[int, int]:
+        return line_of(*path), offset + 2
+
+
+def line_of(*path: str | int) -> int:
+    return sum(map(ord, "/".join(map(str, path))))
+
+
+NOT_SERVED = (
+    "Install the CustomResourceDefinition of Cluster.example.dev in the cluster, or list the kind when the "
+    "snapshot is imported: --kinds Cluster.example.dev."
+)
+IMPORT = "import one with `reconciler snapshot import"
+FIRST = ("spec", "targets", 0)
+PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
+    "the upstream does not exist": (
+        ("spec", "upstream"),
+        "Correct spec.upstream; docs/package-variant-sets.md describes it.",
+    ),
+    "the upstream repository cannot be read": (("spec", "upstream", "repo"), "Wait"),
+    "there is no snapshot": (
+        (*FIRST, "objectSelector"),
+        "There is no snapshot in : import one with `reconciler snapshot import --kinds Cluster.example.dev`.",
+    ),
+    "the kind is not served": ((*FIRST, "objectSelector"), NOT_SERVED),
+    "nothing is known of the kind": ((*FIRST, "objectSelector"), NOT_SERVED),
+    "an expression fails on one object": (
+        (*FIRST, "template", "labelExprs", 0, "valueExpr"),
+        "Test for it first, as in has(target.labels.x) ? target.labels.x : 'none'.",
+    ),
+    "the repository of an object is not registered": (
+        FIRST,
+        "Register it as a Repository object in the set's namespace.",
+    ),
+    "the name of a variant is no object name": (
+        FIRST,
+        "Use lower-case letters, digits, - and . only, and no / in the package name.",
+    ),
+    "an expression gives an empty package": (FIRST, "Add the field."),
+    "there are too many targets": (
+        ("spec", "targets"),
+        "Correct spec.targets; docs/package-variant-sets.md describes it.",
+    ),
+    "an extension is unknown": (
+        ("metadata", "annotations", "reconciler.dev/cel-extensions"),
+        "There is strings.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STALLS, ids=lambda c: c.reason)
+def test_problem_of_a_set_has_its_field_and_what_to_do(case: Stall) -> None:
+    path, hint = PLACES[case.reason]
+    (declared,) = case.world.sets
+    marked = replace(declared, source=replace(declared.source, marks=Marks()))
+
+    (problem,) = expand(replace(case.world, sets=(marked,))).problems
+
+    location = Location("sets.yaml", line_of(*path), 1)
+    subject = "PackageVariantSet default/fleet"
+    assert problem == Problem(location, case.problem, case.message, hint, subject)
+
+
+def problem_of(target: dict[str, Any], **fields: Any) -> Problem:
+    """Return the problem of a set with one target, in which each field has a line of its own."""
+    marked = replace(source("sets.yaml"), marks=Marks())
+    (problem,) = expand(world(package_set(targets=[target], at=marked), **fields)).problems
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("downstream", "path"),
+    [
+        ({"package": "x.lock"}, (*FIRST, "template", "downstream", "package")),
+        ({"packageExpr": "'x.lock'"}, (*FIRST, "template", "downstream", "packageExpr")),
+        ({"repo": "edge"}, (*FIRST, "repositories", 0, "packageNames", 0)),
+        (None, (*FIRST, "repositories", 0, "packageNames", 0)),
+    ],
+)
+def test_package_path_that_is_not_valid_is_a_problem_of_the_field_that_names_it(
+    downstream: dict[str, str] | None, path: tuple[str | int, ...]
+) -> None:
+    template = {} if downstream is None else {"template": {"downstream": downstream}}
+    target = {"repositories": [{"name": "edge", "packageNames": ["x.lock"]}], **template}
+
+    problem = problem_of(target)
+
+    assert 'package path "x.lock" is not valid' in problem.message
+    assert problem.reason is Reason.INVALID_NAME
+    assert problem.location == Location("sets.yaml", line_of(*path), 1)
+
+
+def test_repository_of_a_template_that_is_not_registered_is_a_problem_of_the_target() -> None:
+    problem = problem_of({"repositories": [{"name": "edge"}], "template": {"downstream": {"repo": "gone"}}})
+
+    assert problem == Problem(
+        Location("sets.yaml", line_of(*FIRST), 1),
+        Reason.REPOSITORY_NOT_FOUND,
+        'target edge/app: repository "gone" could not be loaded',
+        "Register it as a Repository object in the set's namespace.",
+        "PackageVariantSet default/fleet",
+    )
+
+
+def test_repository_of_an_upstream_that_is_not_registered_has_a_hint() -> None:
+    spec = {"upstream": {"repo": "gone", "package": "app", "revision": 1}, "targets": [EDGE]}
+    marked = replace(source("sets.yaml"), marks=Marks())
+
+    (problem,) = expand(world(package_set(spec=spec, at=marked))).problems
+
+    assert problem == Problem(
+        Location("sets.yaml", line_of("spec", "upstream"), 1),
+        Reason.UPSTREAM_NOT_FOUND,
+        "could not find upstream package revision 'app/1' in repo 'gone'",
+        "The repository is not registered in the set's namespace.",
+        "PackageVariantSet default/fleet",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        (
+            {"cluster": "prod", "path": "snapshots/prod"},
+            f"There is no snapshot in snapshots/prod: {IMPORT} --cluster prod --kinds Cluster.example.dev`.",
+        ),
+        (
+            {"clusters": {"prod": Snapshot(), "dev": Snapshot()}},
+            "Say in which clusters it selects: annotate the set with reconciler.dev/clusters: dev,prod",
+        ),
+    ],
+)
+def test_missing_snapshot_is_told_by_its_place(fields: dict[str, Any], hint: str) -> None:
+    assert problem_of(select(BY_NAME), snapshot=Snapshot(**fields)).hint == hint
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "namespace", "name"),
+    [
+        ({"repositories": [{"name": "edge"}]}, "", "", ""),
+        ({"repositorySelector": {"matchLabels": {"a": "b"}}}, "Repository", "default", "edge"),
+        (select({"downstream": {"repo": "edge"}}), "Cluster", "default", "a"),
+        (select({"downstream": {"repo": "edge"}}), "Cluster", "", "a"),
+    ],
+    ids=["named", "a repository", "an object", "an object of the cluster"],
+)
+def test_variant_names_the_object_that_its_target_selected(
+    target: dict[str, Any], kind: str, namespace: str, name: str
+) -> None:
+    views = (blueprints(), repository("edge", labels={"a": "b"}))
+    objects = snapshot(cluster("a", namespace=namespace))
+
+    (made,) = expand(world(package_set(targets=[target]), views=views, snapshot=objects)).variants
+
+    shown = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+    assert made.target == (shown if kind else "")
+    assert made.place == FIRST
+
+
 def test_invalid_targets_are_counted_after_the_first_ten() -> None:
     held = snapshot(*(cluster(f"c{n:02}") for n in range(25)))
     bad = {**BY_NAME, "labelExprs": [{"key": "r", "valueExpr": "target.labels.region"}]}
@@ -390,7 +555,7 @@ class Collision(NamedTuple):
     world: Inventory
     problem: Reason
     stalled: set[str]
-    parts: tuple[str, ...]
+    message: str
 
 
 EDGE = {"repositories": [{"name": "edge", "packageNames": ["mine"]}]}
@@ -400,7 +565,8 @@ COLLISIONS = [
         world(package_set(targets=[EDGE, EDGE])),
         Reason.DUPLICATE_DOWNSTREAM,
         {"fleet"},
-        ("PackageVariantSet default/fleet (sets.yaml:1)", "package mine in repository edge"),
+        "PackageVariantSet default/fleet (sets.yaml:1) and PackageVariantSet default/fleet (sets.yaml:1)"
+        " have one downstream: package mine in repository edge",
     ),
     Collision(
         "two objects of one set",
@@ -409,14 +575,17 @@ COLLISIONS = [
         ),
         Reason.DUPLICATE_DOWNSTREAM,
         {"fleet"},
-        ("target default/a (snapshot/clusters.yaml:1)", "target default/b"),
+        "PackageVariantSet default/fleet (sets.yaml:1, target default/a (snapshot/clusters.yaml:1)) and "
+        "PackageVariantSet default/fleet (sets.yaml:1, target default/b (snapshot/clusters.yaml:1))"
+        " have one downstream: package same in repository edge",
     ),
     Collision(
         "a set and a variant",
         world(package_set(targets=[EDGE]), variant()),
         Reason.DUPLICATE_DOWNSTREAM,
         {"fleet", "mine"},
-        ("PackageVariant default/mine (variants.yaml:1)", "PackageVariantSet default/fleet (sets.yaml:1)"),
+        "PackageVariant default/mine (variants.yaml:1) and PackageVariantSet default/fleet (sets.yaml:1)"
+        " have one downstream: package mine in repository edge",
     ),
     Collision(
         "two variants by two views of one place",
@@ -427,11 +596,8 @@ COLLISIONS = [
         ),
         Reason.DUPLICATE_DOWNSTREAM,
         {"a", "b"},
-        (
-            "PackageVariant default/a (variants.yaml:1)",
-            "PackageVariant default/b",
-            "package x/y in repository edge",
-        ),
+        "PackageVariant default/a (variants.yaml:1) and PackageVariant default/b (variants.yaml:1)"
+        " have one downstream: package x/y in repository edge",
     ),
     Collision(
         "two sets whose parts give one name",
@@ -442,7 +608,8 @@ COLLISIONS = [
         ),
         Reason.AMBIGUOUS_IDENTIFIER,
         {"a", "a-b"},
-        ("a-b-c-d is d in b-c and d in c",),
+        "PackageVariantSet default/a (sets.yaml:1) and PackageVariantSet default/a-b (sets.yaml:1)"
+        " give one name to different variants: a-b-c-d is d in b-c and d in c",
     ),
 ]
 
@@ -453,9 +620,8 @@ def test_conflict_stalls_both_owners_and_names_both(case: Collision) -> None:
 
     assert desired.variants == ()
     assert {owner.name for owner in desired.stalled} == case.stalled
-    assert {p.reason for p in desired.problems} == {case.problem}
-    for part in case.parts:
-        assert all(part in p.message for p in desired.problems), desired.problems
+    hint = "Change or remove one of them: nothing is changed for either until then."
+    assert {(p.reason, p.message, p.hint) for p in desired.problems} == {(case.problem, case.message, hint)}
 
 
 class TargetLines:

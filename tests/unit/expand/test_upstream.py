@@ -7,10 +7,10 @@ import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
-from reconciler.expand.upstream import describe_missing, find_upstream
-from reconciler.ids import Lifecycle
-from reconciler.inventory import Draft, PackageState, RepositoryView
-from tests.support.sets import COMMIT, TREE, blueprints
+from reconciler.expand.upstream import assume_upstreams, describe_missing, find_upstream
+from reconciler.ids import Lifecycle, Oid
+from reconciler.inventory import Commit, Draft, PackageRevision, PackageState, RepositoryView
+from tests.support.sets import COMMIT, TREE, blueprints, package_set, repository, variant, world
 
 WIP = Draft(
     path="app",
@@ -67,7 +67,9 @@ def test_find_upstream(case: Case) -> None:
 
     metadata = find_upstream(upstream, view())
 
-    assert (metadata and metadata["name"]) == case.name
+    latest = {"kpt.dev/latest-revision": "true"} if str(case.name).endswith(".v2") else {}
+    named = {"name": case.name, "namespace": "default", "labels": latest, "annotations": {}}
+    assert metadata == (named if case.name else None)
 
 
 def test_version_range_has_no_name() -> None:
@@ -75,23 +77,72 @@ def test_version_range_has_no_name() -> None:
 
     metadata = find_upstream(upstream, view())
 
-    assert metadata is not None
-    assert "name" not in metadata
+    assert metadata == {"namespace": "default", "labels": {}, "annotations": {}}
     assert find_upstream(upstream.model_copy(update={"package": "bare"}), view()) is None
 
 
-def test_latest_revision_has_the_label() -> None:
-    labels = [
-        metadata["labels"]
-        for number in (1, 2)
-        if (metadata := find_upstream(Upstream(repo="blueprints", package="app", revision=number), view()))
-    ]
-
-    assert labels == [{}, {"kpt.dev/latest-revision": "true"}]
-
-
-def test_upstream_without_a_repository_is_missing() -> None:
-    upstream = Upstream(repo="gone", package="app", revision=3)
+@pytest.mark.parametrize(
+    ("selectors", "shown"),
+    [
+        ({"revision": 3}, "app/3"),
+        ({"tag": "stable"}, "app/stable"),
+        ({"version": "^1"}, "app/^1"),
+        ({"branch": "next"}, "app/next"),
+        ({"workspaceName": "wip"}, "app/0"),
+        ({}, "app/0"),
+        ({"package": None}, "/0"),
+    ],
+)
+def test_upstream_without_a_repository_is_missing(selectors: dict[str, Any], shown: str) -> None:
+    upstream = Upstream.model_validate({"repo": "gone", "package": "app", **selectors})
 
     assert find_upstream(upstream, None) is None
-    assert describe_missing(upstream) == "could not find upstream package revision 'app/3' in repo 'gone'"
+    assert describe_missing(upstream) == f"could not find upstream package revision '{shown}' in repo 'gone'"
+
+
+# Assumed upstreams
+
+NULL = Commit(Oid("0" * 40), 0)
+
+
+@pytest.mark.parametrize(
+    ("selectors", "workspace", "number", "refs"),
+    [
+        ({"revision": 3}, "v3", 3, []),
+        ({"revision": 3, "workspaceName": "mine"}, "mine", 3, []),
+        ({"workspaceName": "mine"}, "mine", 0, []),
+        ({"tag": "stable"}, "stable", 0, ["stable"]),
+        ({"branch": "next"}, "v0", 0, ["next"]),
+        ({}, "v0", 0, []),
+    ],
+)
+def test_upstream_that_is_assumed_can_be_found(
+    selectors: dict[str, Any], workspace: str, number: int, refs: list[str]
+) -> None:
+    upstream = {"repo": "deep", "package": "new", **selectors}
+    bare = repository("deep", directory="team")
+    inventory = world(variant(upstream=upstream), views=(bare,))
+
+    (view,) = assume_upstreams(inventory).repositories.values()
+
+    ref = f"refs/tags/team/new/{workspace}"
+    revision = PackageRevision("team/new", workspace, number, Lifecycle.PUBLISHED, ref, NULL, NULL.oid)
+    assert view.packages == {"team/new": PackageState("team/new", published=(revision,))}
+    assert (dict(view.tags), dict(view.branches)) == (dict.fromkeys(refs, NULL), dict.fromkeys(refs, NULL))
+    if selectors:
+        assert find_upstream(Upstream.model_validate(upstream), view)
+
+
+def test_assumed_upstream_joins_what_is_known_and_needs_a_repository_and_a_package() -> None:
+    known = blueprints("app")
+    inventory = world(
+        variant(upstream={"repo": "blueprints", "package": "app", "revision": 9}),
+        variant("gone", upstream={"repo": "gone", "package": "app"}),
+        package_set(spec={"upstream": {"repo": "blueprints"}, "targets": []}),
+        views=(known,),
+    )
+
+    (view,) = assume_upstreams(inventory).repositories.values()
+
+    assert [r.workspace for r in view.packages["app"].published] == ["v1", "v2", "v9"]
+    assert view.packages.keys() == {"app"}

@@ -1,0 +1,98 @@
+"""Selected objects: how messages name them, what expressions see of them, and when a kind is served."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.errors import Location
+from reconciler.expand.targets import Context, SelectedObject, is_served, named_clusters, selected_repository
+from reconciler.ids import GroupKind
+from reconciler.inventory import Source
+from reconciler.snapshot import Snapshot, SnapshotObject
+from tests.support.sets import package_set, repository
+
+AT = Location("snapshot/clusters.yaml", 7)
+
+
+@pytest.mark.parametrize(("namespace", "shown"), [("ns", "ns/a"), ("", "a")])
+def test_selected_object_is_named_with_its_place(namespace: str, shown: str) -> None:
+    selected = SelectedObject("a", namespace, {"x": "1"}, {"y": "2"}, AT, 5)
+
+    assert str(selected) == f"{shown} (snapshot/clusters.yaml:7)"
+    assert str(Context((), "edge", "app", selected=selected)) == str(selected)
+    assert str(Context((), "edge", "app")) == "edge/app"
+
+
+def test_expressions_see_metadata_of_the_selected_object_else_both_names() -> None:
+    selected = SelectedObject("a", "ns", {"x": "1"}, {"y": "2"}, AT, 5)
+
+    assert Context((), "edge", "app", selected=selected).target_input() == {
+        "name": "a",
+        "namespace": "ns",
+        "labels": {"x": "1"},
+        "annotations": {"y": "2"},
+    }
+    assert Context((), "edge", "app").target_input() == {"repo": "edge", "package": "app"}
+
+
+def test_repository_is_selected_with_its_metadata_and_time() -> None:
+    view = repository(
+        "edge", labels={"x": "1"}, annotations={"y": "2"}, source=Source(Location("r.yaml", 3), 9)
+    )
+
+    assert selected_repository(view) == SelectedObject(
+        "edge", "default", {"x": "1"}, {"y": "2"}, Location("r.yaml", 3), 9
+    )
+    bare = selected_repository(repository("edge"))
+    assert (bare.labels, bare.annotations) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "clusters"),
+    [("b, a", ("a", "b")), ("a,,a, ", ("a",)), ("", ()), (None, ())],
+)
+def test_clusters_of_a_set_are_separated_by_commas(text: str | None, clusters: tuple[str, ...]) -> None:
+    annotations = {} if text is None else {"annotations": {"reconciler.dev/clusters": text}}
+
+    assert named_clusters(package_set(**annotations).manifest) == clusters
+
+
+KIND = ("example.dev/v1", "Cluster")
+OBJECT = SnapshotObject(*KIND, "ns", "a", {}, {}, {}, AT)
+
+
+def definition(body: Any) -> SnapshotObject:
+    return SnapshotObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "c", {}, {}, body, AT)
+
+
+def of_crd(body: Any) -> dict[str, Any]:
+    return {"objects": {("apiextensions.k8s.io/v1", "CustomResourceDefinition"): (definition(body),)}}
+
+
+GROUP_KIND = GroupKind("example.dev", "Cluster")
+SERVED: dict[str, tuple[dict[str, Any], bool]] = {
+    "it is listed": ({"served": frozenset({KIND})}, True),
+    "another version is listed": ({"served": frozenset({("example.dev/v2", "Cluster")})}, False),
+    "objects contradict the list": ({"served": frozenset(), "objects": {KIND: (OBJECT,)}}, False),
+    "there is an object": ({"objects": {KIND: (OBJECT,)}}, True),
+    "the namespace was listed": ({"complete": frozenset({(GROUP_KIND, "ns")})}, True),
+    "the cluster was listed": ({"complete": frozenset({(GROUP_KIND, "")})}, True),
+    "another namespace was listed": ({"complete": frozenset({(GROUP_KIND, "other")})}, False),
+    "it has a definition": (
+        of_crd({"spec": {"group": "example.dev", "names": {"kind": "Cluster"}}}),
+        True,
+    ),
+    "another group has one": (of_crd({"spec": {"group": "dev", "names": {"kind": "Cluster"}}}), False),
+    "another kind has one": (of_crd({"spec": {"group": "example.dev", "names": {"kind": "C"}}}), False),
+    "its definition has no names": (of_crd({"spec": {"group": "example.dev", "names": "Cluster"}}), False),
+    "its definition has no spec": (of_crd({"spec": "example.dev"}), False),
+    "nothing is known": ({}, False),
+}
+
+
+@pytest.mark.parametrize("case", SERVED)
+def test_kind_is_served_by_the_best_evidence_of_the_snapshot(case: str) -> None:
+    fields, served = SERVED[case]
+
+    assert is_served(Snapshot(present=True, **fields), *KIND, "ns") is served
+    assert not is_served(Snapshot(present=False, **fields), *KIND, "ns")
