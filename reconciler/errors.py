@@ -1,9 +1,11 @@
 """Errors: a Problem is a value of one input, a ReconcilerError ends the run; exit codes (D1)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import NamedTuple
+
+from reconciler.values import dataclass
 
 
 class Exit(IntEnum):

@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from reconciler.values import dataclass
 
 
 class NodeRole(StrEnum):

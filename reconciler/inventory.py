@@ -1,7 +1,7 @@
 """The inventory of a run: one immutable value that `read` fills and the pure stages compute from."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -18,6 +18,7 @@ from reconciler.snapshot import Snapshot
 from reconciler.state import NOTHING_REFUSED, PackageVariantRecord, RefusedDeletionsRecord, SetRecord
 from reconciler.trailers import NO_ANSWERS, Answers
 from reconciler.upstream_lock import UpstreamLock
+from reconciler.values import dataclass
 
 M = TypeVar("M")
 FieldPath = tuple[str | int, ...]

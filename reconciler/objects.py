@@ -4,12 +4,12 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple, Self
 
 from reconciler.ids import Oid
+from reconciler.values import dataclass
 
 _LONGEST_NAME = 255
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")

@@ -1,11 +1,12 @@
 """Snapshots of clusters: their objects, and the lists of objects that are complete."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from reconciler.errors import Location, Problem
 from reconciler.ids import GroupKind
+from reconciler.values import dataclass
 
 ALL_NAMESPACES = "*"
 """In `Snapshot.complete`: the list of a kind is complete in all namespaces, also those without objects."""

@@ -8,9 +8,11 @@ an answer holds exactly as long as both sides stay as they were.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 from urllib.parse import quote
+
+from reconciler.values import dataclass
 
 KEEP = "Keep"
 CONFLICT = "Conflict"

@@ -1,6 +1,6 @@
 """Fields of a Kptfile that the planner reads; Kptfiles are never written from this model."""
 
-from dataclasses import dataclass
+from reconciler.values import dataclass
 
 OWNER = "reconciler.dev/owner"
 LOCATION = "reconciler.dev/location"

@@ -1,7 +1,7 @@
 """The dashboard, after everything else: an issue of the control repository, or a file beside the status."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result
 from reconciler.apply.state import MOST_TRIES
@@ -16,6 +16,7 @@ from reconciler.plan.shard import WHOLE, Shard, dashboard_file, problems_of, sta
 from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import Dashboard, make_dashboard, merge_parts
 from reconciler.report.summary import Names
+from reconciler.values import dataclass
 
 EMPTY = "There is no package."
 

@@ -1,7 +1,6 @@
 """Results of effects per repository, and the repositories that effects write to."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from reconciler.inventory import PullRequest
 from reconciler.plan.changes import Effect, Unfinished
 from reconciler.policy import CommitPolicy, RiskPolicy
 from reconciler.report.summary import Names
+from reconciler.values import dataclass
 
 
 class EffectKind(StrEnum):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.errors import ReconcilerError, UnavailableError
@@ -20,6 +20,7 @@ from reconciler.plan.impact import ImpactReader
 from reconciler.policy import Limits
 from reconciler.refs import HEADS
 from reconciler.report.diff import file_changes
+from reconciler.values import dataclass
 
 
 class PullRequestTexts:

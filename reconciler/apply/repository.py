@@ -1,7 +1,7 @@
 """Changes of one repository: Git objects in one pack, one atomic push, then its pull requests."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
@@ -37,6 +37,7 @@ from reconciler.plan.changes import (
 )
 from reconciler.policy import CommitPolicy
 from reconciler.refs import HEADS, TAGS
+from reconciler.values import dataclass
 
 ATTEMPTS = 3
 

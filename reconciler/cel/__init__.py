@@ -4,7 +4,6 @@
 The static check refuses expressions with different results in cel-cpp and cel-go, which Porch uses.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reconciler.cel.check import check, check_cost
@@ -13,6 +12,7 @@ from reconciler.cel.syntax import CelError, Failure, Literal, not_a_string
 from reconciler.cel.types import DYN, STRING, STRINGS
 from reconciler.errors import MissingEngineError
 from reconciler.policy import Limits
+from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,9 @@ different results in cel-cpp and cel-go (docs/divergences.md).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

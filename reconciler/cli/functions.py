@@ -1,6 +1,5 @@
 """`functions`: list the functions that run here, and pin the images of the others."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,6 +8,7 @@ import click
 from reconciler.cli.output import format_option
 from reconciler.cli.package import ENGINES, read_function_policy
 from reconciler.errors import Exit, UnavailableError, UsageError
+from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer

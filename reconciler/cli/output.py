@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
@@ -16,6 +15,7 @@ from reconciler.errors import Exit, Problem, UnavailableError, UsageError
 from reconciler.report.console import Paint, ansi, plain
 from reconciler.report.escape import inert, terminal
 from reconciler.report.redact import Redactor
+from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.inventory import Inventory

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from reconciler.refs import HEADS, short_branch
 from reconciler.run.inputs import RunInputs
 from reconciler.state import PackageVariantRecord
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.values import dataclass
 
 _PATTERN = re.compile(r"[*?\[]")
 _SET = "PackageVariantSet"

@@ -1,7 +1,6 @@
 """Write the status of every package of a cluster for the status branch, in the terms of its ecosystem."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -13,6 +12,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem
+from reconciler.values import dataclass
 
 DIRECTORY = "conditions/packages"
 

@@ -1,7 +1,7 @@
 """Rehearse a change: which clusters could take it, what moves along, and what blocks the others."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.dependencies.versions import parse_loose, parse_relaxed
 from reconciler.inventory import Source
+from reconciler.values import dataclass
 
 
 class WhatIfOutcome(StrEnum):

@@ -1,12 +1,12 @@
 """Findings of validation, as problems with hints and as the conditions Stalled and Ready."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from reconciler.api.meta import Condition
 from reconciler.errors import Location, Problem
 from reconciler.inventory import FieldPath, Source
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 EXPRESSIONS = "docs/package-variant-sets.md"
 """The page that describes expressions."""

@@ -1,7 +1,6 @@
 """Unroll the targets of a set into one context per variant."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from reconciler.api.meta import LabelSelector
@@ -20,6 +19,7 @@ from reconciler.ids import GroupKind, group_of
 from reconciler.inventory import FieldPath, RepositoryView
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot, SnapshotObject
+from reconciler.values import dataclass
 
 CLUSTERS = "reconciler.dev/clusters"
 """Annotation of a set: the clusters that its object selectors search, separated by commas."""

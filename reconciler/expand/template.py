@@ -1,7 +1,6 @@
 """Templates of a set: compile once per target, render once per variant, in Porch's order."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.porch import (
@@ -28,6 +27,7 @@ from reconciler.expand.targets import Context, selected_repository
 from reconciler.expand.variants import CEL_EXTENSIONS
 from reconciler.inventory import FieldPath, RepositoryView
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 Step = Program | Failure
 

@@ -1,7 +1,7 @@
 """Desired PackageVariants, the candidates of each owner, and variants as manifests."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from reconciler.api.meta import Condition
@@ -19,6 +19,7 @@ from reconciler.expand.names import stable_uid
 from reconciler.expand.targets import SelectedObject
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import FieldPath, Inventory, Source
+from reconciler.values import dataclass
 
 FINALIZER = "config.porch.kpt.dev/packagevariants"
 PAUSED = "reconciler.dev/paused"

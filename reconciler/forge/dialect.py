@@ -1,7 +1,6 @@
 """Dialects of forge APIs: the requests that differ between forges, and the validation of their replies."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from typing import Any, NamedTuple, Protocol, cast
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from reconciler.errors import RefusedError, UnavailableError
 from reconciler.inventory import PullRequest, PullState
 from reconciler.policy import ForgeKind, ForgeRule
+from reconciler.values import dataclass
 
 UNCONFIGURED = ForgeRule("*", ForgeKind.LOCAL)
 """A rule with the defaults."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Final
@@ -16,6 +16,7 @@ from reconciler.functions.values import copy_value
 from reconciler.ids import Oid
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
 from reconciler.objects import File, Files, Mode
+from reconciler.values import dataclass
 
 _IGNORE_FILE: Final = ".krmignore"
 _ENDINGS: Final = (".yaml", ".yml")

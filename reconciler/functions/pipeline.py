@@ -5,7 +5,7 @@ Pure: functions that are not built in are run by the given runtimes.
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
@@ -31,6 +31,7 @@ from reconciler.functions.wire import ProtocolError, check_path, from_items, to_
 from reconciler.krm.yaml import YamlError
 from reconciler.objects import Files
 from reconciler.policy import FunctionPolicy
+from reconciler.values import dataclass
 
 RunPipelines = Callable[[Sequence[Files]], Sequence[PipelineResult]]
 """Renders packages independently; the results have the order of the packages."""
@@ -118,7 +119,7 @@ class StepEngine:
     builtin: str = ""
     profile: str = ""
     runtime: FunctionRuntime | None = None
-    call: FunctionCall = FunctionCall()  # noqa: RUF009 - a frozen value
+    call: FunctionCall = FunctionCall()
 
 
 def find_engine(

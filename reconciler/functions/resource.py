@@ -2,12 +2,13 @@
 
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from reconciler.functions.values import copy_value, differences, mapping_at
 from reconciler.ids import group_of
 from reconciler.krm.yaml import Edit, Tree, apply_edits, edit_tree, edited, emit
+from reconciler.values import dataclass
 
 LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
 

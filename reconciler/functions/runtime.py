@@ -1,8 +1,10 @@
 """The port to the runtimes of functions that are not built in."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
+
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Steps of a pipeline as a Kptfile declares them, the resources that each selects, and their results."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -9,6 +8,7 @@ from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.wire import result_value
 from reconciler.objects import Files
+from reconciler.values import dataclass
 
 
 class Stage(StrEnum):

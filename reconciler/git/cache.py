@@ -12,7 +12,6 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pygit2
@@ -21,6 +20,7 @@ from reconciler.errors import UnavailableError
 from reconciler.git.database import objects_directory
 from reconciler.git.urls import Credential, Remote
 from reconciler.objects import sha1
+from reconciler.values import dataclass
 
 CACHE_HINT = "Check the disk, the permissions and the limits of the process (`ulimit -n`, `ulimit -f`)."
 MANY_PACKS = 50

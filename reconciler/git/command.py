@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -18,6 +17,7 @@ from reconciler.git import effects
 from reconciler.git.effects import effect
 from reconciler.git.urls import Credential
 from reconciler.report.redact import learn_credential, mask_credentials
+from reconciler.values import dataclass
 
 CONFIG = Path(__file__).with_name("git.config")
 KNOWN_HOSTS = Path(__file__).with_name("known_hosts")

@@ -4,11 +4,11 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from reconciler.ids import Oid
 from reconciler.objects import Signature
+from reconciler.values import dataclass
 
 _OID = re.compile(rb"[0-9a-f]{40}")
 _PERSON = re.compile(rb"(?P<name>[^<]*?) *<(?P<email>[^>]*)>(?: +(?P<time>-?[0-9]{1,18}))?.*", re.DOTALL)

@@ -13,10 +13,11 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from reconciler.errors import Exit, ReconcilerError, UnavailableError
+from reconciler.values import dataclass
 
 VARIABLE = "RECONCILER_FAILPOINT"
 LOG_VARIABLE = "RECONCILER_FAILPOINT_LOG"

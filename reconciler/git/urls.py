@@ -2,13 +2,14 @@
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from reconciler.errors import UnavailableError
 from reconciler.ids import normalise_url
 from reconciler.report.redact import learn_address
+from reconciler.values import dataclass
 
 _SCHEMES = frozenset({"file", "http", "https", "ssh"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

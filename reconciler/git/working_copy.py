@@ -1,7 +1,6 @@
 """Repositories of a user: working copies, their state, and new repositories with given commits."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from reconciler.errors import UnavailableError
 from reconciler.git.command import GitResult, run_checked, run_git
 from reconciler.ids import Oid
 from reconciler.objects import Signature
+from reconciler.values import dataclass
 
 
 class WorkingCopy(NamedTuple):

@@ -7,7 +7,7 @@ it is kept byte for byte and never edited.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Self
 
@@ -18,6 +18,7 @@ from reconciler.krm.yaml import (
     YamlLimits,
     decode,
 )
+from reconciler.values import dataclass
 
 
 class DocumentKind(StrEnum):

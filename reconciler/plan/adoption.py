@@ -1,7 +1,5 @@
 """Decide whether a variant may have the package that it wants: new, its own, or to be adopted."""
 
-from dataclasses import dataclass
-
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.errors import Problem
 from reconciler.expand import DesiredVariant
@@ -14,6 +12,7 @@ from reconciler.refs import short_branch
 from reconciler.resolve.deliveries import TARGET_ANNOTATION, cluster_of
 from reconciler.resolve.ownership import ADOPT_EXISTING, is_foreign, is_merged, may_stand_behind
 from reconciler.resolve.upstreams import subject_of
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

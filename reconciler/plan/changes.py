@@ -1,7 +1,7 @@
 """A plan is a value: what every package will see, why, and the exact writes that do it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +15,7 @@ from reconciler.plan.impact import Impact
 from reconciler.reasons import Reason
 from reconciler.refs import short_branch
 from reconciler.resolve.dependency_roots import RequirementChange
+from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.plan.context import PlanContext

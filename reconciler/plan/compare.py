@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from reconciler.inventory import Inventory
 from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
+from reconciler.values import dataclass
 
 LockFiles = Mapping[str, bytes]
 

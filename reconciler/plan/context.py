@@ -1,7 +1,7 @@
 """Input of planning: every package in scope, its owner, and the variants that want it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from reconciler.expand import Desired, DesiredVariant
@@ -13,6 +13,7 @@ from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import find_owner, find_view, is_merged, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
+from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.plan.path_conflicts import Neighbours

@@ -3,7 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import orjson
 
@@ -13,6 +13,7 @@ from reconciler.inventory import Inventory
 from reconciler.policy import DeletionGuard
 from reconciler.reasons import Reason
 from reconciler.state import PackageVariantRecord
+from reconciler.values import dataclass
 
 _DELETE = "delete"
 _WAITING = "which was refused before and waits for consent"

@@ -1,7 +1,7 @@
 """Groups: the drafts of several packages on one branch, in one pull request (D4)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from reconciler.inventory import GroupBranch, PullRequest, PullState, RepositoryView
@@ -23,6 +23,7 @@ from reconciler.reasons import Reason
 from reconciler.refs import HEADS, draft_ref, group_number, group_ref, short_branch
 from reconciler.render.rendered import Package
 from reconciler.trailers import CONFLICT, conflict_lines
+from reconciler.values import dataclass
 
 Scope = tuple[str, ...]
 """The packages that a group may have, as its branch is named."""

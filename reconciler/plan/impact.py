@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import unified_diff
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +14,7 @@ from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.objects import File, Files
 from reconciler.policy import RiskPolicy
 from reconciler.policy.risks import REGISTRY, REMOVAL
+from reconciler.values import dataclass
 
 _DOCKER: Final = "docker.io"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from reconciler.errors import Problem
 from reconciler.expand import Desired, DesiredVariant
@@ -26,6 +25,7 @@ from reconciler.refs import (
 )
 from reconciler.resolve.ownership import ADOPT_EXISTING, downstream_packages, find_view
 from reconciler.resolve.upstreams import subject_of
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

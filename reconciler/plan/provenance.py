@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE
 from reconciler.errors import Location
@@ -17,6 +16,7 @@ from reconciler.render.package import cluster_snapshot
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

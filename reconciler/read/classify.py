@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -18,6 +18,7 @@ from reconciler.ids import GroupKind, ObjectKey, group_of
 from reconciler.inventory import Source, SourcedDocument
 from reconciler.read.documents import BrokenDocument, ParsedObject, SourcePosition
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 _SIMILAR = 0.85
 """Ratio from which an unknown API group is a misspelling of a known one."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import UnreadPath, Walk, fetch_files, fetch_paths
 from reconciler.reasons import Reason
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.values import dataclass
 
 MANIFESTS = ("package.yaml", "package.yml")
 """Files of a kpt package that declare its dependencies."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from reconciler.inventory import FieldPath
 from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
 from reconciler.policy import Limits
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 _DUPLICATE = re.compile(r"Key .* is set twice in ", re.DOTALL)

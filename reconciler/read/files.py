@@ -3,7 +3,6 @@
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from reconciler.git.trees import UnsafeEntry
 from reconciler.ids import Oid
 from reconciler.objects import File, Mode, TreeEntry
 from reconciler.policy import Limits
+from reconciler.values import dataclass
 
 REGULAR = frozenset({Mode.REGULAR, Mode.EXECUTABLE})
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from reconciler.errors import Location, Problem, ReconcilerError, UnavailableError
 from reconciler.forge.api_forge import ApiForge
@@ -23,6 +23,7 @@ from reconciler.policy import Policy
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, lock_ref, short_branch
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.values import dataclass
 
 Pulls = Mapping[str, tuple[PullRequest, ...]]
 """Pull requests by normalized URL; repositories that were not listed are missing."""

@@ -1,7 +1,6 @@
 """Govern a run: only merged configuration decides on credentials, hosts and programs (D25)."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from reconciler.config import FILE, parse_configuration
 from reconciler.errors import ConfigurationError, Location, Problem
@@ -15,6 +14,7 @@ from reconciler.read.control import OpenControl, find_default_tip, is_merged, op
 from reconciler.read.locks import read_image_digests, with_image_digests
 from reconciler.read.schedule import find_zone
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 CONFIG_VARIABLE = "RECONCILER_CONFIG"
 

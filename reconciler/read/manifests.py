@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple, TypeVar
 
 from reconciler.api.meta import Manifest
@@ -18,6 +18,7 @@ from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import FileEntry, UnreadPath, Walk, is_below
 from reconciler.reasons import Reason
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.values import dataclass
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

@@ -1,7 +1,7 @@
 """Decide which repositories a shard reads: its own, and those that they need (D16)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from reconciler.expand import Desired, expand
 from reconciler.git.repository import Mirrors
@@ -20,6 +20,7 @@ from reconciler.plan.shard_needs import (
 from reconciler.read.dependencies import read_dependencies
 from reconciler.read.repositories.trees import PackageTrees
 from reconciler.resolve.fleet import find_dependent_clusters
+from reconciler.values import dataclass
 
 Views = Mapping[ObjectName, RepositoryView]
 

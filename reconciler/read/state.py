@@ -1,7 +1,7 @@
 """Read the records of the state branch, and the statuses of the status branch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -30,6 +30,7 @@ from reconciler.state import (
     WantedLockRecord,
 )
 from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
+from reconciler.values import dataclass
 
 R = TypeVar("R", PackageVariantRecord, SetRecord, UpstreamLock)
 M = TypeVar("M", bound=BaseModel)

@@ -5,7 +5,7 @@ branch. So it is the same after a lost state, a squash or a rebase.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from urllib.parse import unquote
 
@@ -16,6 +16,7 @@ from reconciler.render.update import Conflict, ConflictDecision
 from reconciler.render.update.documents import ResourceDocument, documents_of
 from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE
 from reconciler.trailers import Answers, ConflictName, conflict_name, parse_name, value_mark
+from reconciler.values import dataclass
 
 FoundConflict = tuple[Conflict, ConflictDecision | None]
 """A conflict of a merge, and the decision of a policy; None if no policy decides it."""

@@ -1,7 +1,6 @@
 """Render deliveries: generate the manifests of a cluster and bring them into its package."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.kptfile import KPTFILE
@@ -33,6 +32,7 @@ from reconciler.resolve.deliveries import (
 from reconciler.resolve.ownership import location_text, owner_text
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.trailers import NO_ANSWERS
+from reconciler.values import dataclass
 
 _ABSENT = object()
 

@@ -1,7 +1,7 @@
 """Config injection: fill the injection points of a package with objects of the cluster."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from reconciler.api.kptfile import INJECTION_PREFIX as PREFIX
@@ -22,6 +22,7 @@ from reconciler.render.kptfile import edit_kptfile
 from reconciler.render.rendered import Blocked
 from reconciler.render.update.documents import ResourceDocument, documents_of, edit_document
 from reconciler.snapshot import Snapshot, SnapshotObject
+from reconciler.values import dataclass
 
 INJECTION_POINT = "kpt.dev/config-injection"
 INJECTED = "kpt.dev/injected-resource"

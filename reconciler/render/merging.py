@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from reconciler.api.kptfile import KPTFILE
@@ -20,6 +20,7 @@ from reconciler.render.update.conflict_policy import describe_decision
 from reconciler.render.update.identifiers import add_identifiers
 from reconciler.render.update.three_way import Sides
 from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.values import dataclass
 
 Contents = Mapping[Oid, Files]
 """The fetched package trees by their ids."""

@@ -1,7 +1,7 @@
 """Results of rendering: packages, or the reason why one cannot be rendered."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.dependencies.lock.format import LockedPackage, Resolution
 from reconciler.errors import Problem
@@ -12,6 +12,7 @@ from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import functions_failed
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

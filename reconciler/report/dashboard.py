@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from reconciler.ids import PackageKey
 from reconciler.plan.changes import Change, Plan
@@ -12,6 +11,7 @@ from reconciler.plan.status import PackageStatus, Phase
 from reconciler.reasons import Reason
 from reconciler.report.markdown import LONGEST, fill
 from reconciler.report.summary import Names, since_text
+from reconciler.values import dataclass
 
 ROWS = 200
 """Packages of one section; more than these are counted."""

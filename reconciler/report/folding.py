@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from reconciler.plan.changes import Change
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus
 from reconciler.report.summary import Names, change_risks, detail, plural
+from reconciler.values import dataclass
 
 MOST_ROWS = 5
 """Changes of one cause that are listed each; more of them fold."""

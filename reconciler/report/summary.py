@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from reconciler.dependencies.update.changes import VersionChange
@@ -13,6 +12,7 @@ from reconciler.plan.impact import Risk
 from reconciler.plan.status import PackageStatus, Phase, current_statuses
 from reconciler.policy.risks import DELETION
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 _VERBS = {
     Op.CREATE: "to create",

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 import orjson
@@ -25,6 +25,7 @@ from reconciler.resolve.ownership import current_draft, owner_text
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.up_to_date import ENGINE, find_settled
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.values import dataclass
 
 TARGET_ANNOTATION = "reconciler.dev/dependencies"
 """On a Repository: the path of the package in it; it also chooses among several of one cluster."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import orjson
@@ -28,6 +28,7 @@ from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, RepositoryView, Source
 from reconciler.resolve.resolution import Resolution
 from reconciler.state import PackageVariantRecord
+from reconciler.values import dataclass
 
 SERVICE_ACCOUNT = "reconciler.dev/service-account"
 """On a variant, or in its `spec.annotations`: who installs the Carvel packages that its package needs."""

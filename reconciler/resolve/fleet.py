@@ -1,7 +1,7 @@
 """Resolve the fleet: every variant, those that their packages need, and the lock of every cluster (D12)."""
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, collect_cluster_inputs, fleet_clusters
 from reconciler.dependencies.catalog.index import read_index
@@ -40,6 +40,7 @@ from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution, with_releases
+from reconciler.values import dataclass
 
 _EXPLAINED = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"

@@ -1,7 +1,7 @@
 """Garbage-collect generated variants that neither the locks nor the packages on main require."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages, repository_names
 from reconciler.dependencies.dialects import package_id
@@ -13,6 +13,7 @@ from reconciler.inventory import Inventory, PackageState, RepositoryView
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.resolution import Resolution
 from reconciler.state import PackageVariantRecord
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

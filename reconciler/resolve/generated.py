@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.dependencies.catalog.published import repository_names
@@ -21,6 +21,7 @@ from reconciler.refs import is_within
 from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Downstreams
+from reconciler.values import dataclass
 
 _NAME = "requires"
 _SHOWN = 5

@@ -1,12 +1,13 @@
 """Values of resolution: pins, resolved variants, and the trees that rendering them reads."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.errors import Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
 from reconciler.inventory import Commit, Draft, PackageRevision
+from reconciler.values import dataclass
 
 Downstreams = Mapping[PackageKey, tuple[DesiredVariant, ...]]
 """The variants that want each package, sorted; several of them contest it."""

@@ -1,7 +1,6 @@
 """Upstream selection (D9): from the words of a manifest to one package at one commit."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from reconciler.api.porch import Upstream
@@ -21,6 +20,7 @@ from reconciler.reasons import Reason
 from reconciler.refs import short_branch, short_tag
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
+from reconciler.values import dataclass
 
 NOT_FOUND = "could not find upstream package revision"
 """Porch's prefix of messages about missing upstreams."""

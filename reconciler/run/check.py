@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from reconciler.errors import ConfigurationError, Location, Problem
@@ -29,6 +29,7 @@ from reconciler.reasons import Reason
 from reconciler.report.summary import Names
 from reconciler.run.inputs import RunInputs, RunOptions, open_mirrors
 from reconciler.run.plan import plan_fleet
+from reconciler.values import dataclass
 
 
 class Level(StrEnum):

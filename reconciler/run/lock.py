@@ -1,7 +1,7 @@
 """The run of `lock`: resolve every pin, and write the lock files."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from reconciler.apply.outcome import Target
 from reconciler.apply.preconditions import Checkout, check_merged
@@ -32,6 +32,7 @@ from reconciler.resolve.pins import find_floating, follow, hold
 from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
 from reconciler.run.plan import resolve_inputs
 from reconciler.upstream_lock import LOCKS_DIRECTORY, UpstreamLock
+from reconciler.values import dataclass
 from reconciler.workdir.directory import write_directory
 
 

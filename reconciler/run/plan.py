@@ -1,6 +1,6 @@
 """The run of `plan`: read > expand > resolve > fetch > render > plan, each once."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import UsageError
@@ -22,6 +22,7 @@ from reconciler.resolve.fleet import with_deliveries
 from reconciler.resolve.pins import find_floating
 from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
 from reconciler.runtime.pipelines import open_pipelines
+from reconciler.values import dataclass
 
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 

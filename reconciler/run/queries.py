@@ -1,7 +1,7 @@
 """Runs that only report: the status of every package, and the kinds that snapshots must list."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
@@ -19,6 +19,7 @@ from reconciler.report.summary import exits_of
 from reconciler.resolve.resolution import Needs
 from reconciler.run.inputs import RunOptions, read_inputs
 from reconciler.run.plan import plan_run, resolve_inputs
+from reconciler.values import dataclass
 
 _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})
 """Problems that are listed as unread repositories, or that the next snapshot ends."""

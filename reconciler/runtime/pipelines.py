@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from reconciler.runtime.process import ExecRuntime
 from reconciler.runtime.result_cache import PackageCache, changed_files
 from reconciler.runtime.schemas import SchemaRuntime
 from reconciler.runtime.starlark import StarlarkRuntime
+from reconciler.values import dataclass
 
 _LEAST: Final = 64
 """Packages from which a second process pays: starting it takes as long as rendering some of them."""

@@ -8,13 +8,13 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import IO, Any, Final, cast
 
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.functions.wire import API_VERSION, KIND, parse_results
 from reconciler.krm.yaml import Aliases, YamlError, YamlLimits, emit, load_documents
 from reconciler.policy import FunctionPolicy
+from reconciler.values import dataclass
 
 _STDERR_BYTES: Final = 64 << 10
 _CHUNK_BYTES: Final = 1 << 16

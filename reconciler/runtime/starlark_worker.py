@@ -13,12 +13,13 @@ import re
 import resource
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 import orjson
 import starlark
+
+from reconciler.values import dataclass
 
 _DEPTH: Final = 2000
 _STEPS_PER_CHECK: Final = 1000

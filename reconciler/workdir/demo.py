@@ -1,13 +1,13 @@
 """The demo: a small fleet as real Git repositories, and a walkthrough."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import NamedTuple
 
 from reconciler.errors import UsageError
 from reconciler.git.working_copy import NewCommit, clone, create_bare
+from reconciler.values import dataclass
 
 EPOCH = 1_767_225_600  # 2026-01-01T00:00:00Z: the demo's commits must not depend on the clock
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 
 from reconciler.dependencies.catalog.cluster_state import (
@@ -31,6 +31,7 @@ from reconciler.inventory import Inventory, SourcedDocument
 from reconciler.policy import Discovery, Policy, Selection
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
+from reconciler.values import dataclass
 
 CLUSTER = "reconciler.dev/cluster"
 

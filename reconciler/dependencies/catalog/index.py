@@ -1,7 +1,7 @@
 """Read and edit the package index: which packages exist, and the default implementation per interface."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from pydantic import Field
@@ -14,6 +14,7 @@ from reconciler.dependencies.model.cluster import Catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.errors import Problem
 from reconciler.inventory import SourcedDocument
+from reconciler.values import dataclass
 
 
 class InterfaceDefaults(NamedTuple):

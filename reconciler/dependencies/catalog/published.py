@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -17,6 +17,7 @@ from reconciler.errors import Location, Problem
 from reconciler.ids import Oid, PackageKey, group_of, normalise_url
 from reconciler.inventory import RepositoryView, Source
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 _CRD, _XRD, _COMPOSITION = "CustomResourceDefinition", "CompositeResourceDefinition", "Composition"
 

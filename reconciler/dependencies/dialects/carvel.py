@@ -1,7 +1,6 @@
 """Read the manifests of Carvel and kpt packages, in both spellings of the dependency proposal."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -38,6 +37,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.inventory import Source
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev", "packaging.carvel.dev"})
 

@@ -3,7 +3,6 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -39,6 +38,7 @@ from reconciler.dependencies.model.parameters import written_values
 from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose
 from reconciler.inventory import Source
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 BINDINGS = "reconciler.dev/dependencies"
 EXTERNAL = "reconciler.dev/external"

@@ -1,7 +1,7 @@
 """Result of parsing one manifest: entities, errors and normalization warnings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -19,6 +19,7 @@ from reconciler.dependencies.versions import Prereleases, VersionError, lint_con
 from reconciler.errors import Location, Problem
 from reconciler.inventory import Source
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 M = TypeVar("M", bound=BaseModel)
 Document = Mapping[str, Any]

@@ -1,7 +1,7 @@
 """Generate the manifests of a cluster from its lock, for the controllers of each ecosystem."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from reconciler.dependencies.dialects.reading import OWNER, is_generated_by
@@ -25,6 +25,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 __all__ = [
     "FORMAT_VERSION",

@@ -1,7 +1,7 @@
 """List the manifests to generate: packages that others need and no user declares."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,6 +19,7 @@ from reconciler.dependencies.model.parameters import (
 )
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 INHERITED_SETTINGS = {
     "Configuration": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy"),

@@ -3,7 +3,6 @@
 import functools
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.values import dataclass
 
 SCHEMA = "reconciler.dev/v1alpha1"
 

@@ -1,11 +1,11 @@
 """List the kpt packages that the variants of a cluster need and no manifest asks for."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, Resolution
 from reconciler.dependencies.model.cluster import SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
+from reconciler.values import dataclass
 
 VARIANT_KIND = "PackageVariant"
 """The kind of installs that represent variants."""

@@ -1,7 +1,7 @@
 """Read lock files and convert a locked resolution back to pins."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pydantic import ValidationError
 
@@ -47,6 +47,7 @@ from reconciler.dependencies.versions import Version, VersionError, parse_loose,
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.values import dataclass
 
 
 def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:

@@ -1,7 +1,7 @@
 """Inputs of the resolution of one cluster: installs, candidates, observed state and locked versions."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.versions import Version, VersionPolicy, precedence_with_build
 from reconciler.errors import Problem
 from reconciler.ids import GroupKind
+from reconciler.values import dataclass
 
 
 class SlotKind(StrEnum):

@@ -1,7 +1,7 @@
 """Packages in versions, what they need and what they provide, in the terms of every dialect."""
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from reconciler.dependencies.versions import (
 )
 from reconciler.errors import Location
 from reconciler.ids import GroupKind
+from reconciler.values import dataclass
 
 Pairs = tuple[tuple[str, str], ...]
 """A small map as a sorted tuple, so that it can be part of an identity."""

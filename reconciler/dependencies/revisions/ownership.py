@@ -1,11 +1,11 @@
 """Ownership of CRDs and compositions: one controller each, claimed all together or not at all."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from reconciler.dependencies.lock.format import OwnershipEntry, current_holder, keeps_ownership, package_name
 from reconciler.dependencies.model.packages import Candidate
+from reconciler.values import dataclass
 
 
 class OwnedResource(NamedTuple):

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
 from reconciler.dependencies.lock.format import (
@@ -31,6 +31,7 @@ from reconciler.dependencies.revisions.ownership import (
 from reconciler.dependencies.solve.solution import Solution
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 _NAME_LENGTH, _DIGEST_LENGTH = 50, 12
 

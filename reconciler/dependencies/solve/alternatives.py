@@ -1,7 +1,7 @@
 """List the alternatives that satisfy a requirement, existing installations first."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from reconciler.dependencies.model.cluster import Instance, ObservedInstallation, SlotKind, install_slot
 from reconciler.dependencies.model.packages import (
@@ -35,6 +35,7 @@ from reconciler.dependencies.solve.problem import (
     InstanceNode,
     InstanceRequirement,
 )
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

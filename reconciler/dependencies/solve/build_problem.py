@@ -1,7 +1,7 @@
 """Build the resolution problem: the transitive closure over all candidate versions."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
@@ -37,6 +37,7 @@ from reconciler.dependencies.solve.problem import (
 from reconciler.dependencies.versions import VersionPolicy, precedence_with_build, rank
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from reconciler.dependencies.model.bundles import SHARING_GROUP, bundle_name, rendered_labels
 from reconciler.dependencies.model.cluster import (
@@ -28,6 +28,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
 )
 from reconciler.ids import GroupKind
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

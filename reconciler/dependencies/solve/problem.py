@@ -1,12 +1,13 @@
 """The finite resolution problem of one cluster, and the outcomes that a solver can return."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.model.packages import Candidate, Requirement
+from reconciler.values import dataclass
 
 
 class AlternativeSource(StrEnum):

@@ -1,7 +1,7 @@
 """Resolve the dependencies of one cluster, part by part, and arbitrate ownership conflicts."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
@@ -30,6 +30,7 @@ from reconciler.dependencies.solve.solution import (
 from reconciler.dependencies.solve.verify import verify
 from reconciler.errors import Exit, Problem, ReconcilerError
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 
 class UnverifiedSolutionError(ReconcilerError):

@@ -1,7 +1,7 @@
 """The solution of one cluster: versions, how each requirement is met, what was skipped or failed."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.dependencies.model.cluster import Instance, LockedChoice, Pin
 from reconciler.dependencies.model.packages import Candidate, Requirement
@@ -12,6 +12,7 @@ from reconciler.dependencies.solve.problem import (
     ResolutionProblem,
 )
 from reconciler.errors import Location, Problem
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

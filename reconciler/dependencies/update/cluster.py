@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 from reconciler.dependencies.lock.format import Resolution, ownership_entries
@@ -27,6 +27,7 @@ from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
+from reconciler.values import dataclass
 
 
 class ResolveOptions(NamedTuple):

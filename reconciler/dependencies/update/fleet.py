@@ -1,6 +1,6 @@
 """Update the locks of a fleet: resolve the clusters with changed inputs, keep the other locks."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
@@ -34,6 +34,7 @@ from reconciler.dependencies.update.cluster import (
 from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
 from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
 from reconciler.errors import Problem, UsageError
+from reconciler.values import dataclass
 
 INCOMPLETE_DIGEST = ""
 """Input digest of a lock with an unsolved part: it is resolved again, unless `unsolved` records how."""

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, field, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -12,6 +12,7 @@ from reconciler.dependencies.lock.format import SOLVER, PackageLock
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Candidate, PackageId, PackageNeed
 from reconciler.dependencies.solve.solution import Solution
+from reconciler.values import dataclass
 
 Key = tuple[int, ...]
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pydantic import ValidationError
 
@@ -20,6 +20,7 @@ from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.memo import CanonicalText
 from reconciler.errors import Problem
+from reconciler.values import dataclass
 
 UNSOLVED_DIRECTORY = "unsolved"
 """The directory of these records on the status branch."""

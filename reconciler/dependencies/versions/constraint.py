@@ -2,7 +2,6 @@
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -15,6 +14,7 @@ from reconciler.dependencies.versions.version import (
     precedence,
     precedence_with_build,
 )
+from reconciler.values import dataclass
 
 
 class Grammar(StrEnum):

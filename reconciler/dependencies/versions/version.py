@@ -3,10 +3,12 @@
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import semver
+
+from reconciler.values import dataclass
 
 _UINT64 = 2**64
 _LOOSE = re.compile(

@@ -1,12 +1,12 @@
 """Interface of the builtin functions: the call with its resources and configuration, results and failures."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.values import mapping_at, value_at
+from reconciler.values import dataclass
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of, shown
@@ -11,6 +10,7 @@ from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, YamlError, fields_of
+from reconciler.values import dataclass
 
 _KEYS: Final = ("by-value", "by-value-regex", "by-path", "by-file-path", "put-value", "put-comment")
 _GROUP: Final = re.compile(r"\$\{(\d+)\}")

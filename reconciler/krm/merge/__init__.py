@@ -1,6 +1,6 @@
 """Three-way merge of one resource or text: values are merged first, then written as edits of local."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FieldMerge, with_comments
@@ -31,6 +31,7 @@ from reconciler.krm.merge.result import (
 from reconciler.krm.merge.text import Hunk, MergedText, merge_text
 from reconciler.krm.schema import Schemas, Shape
 from reconciler.krm.yaml import Tree, YamlError, edit_tree
+from reconciler.values import dataclass
 
 __all__ = [
     "UPSTREAM_IDENTIFIER",

@@ -1,7 +1,7 @@
 """Result of a merge: a tree of nodes of the three sides, its conflicts, and the edits that write it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from reconciler.krm.yaml import (
     SetLineComment,
     SetValue,
 )
+from reconciler.values import dataclass
 
 Steps = tuple[str, ...]
 """Path of a field for people: keys, and `[name=app]` for an element of a list."""

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import NamedTuple
+
+from reconciler.values import dataclass
 
 _MAX_LINES = 20_000
 _MAX_PAIRS = 2_000_000

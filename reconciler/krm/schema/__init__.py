@@ -5,12 +5,14 @@ the SDK of kpt functions, which does not change.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import orjson
+
+from reconciler.values import dataclass
 
 Served = tuple[str, str]
 """An apiVersion and a kind."""

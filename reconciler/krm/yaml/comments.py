@@ -16,7 +16,7 @@ Differs: a comment inside a flow collection stays part of that collection's text
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.yaml.compose import ExactNode, content_end, dash_offsets
+from reconciler.values import dataclass
 
 
 class Span(NamedTuple):

@@ -9,7 +9,6 @@ import codecs
 import operator
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import yaml
@@ -17,6 +16,7 @@ from yaml import MappingNode, ScalarNode, SequenceNode
 from yaml._yaml import CParser
 
 from reconciler.krm.yaml.limits import Aliases, YamlError, YamlLimits
+from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from yaml.error import Mark

@@ -6,7 +6,6 @@ keys and indexes, as in `Document.mark`.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -14,6 +13,7 @@ import orjson
 from reconciler.krm.yaml.emit import Raw
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlError
 from reconciler.krm.yaml.load import Path, iterate_documents
+from reconciler.values import dataclass
 
 _INT64 = 2.0**63
 

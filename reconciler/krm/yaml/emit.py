@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import orjson
 
 from reconciler.krm.yaml.limits import YamlError
 from reconciler.krm.yaml.scalars import ScalarError, type_plain
+from reconciler.values import dataclass
 
 _DASH: Final = 2
 _DEEPEST: Final = 200

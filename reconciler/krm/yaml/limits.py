@@ -1,7 +1,8 @@
 """Limits of YAML and JSON texts, and the error for texts that are refused."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from reconciler.values import dataclass
 
 
 class YamlError(ValueError):

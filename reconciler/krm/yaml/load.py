@@ -4,7 +4,7 @@ Loading keeps no nodes. The position of a field is found by composing its docume
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from json import JSONDecodeError, JSONDecoder
 from typing import Any, Final, cast
 
@@ -22,6 +22,7 @@ from reconciler.krm.yaml.scalars import (
     type_plain,
     type_tagged,
 )
+from reconciler.values import dataclass
 
 Path = tuple[str | int, ...]
 """A field path: keys of mappings and indexes of sequences, from the document's root."""

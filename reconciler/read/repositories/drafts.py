@@ -1,7 +1,6 @@
 """Read drafts and deletion proposals, on branches of their own or in groups."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 
 from reconciler.api.kptfile import KptfileHeader
@@ -14,6 +13,7 @@ from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories.discovery import PackageAtRef, find_package
 from reconciler.refs import RevisionRef, group_refs, is_group
 from reconciler.trailers import read_answers
+from reconciler.values import dataclass
 
 
 def split_by_author(

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -17,6 +16,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
+from reconciler.values import dataclass
 
 READER = 1
 """Version of the cache: increment it when headers are read differently."""

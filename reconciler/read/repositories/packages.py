@@ -1,7 +1,7 @@
 """Assemble the packages of a view from main, drafts, tags and unpublished revisions."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
@@ -19,6 +19,7 @@ from reconciler.read.repositories.discovery import (
 from reconciler.read.repositories.drafts import read_deletion, read_draft
 from reconciler.read.repositories.kptfiles import HeaderIndex
 from reconciler.refs import deletion_ref
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Find packages at commits without a package revision: of branches, upstreamLocks and pins."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from reconciler.git.repository import Mirrors
@@ -9,6 +9,7 @@ from reconciler.ids import ObjectName, Oid, normalise_url
 from reconciler.inventory import RepositoryView, ReviewedLock, TreeAt, declared_upstreams
 from reconciler.read.manifests import Manifests
 from reconciler.read.state import State
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from reconciler.read.files import FileEntry, UnreadPath, Walk
 from reconciler.read.snapshot.objects import SUFFIXES, FileObjects, parse_snapshot_file
 from reconciler.reasons import Reason
 from reconciler.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
+from reconciler.values import dataclass
 
 _HINT = "Import the snapshot again: `reconciler snapshot import`."
 

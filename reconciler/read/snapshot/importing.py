@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from reconciler.krm.yaml import YamlLimits, emit, load_documents
 from reconciler.read.snapshot import format_time, parse_header
 from reconciler.read.snapshot.objects import FileObjects, parse_snapshot_file
 from reconciler.snapshot import ALL_NAMESPACES, SnapshotObject
+from reconciler.values import dataclass
 
 CLUSTER_SCOPED = "_cluster"
 """File of the objects without a namespace; no namespace can be called so."""

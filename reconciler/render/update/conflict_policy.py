@@ -1,7 +1,7 @@
 """Conflict policies: the side that wins a conflict, by its place, field pattern, annotation or default."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from reconciler.functions.values import value_at
 from reconciler.krm.merge import ConflictResolver, Steps, Winner, path_text
 from reconciler.policy import OnConflict
+from reconciler.values import dataclass
 
 ON_CONFLICT = "reconciler.dev/on-conflict"
 """Annotation of a resource or Kptfile with the winner of conflicts: `upstream`, `local`, `ask` or `fail`."""

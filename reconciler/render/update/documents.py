@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.krm.merge import Identity, child, identity_of, root_of
 from reconciler.krm.yaml import PACKAGE_LIMITS, Edit, Tree, YamlError, apply_edits
 from reconciler.objects import File, Files, Mode
+from reconciler.values import dataclass
 
 _MARKER: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z)", re.MULTILINE)
 _SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)

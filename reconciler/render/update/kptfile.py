@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from reconciler.render.update.conflict_policy import resolver_for
 from reconciler.render.update.merge_report import MergeReport, UpdateRefused
 from reconciler.render.update.settings import MergeSettings
 from reconciler.render.update.three_way import FileSides, is_equal
+from reconciler.values import dataclass
 
 _MERGED: Final = ("info", "pipeline", "inventory", "status")
 _METADATA: Final = ("labels", "annotations")

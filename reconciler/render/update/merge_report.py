@@ -1,7 +1,7 @@
 """Results of an update: the files, and the conflicts with their winners."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from reconciler.krm.merge import FieldConflict, Node, Winner, path_text
@@ -15,6 +15,7 @@ from reconciler.render.update.conflict_policy import (
     find_rule,
     resolver_for,
 )
+from reconciler.values import dataclass
 
 SUBPACKAGE = "Package"
 """The resource of a conflict about a whole sub-package."""

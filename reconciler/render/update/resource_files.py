@@ -1,7 +1,7 @@
 """Merge the resource files of one package: match resources, merge them, and write them to their files."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from reconciler.krm.merge import Identity
@@ -24,6 +24,7 @@ from reconciler.render.update.three_way import (
     merged_mode,
     needs_merge,
 )
+from reconciler.values import dataclass
 
 Results = dict[str, File | None]
 """The merged file of each path; None where the file is deleted."""

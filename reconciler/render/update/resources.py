@@ -1,7 +1,6 @@
 """Match the resources of a package across its three sides, and merge each of them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
@@ -22,6 +21,7 @@ from reconciler.render.update.conflict_policy import Place, resolver_for
 from reconciler.render.update.documents import ResourceDocument, ResourceFile
 from reconciler.render.update.merge_report import MergeReport
 from reconciler.render.update.settings import MergeSettings
+from reconciler.values import dataclass
 
 MERGE_KEYS = "reconciler.dev/merge-keys"
 """On a resource: `spec.fruits=name;spec.ports=port,protocol`, the keys of lists without a schema."""

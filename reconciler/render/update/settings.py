@@ -1,7 +1,7 @@
 """Options of an update, and the cache of parsed and merged files."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
 from reconciler.ids import Oid
@@ -11,6 +11,7 @@ from reconciler.objects import File, Files, Mode
 from reconciler.policy import MergeMode
 from reconciler.render.update.conflict_policy import ConflictPolicy
 from reconciler.render.update.documents import ResourceFile, split_documents
+from reconciler.values import dataclass
 
 T = TypeVar("T")
 _CRD = b"CustomResourceDefinition"

@@ -1,7 +1,7 @@
 """Select the canonical solution: fewest changes of locked versions, then lexicographic preference."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pysat.card import ITotalizer
 
@@ -9,6 +9,7 @@ from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.solve.problem import PRESENT, Alternative, Assignment, Cause, ResolutionProblem
 from reconciler.dependencies.solve.sat.formula import Formula, RequirementClauses
 from reconciler.dependencies.solve.sat.solver import SatSolver
+from reconciler.values import dataclass
 
 
 def minimize_changes(solver: SatSolver) -> None:

@@ -1,11 +1,11 @@
 """Find a minimal conflict of an unsatisfiable problem, and the facts that must change to solve it."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from reconciler.dependencies.solve.problem import Cause, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.sat.formula import encode
 from reconciler.dependencies.solve.sat.solver import BudgetError, SatSolver
+from reconciler.values import dataclass
 
 
 def find_conflict(problem: ResolutionProblem) -> Unsatisfiable:

@@ -1,7 +1,7 @@
 """Encode a resolution problem as clauses: one variable per version and per alternative."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.model.packages import PackageNeed
@@ -12,6 +12,7 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
 )
+from reconciler.values import dataclass
 
 _PAIRWISE = 5
 

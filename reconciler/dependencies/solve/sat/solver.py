@@ -1,7 +1,7 @@
 """Query the SAT solver within a step budget, and enforce the constraints that clauses cannot express."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -10,6 +10,7 @@ from pysat.solvers import Solver
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.solve.problem import CYCLE_CAUSE, Alternative, forbids_cycle
 from reconciler.dependencies.solve.sat.formula import Formula, RequirementClauses
+from reconciler.values import dataclass
 
 
 class UsedLink(NamedTuple):

@@ -1,0 +1,104 @@
+"""Value types behave as the dataclasses that they are declared as."""
+
+import copy
+import pickle
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import pytest
+
+from reconciler import values
+
+T = TypeVar("T")
+FUNCTIONS = (asdict, fields, is_dataclass, replace, copy.copy, copy.deepcopy)
+
+
+def make_types(decorator: Any) -> tuple[type[Any], ...]:
+    """Return the same types, as a decorator makes them."""
+
+    @decorator(frozen=True, slots=True)
+    class Point:
+        x: int
+        y: int = 0
+
+    @decorator(frozen=True, slots=True)
+    class Noted:
+        key: str
+        note: str = field(default="", compare=False)
+        secret: str = field(default="", repr=False)
+
+    @decorator(slots=True)
+    class Bag(Generic[T]):
+        items: list[T] = field(default_factory=list)
+
+    @decorator(slots=True, eq=False)
+    class Cell:
+        value: int = 1
+
+    @decorator(frozen=True, slots=True, order=True, kw_only=True)
+    class Rank:
+        first: int
+        second: int = 2
+
+    @decorator(slots=True)
+    class Counted:
+        total: int
+        half: int = field(init=False)
+
+        def __post_init__(self) -> None:
+            self.half = self.total // 2
+
+    return Point, Noted, Bag, Cell, Rank, Counted
+
+
+EXPRESSIONS = (
+    "[repr(v).split('.')[-1] for v in (Point(1), Noted('k', 'n', 's'), Bag(), Rank(first=1), Counted(4))]",
+    "Point(1, 0) == Point(1), Point(1) == Point(2), Point(1) == (1, 0), Point(1) != Point(1)",
+    "Noted('k', 'a') == Noted('k', 'b'), Noted('k', secret='a') == Noted('k', secret='b')",
+    "hash(Noted('k', 'a')) == hash(Noted('k', 'b')), len({Point(1), Point(1, 0), Point(2)})",
+    "Cell() == Cell(), len({Cell(), Cell()}), Bag() == Bag(), Bag() == Bag([1]), Noted('k') == 1",
+    "Bag().items is Bag().items, Point.__match_args__",
+    "Rank(first=1) < Rank(first=1, second=3), sorted([Rank(first=2), Rank(first=1)])[0].first",
+    "replace(Point(1), y=3).y, replace(Noted('k', 'n'), key='l').note, asdict(Noted('k'))",
+    "[(f.name, f.compare, f.repr) for f in fields(Noted)], is_dataclass(Point(1)), Counted(4).half",
+    "copy(Point(1)) == Point(1), deepcopy(Bag([[1]])) == Bag([[1]])",
+)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_value_types_are_dataclasses_to_who_uses_them(expression: str) -> None:
+    standard, ours = (
+        eval(expression, {named.__name__: named for named in (*FUNCTIONS, *make_types(decorator))})
+        for decorator in (dataclass, values.dataclass)
+    )
+
+    assert ours == standard
+
+
+@pytest.mark.parametrize("decorator", [dataclass, values.dataclass])
+def test_a_frozen_value_cannot_be_changed(decorator: Any) -> None:
+    point = make_types(decorator)[0](1)
+
+    with pytest.raises(AttributeError):
+        point.x = 2
+    with pytest.raises(AttributeError):
+        del point.x
+    assert point.x == 1
+
+
+@pytest.mark.parametrize("decorator", [dataclass, values.dataclass])
+def test_a_value_that_can_change_has_no_hash(decorator: Any) -> None:
+    with pytest.raises(TypeError):
+        hash(make_types(decorator)[2]())
+
+
+@values.dataclass(frozen=True, slots=True)
+class Sent:
+    """A value that another process gets."""
+
+    name: str
+    parts: tuple[int, ...] = ()
+
+
+def test_a_value_can_be_sent_to_another_process() -> None:
+    assert pickle.loads(pickle.dumps(Sent("a", (1, 2)))) == Sent("a", (1, 2))
