@@ -1,16 +1,35 @@
-"""What a run that was asked to end says of the repositories that it did not begin."""
+"""All effects of a plan: repositories, then state and status; what a run that was asked to end left."""
 
 import threading
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from reconciler.apply.outcome import EffectKind, Result, failed_result
-from reconciler.apply.plan import _apply_or_leave, _by_url, _not_started
+from reconciler.apply.plan import _apply_or_leave, _by_url, _not_started, _redacted, apply_changes
+from reconciler.apply.state import read_branch, state_ref, status_ref
 from reconciler.errors import Exit, RefusedError
 from reconciler.git import effects
-from reconciler.ids import PackageKey
-from reconciler.plan.changes import Effect, Unfinished
+from reconciler.git.repository import Mirror, Mirrors
+from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
+from reconciler.plan.changes import Effect, LockProposal, Outcome, Plan, Unfinished
+from reconciler.policy import CommitPolicy, Limits, Policy
+from reconciler.state import (
+    REFUSED_DELETIONS,
+    WANTED_LOCK,
+    PackageVariantRecord,
+    SetRecord,
+    WantedLockRecord,
+    record_bytes,
+    record_path,
+)
+from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from tests.support.git import EPOCH, make_repository
 from tests.unit.apply.world import Edge
 
 STOPPED = {PackageKey("file:///edge", "web"): Unfinished("stopped", left=True)}
@@ -86,3 +105,223 @@ def test_only_repositories_with_something_to_write_are_written(tmp_path: Path) -
 
     assert _by_url([same]) == {}
     assert _by_url([same, new]) == {"file:///edge": [same, new]}
+    assert list(_by_url([replace(new, package=PackageKey("file:///z", "z")), new])) == [
+        "file:///edge",
+        "file:///z",
+    ]
+
+
+class World:
+    """A control repository beside the repository `edge`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.edge = Edge(root)
+        self.control = make_repository(root / "control.git", {"x": "1"})
+        self.policy = Policy(instance="demo", commits=CommitPolicy(name="Bot", email="bot@example.com"))
+
+    def mirror(self) -> Mirror:
+        mirror = Mirrors(self.root / "cache").open(str(self.control.path))
+        mirror.fetch()
+        return mirror
+
+    def inventory(self, **fields: Any) -> Inventory:
+        refs = self.mirror().refs()
+        control = Control(
+            "control",
+            str(self.control.path),
+            Commit(self.control.oid("main"), EPOCH + 5),
+            "main",
+            refs.get(state_ref("demo")),
+            refs.get(status_ref("demo")),
+        )
+        return Inventory(self.policy, control, **fields)
+
+    def apply(
+        self, plan: Plan, inventory: Inventory | None = None, seen: list[Effect] | None = None
+    ) -> Outcome:
+        targets = {change.package.url: self.edge.target() for change in plan.changes}
+        targets["control"] = self.edge.target()
+        effects = [] if seen is None else seen
+        return apply_changes(plan, inventory or self.inventory(), targets, self.mirror(), effects.append)
+
+    def files(self, ref: str) -> Mapping[str, bytes]:
+        mirror = self.mirror()
+        return read_branch(mirror, mirror.refs().get(ref), Limits())
+
+
+STATE, STATUS = state_ref("demo"), status_ref("demo")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_repositories_are_written_before_state_and_status(world: World) -> None:
+    plan = Plan(
+        (world.edge.created(),), records={"packagevariants/d/web.json": b"{}"}, status={"status.json": b"[]"}
+    )
+    seen: list[Effect] = []
+
+    outcome = world.apply(plan, seen=seen)
+
+    assert [(effect.repository, effect.what) for effect in seen] == [
+        ("edge", EffectKind.PUSHED),
+        ("edge", EffectKind.OPENED),
+        ("control", EffectKind.RECORDED),
+        ("control", EffectKind.RECORDED),
+    ]
+    assert (list(outcome.effects), outcome.exits) == (seen, frozenset())
+    assert world.files(STATE) == {"packagevariants/d/web.json": b"{}"}
+    assert world.files(STATUS) == {"status.json": b"[]"}
+    messages = {STATE: "Record what was applied\n", STATUS: "Record conditions\n"}
+    for ref, message in messages.items():
+        commit = world.control.git[world.control.oid(ref)]
+        assert (commit.message, commit.committer.name, commit.committer.time) == (message, "Bot", EPOCH + 5)
+
+
+def test_plan_without_changes_writes_nothing_again(world: World) -> None:
+    plan = Plan(records={"a": b"1"}, status={"b": b"2"})
+    world.apply(plan)
+    before = world.control.refs()
+
+    assert world.apply(plan) == Outcome((), frozenset())
+    assert world.control.refs() == before
+
+
+VARIANT = PackageVariantRecord(
+    namespace="default",
+    name="web",
+    uid="u",
+    manifest="m",
+    url="file:///edge",
+    path="web",
+    repository="edge",
+    spec={},
+)
+SET = SetRecord(namespace="default", name="fleet", uid="u", manifest="m", targets=1)
+PIN = UpstreamLock(
+    namespace="default",
+    name="web",
+    repository="up",
+    package="web",
+    selector={},
+    commit="1" * 40,
+    tree="2" * 40,
+)
+WEB = PackageKey("file:///edge", "web")
+OLD = {
+    record_path(VARIANT): record_bytes(VARIANT),
+    record_path(SET): record_bytes(SET),
+    lock_path(PIN): lock_bytes(PIN),
+    WANTED_LOCK: record_bytes(WantedLockRecord(tree="3" * 40)),
+}
+
+
+@pytest.mark.parametrize("path", OLD)
+@pytest.mark.parametrize("fails", [True, False])
+def test_files_that_wait_for_a_package_stay_as_they_were_where_it_failed(
+    world: World, path: str, fails: bool
+) -> None:
+    plan = Plan((world.edge.created(),), records={path: b"new", "other": b"new"}, record_owners={path: WEB})
+    inventory = world.inventory(
+        records={VARIANT.key: VARIANT},
+        set_records={SET.key: SET},
+        locks={PIN.key: PIN},
+        reviewed=ReviewedLock("main", computed_tree=Oid("3" * 40)),
+    )
+    if fails:
+        world.edge.repo.point("refs/heads/drafts/web", world.edge.repo.oid("main"))
+
+    outcome = world.apply(plan, inventory)
+
+    assert world.files(STATE) == {path: OLD[path] if fails else b"new", "other": b"new"}
+    assert outcome.exits == ({Exit.REFUSED} if fails else set())
+
+
+def test_lock_that_was_never_computed_is_not_recorded(world: World) -> None:
+    world.edge.repo.point("refs/heads/drafts/web", world.edge.repo.oid("main"))
+    plan = Plan((world.edge.created(),), records={WANTED_LOCK: b"new"}, record_owners={WANTED_LOCK: WEB})
+
+    world.apply(plan, world.inventory(reviewed=ReviewedLock("main")))
+
+    assert world.files(STATE) == {}
+
+
+def test_change_of_the_lock_is_applied_beside_those_of_packages(world: World) -> None:
+    lock = replace(world.edge.created("lock"), package=PackageKey("control", "lock"))
+
+    world.apply(Plan((world.edge.created(),), lock=LockProposal(lock)))
+
+    assert {"refs/heads/drafts/lock/packagevariant-1", "refs/heads/drafts/web/packagevariant-1"} <= {
+        *world.edge.repo.refs()
+    }
+
+
+def test_repositories_are_reported_in_the_order_of_their_urls(world: World, tmp_path: Path) -> None:
+    second = Edge(tmp_path / "second")
+    moved = replace(second.created("db"), package=PackageKey("file:///a", "db"))
+    targets = {"file:///edge": world.edge.target(), "file:///a": second.target()}
+
+    plan = Plan((world.edge.created(), moved))
+    outcome = apply_changes(plan, world.inventory(), targets, world.mirror())
+
+    assert [effect.ref for effect in outcome.effects if effect.what == EffectKind.PUSHED] == [
+        "drafts/db/packagevariant-1",
+        "drafts/web/packagevariant-1",
+    ]
+
+
+def test_run_that_was_asked_to_end_before_its_first_effect_writes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(effects, "_requested", threading.Event())
+    effects.request_shutdown()
+
+    with pytest.raises(effects.StoppedError):
+        world.apply(Plan((world.edge.created(),), records={"a": b"1"}))
+
+    assert (list(world.edge.repo.refs()), list(world.control.refs())) == (["refs/heads/main"],) * 2
+
+
+def test_recorded_error_of_a_remote_quotes_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "a-secret-of-the-environment")
+    why = Unfinished("no: a-secret-of-the-environment \x1b[31m", "Ask.", pushed=True)
+
+    assert _redacted({WEB: why}) == {WEB: Unfinished("no: *** \\x1b[31m", "Ask.", pushed=True)}
+
+
+MINE, THEIRS, LOCK = "packagevariants/d/mine.json", "packagevariants/d/theirs.json", "locks/c.json"
+SETS = "packagevariantsets/d/s.json"
+RECORDS = (MINE, THEIRS, LOCK, SETS, REFUSED_DELETIONS)
+CONDITIONS = ("conditions/mine", "conditions/theirs", "conditions/packages/c.json", "unsolved/c.json")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_shard_writes_what_it_decides_and_leaves_the_files_of_others(
+    world: World, is_whole: bool, fails: bool
+) -> None:
+    world.apply(Plan(records=dict.fromkeys(RECORDS, b"old"), status=dict.fromkeys(CONDITIONS, b"old")))
+    views = {} if is_whole else {ObjectName("d", "x"): SimpleNamespace(role=RepositoryRole.SKIPPED)}
+    plan = Plan(
+        (world.edge.created(),),
+        records=dict.fromkeys(RECORDS, b"new"),
+        record_owners={MINE: WEB, THEIRS: PackageKey("file:///other", "x")},
+        status=dict.fromkeys(CONDITIONS, b"new"),
+        other_files=frozenset({THEIRS, "conditions/theirs"}),
+    )
+    if fails:
+        world.edge.repo.point("refs/heads/drafts/web", world.edge.repo.oid("main"))
+
+    world.apply(plan, world.inventory(repositories=cast("Any", views)))
+
+    state, status = world.files(STATE), world.files(STATUS)
+    decided = {SETS, *(() if fails else (MINE,)), *((LOCK, REFUSED_DELETIONS) if is_whole else ())}
+    if not is_whole:  # what the plan records and nobody owns, every shard decides alike
+        decided |= {LOCK, REFUSED_DELETIONS}
+    assert {path for path, data in state.items() if data == b"new"} == decided
+    observed = {"conditions/mine", *(CONDITIONS[2:] if is_whole else ())}
+    assert {path for path, data in status.items() if data == b"new"} == observed
+    assert ({*state}, {*status}) == ({*RECORDS}, {*CONDITIONS})

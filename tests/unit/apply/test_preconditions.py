@@ -36,7 +36,8 @@ def test_only_what_the_default_branch_holds_is_applied(
     with pytest.raises(RefusedError) as caught:
         check_merged(checkout, default)
     assert str(caught.value) == refusal
-    assert "`reconciler plan` shows what it would do" in caught.value.hint
+    step = "Merge it first" if refusal.startswith("Branch") else "Push it, or merge it first"
+    assert caught.value.hint == f"{step}; `reconciler plan` shows what it would do."
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,5 @@ def test_plan_that_was_not_reviewed_or_not_merged_is_refused(
     with pytest.raises(RefusedError) as caught:
         check_applicable(plan, checksum=checksum, control=control, default_branch="main")
     assert str(caught.value) == refusal
+    if refusal.startswith("The plan"):
+        assert caught.value.hint == "Something changed since: review the plan above, then pass its checksum."

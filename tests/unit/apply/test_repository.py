@@ -1,15 +1,19 @@
 """One repository's share of a plan, on a real repository."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reconciler.apply.outcome import EffectKind
-from reconciler.apply.repository import _refused
-from reconciler.errors import Exit
+from reconciler.apply.repository import _blocked, _error, _refusal_hint, _refused, compose
+from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError
+from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.inventory import PullState
-from reconciler.plan.changes import ClosePull, MoveRef
+from reconciler.objects import File, tree_id
+from reconciler.plan.changes import ClosePull, GroupPart, MoveRef, StartBranch, WriteGroup
+from reconciler.policy import Author, CommitPolicy
 from tests.support.fake_forge import FakeForge
 from tests.unit.apply.world import POLICY, TIME, Edge
 
@@ -282,3 +286,225 @@ def test_a_deletion_is_proposed_as_a_branch_without_the_package(edge: Edge) -> N
     tree = edge.repo.git[edge.repo.oid("reconciler/demo/delete/db")].tree
     assert [entry.name for entry in tree] == ["README.md"]
     assert edge.repo.tree("main", "db")
+
+
+GROUP = "refs/heads/reconciler/demo/group/all"
+FILES = {"Kptfile": File.of(b"new"), "x": File.of(b"1")}
+
+
+def group(edge: Edge, *parts: GroupPart) -> WriteGroup:
+    return WriteGroup(GROUP, None, edge.repo.oid("main"), parts, "Group\n", TIME)
+
+
+def test_packages_of_a_group_are_one_commit_that_is_reported_once(edge: Edge) -> None:
+    write = group(edge, GroupPart("web", tree_id(FILES), FILES), GroupPart("db", None))
+
+    result = edge.apply(edge.change("web", write, pull=False), edge.change("db", write, pull=False))
+
+    tip = edge.repo.oid(GROUP)
+    assert [(e.what, e.ref, e.oid) for e in result.effects] == [(EffectKind.PUSHED, GROUP[11:], tip)]
+    assert [str(oid) for oid in edge.repo.git[tip].parent_ids] == [edge.repo.oid("main")]
+    assert [entry.name for entry in edge.repo.git[tip].tree] == ["README.md", "web"]
+    assert edge.repo.read(GROUP, "web/x") == b"1"
+    assert edge.repo.git[tip].message == "Group\n"
+
+
+def test_package_that_the_repository_has_is_moved_without_its_files(edge: Edge) -> None:
+    write = group(edge, GroupPart("web", edge.repo.tree("main", "db")))
+
+    edge.apply(edge.change("web", write, pull=False))
+
+    assert edge.repo.tree(GROUP, "web") == edge.repo.tree("main", "db")
+
+
+def test_tree_that_was_not_planned_is_an_error(edge: Edge) -> None:
+    planned = edge.repo.tree("main", "db")
+
+    result = edge.apply(edge.change("web", group(edge, GroupPart("web", planned, FILES)), pull=False))
+
+    assert result.effects[0].error == f"{GROUP} would hold {tree_id(FILES)}, but {planned} was planned"
+    assert GROUP not in edge.repo.refs()
+
+
+def test_empty_repository_is_begun_with_its_files(edge: Edge) -> None:
+    start = StartBranch("refs/heads/trunk", FILES, edge.repo.oid("main"), "Begin\n", TIME)
+
+    result = edge.apply(edge.change("web", start, pull=False))
+
+    commit = edge.repo.git[edge.repo.oid("trunk")]
+    assert (commit.message, list(commit.parent_ids), commit.committer.time) == ("Begin\n", [], TIME)
+    assert edge.repo.tree("trunk") == tree_id(FILES)
+    assert [(e.what, e.ref) for e in result.effects] == [(EffectKind.PUSHED, "trunk")]
+
+
+def test_draft_that_takes_up_another_branch_has_both_as_parents_and_its_tree(edge: Edge) -> None:
+    other = edge.repo.commit({"more": "1"}, branch="other", start="main")
+
+    edge.apply(edge.change("web", replace(edge.draft(), merges=other)))
+
+    assert [str(oid) for oid in edge.repo.git[edge.repo.oid(DRAFT)].parent_ids] == [
+        edge.repo.oid("main"),
+        other,
+    ]
+    assert edge.repo.read(DRAFT, "more") == b"1"
+
+
+def test_author_of_a_commit_is_that_of_its_directory(edge: Edge) -> None:
+    policy = CommitPolicy(authors=(Author("web", "Web Team", "web@example.com"),))
+    target = replace(edge.target(), policy=policy)
+    parts = (GroupPart("web", tree_id(FILES), FILES), GroupPart("db", None))
+
+    edge.apply(edge.created(), edge.created("other"), edge.change("x", group(edge, *parts)), target=target)
+
+    people = {
+        ref: (edge.repo.git[edge.repo.oid(ref)].author.name, edge.repo.git[edge.repo.oid(ref)].committer.name)
+        for ref in (DRAFT, "drafts/other/packagevariant-1", GROUP)
+    }
+    assert people == {
+        DRAFT: ("Web Team", policy.name),
+        "drafts/other/packagevariant-1": (policy.name, policy.name),
+        GROUP: ("Web Team", policy.name),
+    }
+
+
+@pytest.mark.parametrize("to", [True, False])
+def test_moved_ref_has_the_time_of_its_commit_and_a_deleted_one_none(edge: Edge, to: bool) -> None:
+    new = edge.repo.commit({"x": "1"}, branch="x", start="main", time=TIME + 7)
+    ref = "refs/heads/y" if to else "refs/heads/x"
+    mirror = edge.mirror()
+
+    composed = compose(MoveRef(ref, None if to else new, new if to else None), mirror, Pack(mirror), POLICY)
+
+    assert composed is not None
+    assert composed == (RefUpdate(ref, None if to else new, new if to else None), TIME + 7 if to else 0)
+    assert compose(MoveRef("refs/heads/x", new, new), mirror, Pack(mirror), POLICY) is None
+
+
+def test_deleted_and_moved_branches_are_reported_with_their_short_names(edge: Edge) -> None:
+    main = edge.repo.oid("main")
+    old = edge.repo.commit({"x": "1"}, branch="old", start="main")
+
+    result = edge.apply(
+        edge.change("web", MoveRef("refs/heads/old", old, None), MoveRef("refs/tags/v1", None, main))
+    )
+
+    assert [(e.what, e.ref, e.oid) for e in result.effects] == [
+        (EffectKind.DELETED, "old", ""),
+        (EffectKind.PUSHED, "refs/tags/v1", main),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("refs", "blocking"),
+    [
+        (["refs/heads/drafts/web"], "drafts/web"),
+        ([f"{DRAFT}/below"], "drafts/web/packagevariant-1/below"),
+        (["refs/heads/z", "refs/heads/drafts/web", "refs/heads/drafts"], "drafts"),
+        (["refs/heads/drafts/we", f"{DRAFT}1", DRAFT, "refs/tags/drafts/web"], ""),
+    ],
+)
+def test_branch_above_or_below_stands_in_the_way(refs: list[str], blocking: str) -> None:
+    error = _blocked(DRAFT, refs)
+
+    assert str(error or "") == (
+        f"Branch {blocking} stands in the way; rename or delete it" if blocking else ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind", "text"),
+    [
+        (PushStatus.REJECTED, "locked", RefusedError, "The repository refuses it: locked"),
+        (PushStatus.STALE, "stale info", ConflictError, "Somebody else moved it: stale info"),
+        (PushStatus.SKIPPED, "atomic", ConflictError, "Somebody else moved it: atomic"),
+    ],
+)
+def test_ref_that_was_not_moved_is_refused_or_a_conflict(
+    status: PushStatus, message: str, kind: type[ReconcilerError], text: str
+) -> None:
+    error = _error(PushResult(RefUpdate(DRAFT, None, None), status, message))
+
+    assert (type(error), str(error)) == (kind, text)
+
+
+def test_malformed_tree_has_a_hint_of_its_own() -> None:
+    malformed = "missing necessary objects"
+    hint = _refusal_hint(malformed)
+
+    assert (
+        hint
+        == "Git takes no push onto a malformed tree: `git fsck` names it; commit to the branch without it."
+    )
+    assert _refusal_hint("locked") == ""
+    assert _error(PushResult(RefUpdate(DRAFT, None, None), PushStatus.REJECTED, malformed)).hint == hint
+
+
+def test_package_in_the_place_of_a_file_is_refused_with_the_packages_of_its_push(edge: Edge) -> None:
+    draft = edge.draft("README.md/web")
+
+    result = edge.apply(edge.change("web", replace(draft, ref=DRAFT)), edge.created("other"))
+
+    assert result.exits == {Exit.REFUSED}
+    assert {p.path for p in result.failed} == {"web", "other"}
+    assert result.effects[0].error == "README.md: a file stands where the package would be"
+    assert result.effects[0].repository == "edge"
+
+
+def test_repository_that_others_keep_writing_to_is_left_after_some_attempts(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reconciler.apply import repository
+
+    attempts = []
+
+    def lose(_: object, updates: list[RefUpdate]) -> tuple[PushResult, ...]:
+        attempts.append(len(updates))
+        return tuple(
+            PushResult(update, PushStatus.STALE, "moved") for update in updates if "pulls" in update.ref
+        )
+
+    monkeypatch.setattr(repository, "push", lose)
+
+    result = edge.apply(edge.created(), edge.created("other"))
+
+    assert attempts == [4, 4, 4]
+    assert {p.path for p in result.failed} == {"web", "other"}
+    assert {effect.error for effect in result.effects} == {f"Others keep writing to {edge.repo.path}"}
+
+
+def test_update_of_a_pull_request_is_reported_as_such_and_the_same_one_is_not(edge: Edge) -> None:
+    edge.apply(edge.created())
+    change = edge.created()
+    assert change.pull is not None
+
+    result = edge.apply(replace(change, pull=replace(change.pull, title="Another")))
+
+    assert [(e.what, e.ref) for e in result.effects] == [(EffectKind.UPDATED, "#1 Another")]
+    assert {key: pull.title for key, pull in result.opened.items()} == {
+        ("file:///edge", "drafts/web/packagevariant-1"): "Another"
+    }
+
+
+def test_pull_request_that_is_closed_is_not_closed_again(edge: Edge) -> None:
+    edge.apply(edge.created())
+    close = ClosePull(1, "drafts/web/packagevariant-1", "Obsolete.")
+    edge.apply(edge.change("web", MoveRef(DRAFT, edge.repo.oid(DRAFT), None), close=(close,)))
+
+    assert edge.apply(edge.change("web", close=(close,))).effects == ()
+
+
+@pytest.mark.parametrize(("packages", "pushes"), [(250, [500]), (251, [500, 2])])
+def test_push_has_a_bounded_number_of_refs(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch, packages: int, pushes: list[int]
+) -> None:
+    from reconciler.apply import repository
+
+    made = []
+    monkeypatch.setattr(repository, "push", lambda _, updates: made.append(len(updates)) or ())
+    main = edge.repo.oid("main")
+
+    edge.apply(
+        *(edge.change(f"p{n}", MoveRef(f"refs/heads/p{n}", None, main), pull=False) for n in range(packages))
+    )
+
+    assert made == [size // 2 for size in pushes]

@@ -9,21 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.apply import state
 from reconciler.apply.outcome import EffectKind, Result
 from reconciler.apply.state import (
     Branch,
     _error,
     is_overtaken,
     read_branch,
+    read_dashboards,
     share_branch,
     surviving_records,
     write_branch,
+    write_locks,
 )
-from reconciler.errors import Exit
+from reconciler.errors import Exit, UnavailableError
 from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import Oid, PackageKey
 from reconciler.policy import CommitPolicy, Limits, Policy
+from reconciler.report.redact import learn_credential
+from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.git import EPOCH, Repo, make_repository
 
 REF = "refs/heads/reconciler/demo/state"
@@ -225,3 +230,141 @@ def test_refused_and_overtaken_branches_have_different_errors(
     error = _error(PushResult(RefUpdate(REF, None, None), status, "locked"))
 
     assert (error.exit_code, str(error)) == (exit_code, message)
+
+
+def test_unreadable_machine_branch_is_named_with_the_reason(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"l": (b"/etc/passwd", 0o120000)})
+
+    with pytest.raises(UnavailableError, match=f"{repo.oid('main')} of {repo.path} cannot be read: l: "):
+        read_branch(mirror(repo), repo.oid("main"), Limits())
+    assert read_branch(mirror(repo), None, Limits()) == {}
+
+
+@pytest.mark.parametrize("tip", [True, False])
+def test_each_part_of_a_dashboard_is_read_from_the_branch_as_it_is_now(tmp_path: Path, tip: bool) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    early = mirror(repo)
+    parts = {"dashboard-0-of-3.md": b"first", "dashboard-2-of-3.md": b"\xff", "dashboard-0-of-2.md": b"other"}
+    if tip:
+        write_branch(mirror(repo), branch(parts), POLICY, EPOCH)
+
+    assert read_dashboards(early, REF, 3) == ({0: "first", 2: "\ufffd"} if tip else {})
+
+
+def test_written_branch_is_reported_with_its_short_name_and_commit(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+
+    result = write_branch(mirror(repo), branch({"x": b"1"}), CommitPolicy("Bot", "bot@example.com"), EPOCH)
+
+    (effect,) = result.effects
+    assert (effect.repository, effect.what, effect.ref, effect.oid) == (
+        "control",
+        EffectKind.RECORDED,
+        "reconciler/demo/state",
+        repo.oid(REF),
+    )
+    commit = repo.git[repo.oid(REF)]
+    assert (commit.author.name, commit.committer.email, commit.message) == (
+        "Bot",
+        "bot@example.com",
+        "Record\n",
+    )
+
+
+def test_secret_in_a_record_is_masked(tmp_path: Path) -> None:
+    learn_credential("secret-in-a-record")
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+
+    write_branch(mirror(repo), branch({"x": b"said secret-in-a-record"}), POLICY, EPOCH)
+
+    assert held(repo) == {"x": b"said ***"}
+
+
+def test_branch_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    ours = mirror(repo)
+    (tmp_path / "cache").touch()
+
+    result = write_branch(ours, branch({"x": b"1"}), POLICY, EPOCH)
+
+    (effect,) = result.effects
+    assert (effect.repository, effect.what, effect.ref) == (
+        "control",
+        EffectKind.RECORDED,
+        "reconciler/demo/state",
+    )
+    assert effect.error
+    assert (result.exits, result.unfinished) == ({Exit.UNAVAILABLE}, {})
+
+
+def test_shared_branch_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    ours = mirror(repo)
+    repo.path.rename(tmp_path / "gone")
+
+    result = share_branch(ours, branch({"x": b"1"}), lambda _: True, Policy(), EPOCH)
+
+    (effect,) = result.effects
+    assert (effect.repository, effect.what, effect.ref, result.exits) == (
+        "control",
+        EffectKind.RECORDED,
+        "reconciler/demo/state",
+        {Exit.UNAVAILABLE},
+    )
+
+
+def test_shard_that_lost_a_race_reads_the_branch_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    other = mirror(repo)
+    races = iter([{"others/y": b"1"}, {"others/y": b"1", "others/z": b"2"}])
+    write = state.write_branch
+
+    def lose(*arguments: Any) -> Result:
+        if files := next(races, None):
+            other.fetch()
+            write(other, branch(files, other.refs().get(REF)), POLICY, EPOCH)
+        return write(*arguments)
+
+    monkeypatch.setattr(state, "write_branch", lose)
+
+    result = share(repo, {"mine/x": b"3"}, None)
+
+    assert held(repo) == {"others/y": b"1", "others/z": b"2", "mine/x": b"3"}
+    assert not result.exits
+
+
+PIN = UpstreamLock(
+    namespace="default",
+    name="web",
+    repository="up",
+    package="web",
+    selector={},
+    commit="1" * 40,
+    tree="2" * 40,
+)
+
+
+def test_locks_of_clusters_are_replaced_pins_are_set_and_every_other_file_stays(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    pin = lock_path(PIN)
+    before = {"locks/old.json": b"1", "locks/kept.json": b"1", "other": b"1", pin: b"old", f"{pin}.x": b"1"}
+    write_branch(mirror(repo), branch(before), POLICY, EPOCH)
+    control = SimpleNamespace(state=repo.oid(REF), commit=SimpleNamespace(time=EPOCH + 9))
+    inventory = SimpleNamespace(policy=Policy(instance="demo"), control=control)
+
+    result = write_locks(
+        cast("Any", inventory), mirror(repo), {"locks/kept.json": b"2", "locks/n.json": b"3"}, [PIN]
+    )
+
+    assert held(repo) == {
+        "locks/kept.json": b"2",
+        "locks/n.json": b"3",
+        "other": b"1",
+        pin: lock_bytes(PIN),
+        f"{pin}.x": b"1",
+    }
+    commit = repo.git[repo.oid(REF)]
+    assert (commit.message, commit.committer.time) == ("Record locks\n", EPOCH + 9)
+    assert [effect.oid for effect in result.effects] == [repo.oid(REF)]
