@@ -303,6 +303,7 @@ class PullRequest:
     `redraft` converts an open one back into a draft. `closed` is the time when it was closed, in seconds, 0
     if unknown. With `unreadable`, a reason, only number and head are known; the head may be "" then.
     `reviewers` (teams as `owner/team`) and `assignees` are whom to ask, each once; they are never read.
+    `auto_merge` is the head for which auto-merge was enabled.
     """
 
     head: str
@@ -321,6 +322,7 @@ class PullRequest:
     unreadable: str = ""
     reviewers: tuple[str, ...] = ()
     assignees: tuple[str, ...] = ()
+    auto_merge: str = ""
 
 
 def unreadable_problem(where: Location, repository: str, pull: PullRequest, subject: str = "") -> Problem:

@@ -25,6 +25,7 @@ class EffectKind(StrEnum):
     UPDATED = "updated"
     CLOSED = "closed"
     MERGED = "merged"
+    AUTO_MERGE = "auto-merge"
     RECORDED = "recorded"
 
 

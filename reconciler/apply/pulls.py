@@ -15,7 +15,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import PullRequest
 from reconciler.objects import Files
-from reconciler.plan.changes import Change, Effect, LockProposal, Unfinished, WriteRemoval
+from reconciler.plan.changes import Approval, Change, Effect, LockProposal, Unfinished, WriteRemoval
 from reconciler.plan.impact import ImpactReader
 from reconciler.policy import Limits
 from reconciler.refs import HEADS
@@ -90,15 +90,24 @@ def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]
     for index, (approval, change) in enumerate(approvals.items()):
         name = change.repository.name
         try:
-            target.forge.approve(approval.number, expect=approval.expect)
-            yield Result((Effect(name, EffectKind.MERGED, f"#{approval.number} {approval.head}"),))
+            yield Result((Effect(name, _approve(target, approval), f"#{approval.number} {approval.head}"),))
         except (LimitedError, StoppedError) as error:
             yield _limited(list(approvals.values())[index:], error)
             return
         except ReconcilerError as error:
             sharing = {other.package for other in changes if other.approve == approval}
             ref = f"#{approval.number} {approval.head}"
-            yield failed_result(name, error, sharing, ref, kind=EffectKind.MERGED, pushed=True)
+            kind = EffectKind.AUTO_MERGE if approval.by_forge else EffectKind.MERGED
+            yield failed_result(name, error, sharing, ref, kind=kind, pushed=True)
+
+
+def _approve(target: Target, approval: Approval) -> EffectKind:
+    """Merge a pull request, or let the forge merge it; return what was done."""
+    if not approval.by_forge:
+        target.forge.approve(approval.number, expect=approval.expect)
+        return EffectKind.MERGED
+    is_merged = target.forge.enable_auto_merge(approval.number, expect=approval.expect)
+    return EffectKind.MERGED if is_merged else EffectKind.AUTO_MERGE
 
 
 def _once(changes: Iterable[Change]) -> Iterator[Change]:

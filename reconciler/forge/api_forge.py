@@ -1,6 +1,7 @@
 """Pull requests on a forge with an API: the steps that all forges share; requests are an `ApiDialect`'s."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
@@ -174,17 +175,49 @@ class ApiForge:
 
         A draft that cannot be merged becomes a draft again.
         """
+        with self._marked_ready(self._find(number), expect):
+            return self.merge(number, expect=expect)
+
+    def enable_auto_merge(self, number: int, *, expect: str) -> bool:
+        """Mark a draft as ready, and let the forge merge this head by itself; tell whether it did at once.
+
+        Raises:
+            RefusedError: The forge refuses, as where auto-merge is off; a draft is one again.
+            ConflictError: Its head moved.
+        """
         pull = self._find(number)
-        is_open_draft = pull.state is PullState.OPEN and pull.draft
+        if pull.state is PullState.OPEN:
+            with self._marked_ready(pull, expect):
+                pull = self._enable_auto_merge(replace(pull, draft=False), expect)
+        if pull.state is PullState.OPEN:
+            # The text remembers it: not every forge shows what waits to be merged.
+            body = body_marker.mark_auto_merge(pull.body, expect)
+            self.dialect.edit(pull, pull.title, body, pull.base)
+        if pull.state is PullState.CLOSED:
+            raise RefusedError(f"Pull request {number} is closed")
+        return pull.state is PullState.MERGED
+
+    def _enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        try:
+            return self.dialect.enable_auto_merge(pull, expect)
+        except InvalidError as error:
+            message = f"Pull request {pull.number}: the forge does not enable auto-merge: {error}"
+            hint = "Allow auto-merge in the settings of the repository, or leave out autoMerge."
+            raise RefusedError(message, hint=hint) from error
+
+    @contextmanager
+    def _marked_ready(self, pull: ApiPullRequest, expect: str) -> Iterator[None]:
+        """Mark an open draft as ready; it becomes a draft again if what follows is refused."""
         if pull.state is PullState.OPEN:
             _check_head(pull, expect)
+        is_open_draft = pull.state is PullState.OPEN and pull.draft
         if is_open_draft:
             self.dialect.mark_ready(pull)
         try:
-            return self.merge(number, expect=expect)
+            yield
         except (MergePendingError, RefusedError) as error:
             if is_open_draft:
-                self._restore_draft(number, error)
+                self._restore_draft(pull.number, error)
             raise
 
     def _restore_draft(self, number: int, cause: ReconcilerError) -> None:
@@ -269,6 +302,7 @@ class ApiForge:
             self.dialect.most_text,
             content=desired.digest,
             people=_people(desired),
+            auto_merge=around.auto_merge,
         )
 
     def _ask_people(
@@ -380,5 +414,6 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         labels=tuple(sorted(pull.labels)),
         url=pull.url,
         digest=marked.content,
+        auto_merge=marked.auto_merge,
         unreadable=pull.unreadable,
     )

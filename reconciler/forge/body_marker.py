@@ -28,6 +28,7 @@ class MarkedBody(NamedTuple):
         people: The reviewers and assignees that were asked, as `reviewer/NAME` and `assignee/NAME`.
         has_marker: Whether the text has a marker.
         content: The digest of the generated part's source, "" if unknown or if the part was edited.
+        auto_merge: The head for which auto-merge was enabled, "" for none.
         duplicate_of: The pull request that was kept when this one was closed as a duplicate, else 0.
     """
 
@@ -39,6 +40,7 @@ class MarkedBody(NamedTuple):
     people: tuple[str, ...] = ()
     has_marker: bool = False
     content: str = ""
+    auto_merge: str = ""
     duplicate_of: int = 0
 
 
@@ -56,6 +58,7 @@ def compose(
     *,
     content: str = "",
     people: Iterable[str] = (),
+    auto_merge: str = "",
 ) -> str:
     """Return a pull request's text with a new generated part, cut to at most `limit` characters.
 
@@ -67,10 +70,13 @@ def compose(
         limit: The greatest length that the forge accepts.
         content: The digest of the part's source.
         people: The reviewers and assignees that were asked.
+        auto_merge: The head for which auto-merge was enabled.
     """
     fields: dict[str, object] = {"labels": sorted(labels), "title": digest(title)}
     if names := sorted(people):
         fields["people"] = names
+    if auto_merge:
+        fields["autoMerge"] = auto_merge
     if content:
         fields |= {"content": content, "part": digest("")}
     begin = _begin(fields)
@@ -92,7 +98,7 @@ def parse(text: str) -> MarkedBody:
     part, end, after = text[begin.end() :].partition(_END)
     fields = _fields(begin.group(1))
     title = fields.get("title")
-    content, number = fields.get("content"), fields.get("duplicateOf")
+    content, number, auto_merge = (fields.get(name) for name in ("content", "duplicateOf", "autoMerge"))
     part = part.removesuffix("\n") if end else part
     is_unedited = fields.get("part") == digest(part)
     return MarkedBody(
@@ -104,17 +110,28 @@ def parse(text: str) -> MarkedBody:
         people=_texts(fields.get("people")),
         has_marker=True,
         content=content if isinstance(content, str) and is_unedited else "",
+        auto_merge=auto_merge if isinstance(auto_merge, str) else "",
         duplicate_of=number if isinstance(number, int) else 0,
     )
 
 
 def mark_duplicate(text: str, number: int) -> str:
     """Return a pull request's text with the number of the pull request that was kept in its place."""
+    return _with_field(text, "duplicateOf", number)
+
+
+def mark_auto_merge(text: str, head: str) -> str:
+    """Return a pull request's text with the head for which auto-merge was enabled."""
+    return _with_field(text, "autoMerge", head)
+
+
+def _with_field(text: str, name: str, value: object) -> str:
+    """Return a text with a field of its marker set; without a marker it gets an empty one at its end."""
     text = normalise_newlines(text)
     begin = _BEGIN.search(text)
     if begin is None:
-        return f"{text}\n\n{_begin({'duplicateOf': number})}{_END}"
-    fields = {**_fields(begin.group(1)), "duplicateOf": number}
+        return f"{text}\n\n{_begin({name: value})}{_END}"
+    fields = {**_fields(begin.group(1)), name: value}
     return f"{text[: begin.start()]}{_begin(fields)}{text[begin.end() :]}"
 
 

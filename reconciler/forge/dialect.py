@@ -148,6 +148,10 @@ class ApiDialect(Protocol):
         """Merge a pull request if its head is `expect`; MergePendingError, InvalidError if it cannot be."""
         ...
 
+    def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        """Let the forge merge this head when its rules are met, at once if they are; raises as `merge`."""
+        ...
+
     def comments(self, number: int) -> Iterator[Comment]:
         """Yield the comments that the authenticated user wrote on a pull request."""
         ...

@@ -49,6 +49,12 @@ DRAFT = """
 mutation Draft($id: ID!) {
   convertPullRequestToDraft(input: {pullRequestId: $id}) { pullRequest { isDraft } }
 }"""
+AUTO_MERGE = """
+mutation AutoMerge($id: ID!, $head: GitObjectID!, $method: PullRequestMergeMethod!) {
+  enablePullRequestAutoMerge(input: {pullRequestId: $id, expectedHeadOid: $head, mergeMethod: $method}) {
+    pullRequest { state }
+  }
+}"""
 EDIT_COMMENT = """
 mutation EditComment($id: ID!, $body: String!) {
   updateIssueComment(input: {id: $id, body: $body}) { issueComment { id } }
@@ -80,12 +86,14 @@ query Checks($owner: String!, $name: String!, $commit: GitObjectID!, $after: Str
     }
   }
 }"""
-DOCUMENTS = (COMMENTS, READY, DRAFT, EDIT_COMMENT, ISSUES, CHECKS)
+DOCUMENTS = (COMMENTS, READY, DRAFT, AUTO_MERGE, EDIT_COMMENT, ISSUES, CHECKS)
 
 DRAFT_LABEL = "draft"
 """Marks a draft where the plan of a repository has no draft pull requests."""
 HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
 _NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
+_CLEAN = re.compile("in clean status", re.IGNORECASE)
+"""The message where nothing is left to wait for, so that auto-merge cannot be enabled."""
 _METHODS: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
 _NOT_YET = re.compile("base branch was modified", re.IGNORECASE)
 """The message while GitHub checks whether a pull request still merges after its base moved."""
@@ -206,6 +214,21 @@ class GitHub:
                     continue
                 raise
             return replace(pull, state=PullState.MERGED, merge_oid=reply.data["sha"])
+        raise AssertionError
+
+    def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        """Enable auto-merge for this head, by GraphQL; merge where nothing is left to wait for."""
+        for method in self._methods:
+            variables = {"id": pull.key, "head": expect, "method": method.upper()}
+            try:
+                self._graphql(AUTO_MERGE, variables, writes=True)
+            except InvalidError as error:
+                if _CLEAN.search(str(error)):
+                    return self.merge(pull, expect)
+                if "not allowed on this repository" in str(error) and method != self._methods[-1]:
+                    continue
+                raise
+            return pull
         raise AssertionError
 
     def comments(self, number: int) -> Iterator[Comment]:

@@ -107,6 +107,11 @@ class LocalForge:
         """Propose and merge a pull request in one step; raises as `merge`."""
         return self._commit(lambda t: self._merge(t, t.find(number), expect, drafts=True))
 
+    def enable_auto_merge(self, number: int, *, expect: str) -> bool:
+        """Refuse: a bare repository does nothing by itself."""
+        del expect
+        raise RefusedError(f"Pull request {number}: the local forge has no auto-merge")
+
     def passed_checks(self, commit: str) -> frozenset[str]:
         """Return an empty set: a bare repository runs no checks."""
         del commit

@@ -91,6 +91,13 @@ class Forge(Protocol):
         """Mark a draft as ready, and merge it if its head is still `expect`; return the merge commit's id."""
         ...
 
+    def enable_auto_merge(self, number: int, *, expect: str) -> bool:
+        """Mark a draft as ready, and let the forge merge this head by itself; tell whether it did at once.
+
+        A draft stays one if the forge refuses.
+        """
+        ...
+
     def passed_checks(self, commit: str) -> frozenset[str]:
         """Return the names of a commit's checks that passed; none where the forge has no checks."""
         ...

@@ -219,8 +219,19 @@ class GitLab(RestDialect):
 
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         """Merge a merge request if its head is `expect`, by the method of the project."""
+        return self._merge(pull, expect, {})
+
+    def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        """Let GitLab merge this head when its pipeline succeeds; without one it is merged at once.
+
+        Source: GitLab's documentation of the merge requests API: `auto_merge`, before version 17.11
+        `merge_when_pipeline_succeeds`.
+        """
+        return self._merge(pull, expect, {"auto_merge": True, "merge_when_pipeline_succeeds": True})
+
+    def _merge(self, pull: ApiPullRequest, expect: str, options: Mapping[str, bool]) -> ApiPullRequest:
         path = f"{self._pulls}/{pull.number}/merge"
-        body = {"sha": expect, **({"squash": True} if self._squash else {})}
+        body = {"sha": expect, **({"squash": True} if self._squash else {}), **options}
         try:
             return self._parse(self.transport.write("PUT", path, body).data)
         except InvalidError as error:
@@ -384,7 +395,19 @@ class Gitea(RestDialect):
 
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         """Merge a pull request if its head is `expect`, and read it again: the reply is empty."""
-        body = {"Do": self._style(), "head_commit_id": expect}
+        return self._merge(pull, expect, {})
+
+    def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        """Let the server merge this head when its checks succeed; it does at once if they have."""
+        try:
+            return self._merge(pull, expect, {"merge_when_checks_succeed": True})
+        except InvalidError as error:
+            if "already scheduled" in str(error):
+                return pull
+            raise
+
+    def _merge(self, pull: ApiPullRequest, expect: str, options: Mapping[str, bool]) -> ApiPullRequest:
+        body = {"Do": self._style(), "head_commit_id": expect, **options}
         try:
             self.transport.write("POST", f"{self._pulls}/{pull.number}/merge", body)
         except InvalidError as error:

@@ -9,7 +9,7 @@ from reconciler.inventory import PullRequest, PullState, RepositoryView
 from reconciler.plan.changes import Approval, Change, Op
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.drafts import latest_pull
-from reconciler.policy import ApprovalRule, Policy
+from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
 
@@ -55,15 +55,20 @@ def _approved(change: Change, approval: Approval) -> Change:
 
 def _approval(changes: Sequence[Change], rules: Finder, context: PlanContext) -> Approval | None:
     """Return the merge of the one pull request of some changes, None if any of them forbids it."""
-    pulls = [_find_pull(change, context.targets[change.package], rules, context) for change in changes]
-    first = pulls[0]
-    if first is None or any(pull is None for pull in pulls):
+    approvals = [
+        _find_approval(change, context.targets[change.package], rules, context) for change in changes
+    ]
+    first = approvals[0]
+    if first is None or any(approval is None for approval in approvals):
         return None
-    return Approval(first.number, first.head, first.head_oid)
+    # A run merges at once only if it may for every package.
+    return first._replace(by_forge=any(approval.by_forge for approval in approvals if approval))
 
 
-def _find_pull(change: Change, target: PlanTarget, rules: Finder, context: PlanContext) -> PullRequest | None:
-    """Return the open pull request of a change if one rule lets it pass, None otherwise."""
+def _find_approval(
+    change: Change, target: PlanTarget, rules: Finder, context: PlanContext
+) -> Approval | None:
+    """Return the merge of a change's open pull request if one rule lets it pass, None otherwise."""
     draft = target.draft
     pull = latest_pull(target, draft.ref) if draft else None
     if draft is None or pull is None or pull.state is not PullState.OPEN or pull.head_oid != draft.tip.oid:
@@ -72,8 +77,19 @@ def _find_pull(change: Change, target: PlanTarget, rules: Finder, context: PlanC
         return None
     passed = context.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())
     is_ours = not draft.has_foreign_commits and not draft.is_edited
-    fitting = (rule for rule in rules(target.view) if rule.edited or is_ours)
-    return pull if any(passed.issuperset(rule.checks) for rule in fitting) else None
+    fitting = [rule for rule in rules(target.view) if rule.edited or is_ours]
+    if any(passed.issuperset(rule.checks) and not rule.auto_merge for rule in fitting):
+        return Approval(pull.number, pull.head, pull.head_oid)
+    is_handed = pull.auto_merge == pull.head_oid or not _has_auto_merge(target.view, context)
+    if is_handed or not any(rule.auto_merge for rule in fitting):
+        return None
+    return Approval(pull.number, pull.head, pull.head_oid, by_forge=True)
+
+
+def _has_auto_merge(view: RepositoryView, context: PlanContext) -> bool:
+    """Tell whether the forge of a repository merges by itself; the repository alone does not."""
+    rule = find_rule(context.inventory.policy.forges, view.remote)
+    return rule is not None and rule.kind is not ForgeKind.LOCAL
 
 
 def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:

@@ -157,11 +157,15 @@ class PullRequestContent:
 
 
 class Approval(NamedTuple):
-    """The merge of a pull request by policy, only while its head is still `expect` (D14)."""
+    """The merge of a pull request by policy, only while its head is still `expect` (D14).
+
+    With `by_forge` the forge merges by itself, once its rules and checks are met.
+    """
 
     number: int
     head: str
     expect: str
+    by_forge: bool = False
 
 
 class ConflictNote(NamedTuple):
@@ -270,6 +274,11 @@ class Change:
             if isinstance(write, WriteGroup) and short_branch(write.ref) == self.group:
                 return next((part for part in write.parts if part.path == self.package.path), None)
         return None
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether applying this change merges the pull request of the package."""
+        return self.approve is not None and not self.approve.by_forge
 
     @property
     def pending(self) -> bool:

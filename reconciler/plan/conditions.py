@@ -183,7 +183,7 @@ def _has_draft(
         return draft is not None
     if change.written is not None:
         return True
-    if change.approve is not None and missing is None:
+    if change.is_merged and missing is None:
         return False
     left = (w.ref for w in change.writes if isinstance(w, WriteGroup))
     removed = {*left, *(w.ref for w in change.writes if isinstance(w, MoveRef) and w.to is None)}

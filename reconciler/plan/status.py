@@ -240,7 +240,7 @@ def _settled(change: Change, target: PlanTarget, context: PlanContext, head: str
         return None
     if head:
         return _Word(Phase.IN_REVIEW, *_review(change, target, context))
-    if target.package.main_tree is not None or change.approve is not None:
+    if target.package.main_tree is not None or change.is_merged:
         return _Word(Phase.PUBLISHED)
     return None
 
@@ -262,7 +262,7 @@ def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unf
     standing = proposal if proposal in target.view.branches and target.key not in context.downstreams else ""
     if missing is not None and not missing.pushed:
         return draft or standing
-    if change.approve is not None and missing is None:
+    if change.is_merged and missing is None:
         return ""
     if change.group:
         return change.group
@@ -308,7 +308,7 @@ def _since(phase: Phase, change: Change, target: PlanTarget, context: PlanContex
 def _published_time(change: Change, target: PlanTarget) -> int:
     package, head = target.package, target.view.head
     newest = head.time if head else 0
-    if change.approve is not None and target.draft is not None:
+    if change.is_merged and target.draft is not None:
         return max(newest, target.draft.tip.time)
     times = [state.commit.time for state in package.published if state.tree == package.main_tree]
     times += [state.commit.time for state in package.unpublished if state.tree == package.main_tree]
@@ -328,7 +328,7 @@ def _revision(
     written = next((w for w in change.writes if isinstance(w, WriteDraft)), None) if pushed else None
     if written is not None:
         workspace = written.ref.rpartition("/")[2]
-    elif draft is not None and (change.approve or head == short_branch(draft.ref)):
+    elif draft is not None and (change.is_merged or head == short_branch(draft.ref)):
         workspace = draft.workspace
     else:
         made = context.resolution.publications.get(target.key, ()) if pushed else ()

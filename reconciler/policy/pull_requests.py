@@ -125,6 +125,14 @@ class ApprovalRule(SettingsGroup):
     """Commit statuses and check runs that must have passed; the local forge has none."""
     edited: bool = False
     """Approve drafts with commits of people, too."""
+    auto_merge: bool = False
+    """The forge merges, when its own rules and checks are met; the local forge has no auto-merge."""
+
+    @model_validator(mode="after")
+    def _checks_once(self) -> Self:
+        if self.auto_merge and self.checks:
+            raise ValueError("with autoMerge the forge decides which checks count; leave out checks")
+        return self
 
 
 @dataclass(frozen=True, slots=True)

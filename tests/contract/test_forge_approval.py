@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.errors import Exit
 from reconciler.plan.changes import Op
+from reconciler.plan.status import Phase, current_statuses
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.git import kptfile
@@ -15,6 +16,7 @@ from tests.support.small_world import app
 AUTO = "  approval:\n    auto:\n    - {}\n"
 CHECKED = "  approval:\n    auto:\n    - checks: [ci/build, ci/lint]\n"
 EDITED = "  approval:\n    auto:\n    - edited: true\n"
+FORGE = "  approval:\n    auto:\n    - autoMerge: true\n"
 SELECTED = "  approval:\n    auto:\n    - selector: {matchLabels: {tier: dev}}\n"
 GROUPED = f"  pullRequests:\n    groupBy: repository\n{AUTO}"
 Make = Callable[[str], ForgeWorld]
@@ -185,3 +187,59 @@ def test_a_whole_group_is_approved(make: Make) -> None:
     assert world.pulls("edge-1")[0].merged
     assert tags(world) == {"refs/tags/db/v1", "refs/tags/web/v1"}
     assert world.run().plan.is_empty
+
+
+def test_forge_merges_by_itself_when_its_required_checks_passed(make: Make) -> None:
+    world = make(FORGE)
+    hosted = world.simulator.repositories["acme/edge-1"]
+    hosted.required = ("ci/build",)
+    world.run()
+
+    handed = world.run()
+
+    assert [e.what for e in handed.outcome.effects if e.repository == "edge-1"] == ["auto-merge"] * 2
+    assert {s.phase for s in current_statuses(world.plan().plan)} == {Phase.IN_REVIEW}
+    assert states(world) == {"db": "open", "web": "open"}
+    assert world.run().plan.is_empty
+    for pull in world.pulls("edge-1"):
+        world.simulator.check("acme/edge-1", pull.head_oid, "ci/build")
+    assert states(world) == {"db": "merged", "web": "merged"}
+    assert world.run().code is Exit.DONE
+    assert tags(world) == {"refs/tags/db/v1", "refs/tags/web/v1"}
+    assert world.run().plan.is_empty
+
+
+def test_forge_merges_at_once_where_nothing_is_to_wait_for(make: Make) -> None:
+    world = make(FORGE)
+    world.run()
+
+    world.run()
+
+    assert states(world) == {"db": "merged", "web": "merged"}
+
+
+def test_new_content_is_handed_to_the_forge_again(make: Make) -> None:
+    world = make(FORGE)
+    world.simulator.repositories["acme/edge-1"].required = ("ci/build",)
+    world.run()
+    world.run()
+    world.upgrade("web")
+    world.run()
+
+    assert {c.package.path: c.op for c in world.run().plan.changes} == {"db": Op.KEEP, "web": Op.APPROVE}
+
+
+def test_refused_auto_merge_is_told_and_leaves_a_draft(make: Make) -> None:
+    world = make(FORGE)
+    hosted = world.simulator.repositories["acme/edge-1"]
+    hosted.required, hosted.auto_merge = ("ci/build",), False
+    world.run()
+
+    ran = world.run()
+
+    assert ran.code is Exit.REFUSED
+    failed = [effect for effect in ran.outcome.effects if effect.error]
+    assert len(failed) == 2
+    assert "the forge does not enable auto-merge: " in failed[0].error
+    assert "settings of the repository" in failed[0].hint
+    assert all(change.ready is False for change in world.plan().plan.changes)

@@ -188,6 +188,14 @@ class GiteaSimulator(Simulator):
             return Answer(405, {"message": message, "url": "u"})
         if body.get("head_commit_id", pull.head_oid) != pull.head_oid:
             return Answer(409, {"message": "head out of date", "url": "u"})
+        if self.missing_checks(hosted, pull):
+            if not body.get("merge_when_checks_succeed") or not hosted.auto_merge:
+                return Answer(405, {"message": "not all required status checks successful", "url": "u"})
+            if pull.auto:
+                message = "pull request is already scheduled to auto merge when checks succeed [pull_id: 1]"
+                return Answer(409, {"message": message, "url": "u"})
+            pull.auto = body["Do"]
+            return Answer(200, None)
         self.merge(hosted.name, pull.number, {"merge": "merge", "squash": "squash"}.get(body["Do"], "rebase"))
         return Answer(200, None)
 

@@ -323,10 +323,26 @@ class GitHubSimulator(Simulator):
         if "Draft(" in query:
             pull.draft = True
             return Answer(200, {"data": {"convertPullRequestToDraft": {"pullRequest": {"isDraft": True}}}})
+        if "AutoMerge(" in query:
+            return self._enable_auto_merge(hosted, pull, values)
         if "EditComment(" in query:
             pull.comments[rest] = (self.bot, values["body"])
             return Answer(200, {"data": {"updateIssueComment": {"issueComment": {"id": values["id"]}}}})
         raise AssertionError(query)
+
+    def _enable_auto_merge(self, hosted: Hosted, pull: Pull, values: Any) -> Answer:
+        method = values["method"].lower()
+        refusals = {
+            "Pull request Auto merge is not allowed for this repository": not hosted.auto_merge,
+            f"Merge method {method} merges are not allowed on this repository": method != hosted.style,
+            "Pull request Pull request is in clean status": not self.missing_checks(hosted, pull),
+        }
+        if message := next((text for text, holds in refusals.items() if holds), ""):
+            error = {"type": "UNPROCESSABLE", "path": ["enablePullRequestAutoMerge"], "message": message}
+            return Answer(200, {"data": {"enablePullRequestAutoMerge": None}, "errors": [error]})
+        assert values["head"] == pull.head_oid
+        pull.auto = method
+        return Answer(200, {"data": {"enablePullRequestAutoMerge": {"pullRequest": {"state": "OPEN"}}}})
 
     def _rollup(self, values: Any) -> Any:
         """Return the checks of a commit, half of them as check runs, half as statuses."""

@@ -117,6 +117,11 @@ class GitLabSimulator(Simulator):
             return Answer(405, {"message": "405 Method Not Allowed"})
         if body.get("sha", pull.head_oid) != pull.head_oid:
             return Answer(409, {"message": "SHA does not match HEAD of source branch"})
+        if self.missing_checks(hosted, pull):
+            if not body.get("auto_merge") or not hosted.auto_merge:
+                return Answer(405, {"message": "405 Method Not Allowed"})
+            pull.auto = hosted.style
+            return Answer(200, self.shown(hosted, pull))
         self.merge(hosted.name, pull.number, "squash" if body.get("squash") else hosted.style)
         return Answer(200, self.shown(hosted, pull))
 

@@ -107,6 +107,8 @@ class Pull:
     updated: float = 0.0
     labels: list[str] = field(default_factory=list)
     comments: dict[int, tuple[str, str]] = field(default_factory=dict)
+    auto: str = ""
+    """How the forge merges it by itself once every required check passed, "" if it does not."""
     reviewers: list[str] = field(default_factory=list)
     assignees: list[str] = field(default_factory=list)
     fork: bool = False
@@ -126,6 +128,10 @@ class Hosted:
     style: str = "merge"
     """The only way in which the repository lets pull requests be merged."""
     checked_until: float = 0.0
+    required: tuple[str, ...] = ()
+    """Checks that branch protection requires."""
+    auto_merge: bool = True
+    """Whether the repository allows auto-merge."""
 
     def ref(self, branch: str) -> str | None:
         return self.repo.find(f"refs/heads/{branch}")
@@ -216,7 +222,16 @@ class Simulator(ABC):
 
     def check(self, name: str, commit: str, check: str, *, passed: bool = True) -> None:
         """Report on a commit as CI does."""
-        self.repositories[name].checks.setdefault(commit, {})[check] = passed
+        hosted = self.repositories[name]
+        hosted.checks.setdefault(commit, {})[check] = passed
+        for pull in self.open_pulls(name):
+            if pull.auto and not pull.draft and not self.missing_checks(hosted, pull):
+                self.merge(name, pull.number, pull.auto)
+
+    def missing_checks(self, hosted: Hosted, pull: Pull) -> list[str]:
+        """Return the required checks that the head of a pull request has not passed yet."""
+        passed = hosted.checks.get(pull.head_oid, {})
+        return [check for check in hosted.required if not passed.get(check)]
 
     def close(self, name: str, number: int) -> None:
         """Close as a person does."""
