@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from reconciler.policy.forges import WriteLimits
-from reconciler.policy.schedule import parse_cron
+from reconciler.policy.schedule import check_cron
 from reconciler.policy.settings import (
     Bound,
     Count,
@@ -67,7 +67,7 @@ class ReviewRule(SettingsGroup):
 
 
 def _cron(text: str) -> str:
-    parse_cron(text)
+    check_cron(text)
     return text
 
 

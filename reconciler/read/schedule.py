@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from reconciler.errors import ConfigurationError, Location
 from reconciler.inventory import ALWAYS_OPEN, Opening
 from reconciler.policy import Policy
-from reconciler.policy.schedule import next_opening, parse_cron
+from reconciler.policy.schedule import next_opening
 
 
 def read_opening(policy: Policy, now_s: float) -> Opening:
@@ -24,15 +24,12 @@ def read_opening(policy: Policy, now_s: float) -> Opening:
         return ALWAYS_OPEN
     zone = find_zone(requests.timezone, policy.config_path)
     now = datetime.fromtimestamp(now_s, UTC).astimezone(zone)
-    schedule = [parse_cron(text) for text in requests.schedule]
-    if any(cron.matches(now) for cron in schedule):
-        return ALWAYS_OPEN
-    opens = next_opening(schedule, now.replace(tzinfo=None))
+    opens = next_opening(requests.schedule, now)
     if opens is None:
         return Opening(is_open=False)
-    # By way of UTC: an hour that daylight saving time skips becomes the one after it.
-    local = opens.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
-    return Opening(is_open=False, opens=f"{local:%Y-%m-%d %H:%M} {requests.timezone}")
+    if opens <= now:
+        return ALWAYS_OPEN
+    return Opening(is_open=False, opens=f"{opens:%Y-%m-%d %H:%M} {requests.timezone}")
 
 
 def find_zone(name: str, path: str) -> ZoneInfo:

@@ -25,8 +25,9 @@ def scheduled(*schedule: str, timezone: str = "Europe/Berlin") -> Policy:
         # 07:00 UTC is 08:00 in winter: the zone follows daylight saving time.
         ("2026-01-15T06:59", ("* 8-17 * * *",), Opening(False, "2026-01-15 08:00 Europe/Berlin")),
         ("2026-01-15T07:00", ("* 8-17 * * *",), ALWAYS_OPEN),
-        # On 2026-03-29 the clocks go from 02:00 to 03:00.
-        ("2026-03-29T00:30", ("30 2 * * *",), Opening(False, "2026-03-29 03:30 Europe/Berlin")),
+        # On 2026-03-29 the clocks go from 02:00 to 03:00: what is skipped comes then.
+        ("2026-03-29T00:30", ("30 2 * * *",), Opening(False, "2026-03-29 03:00 Europe/Berlin")),
+        ("2026-03-29T01:00", ("30 2 * * *",), ALWAYS_OPEN),
     ],
 )
 def test_pull_requests_open_within_the_schedule_in_its_time_zone(
