@@ -1,11 +1,9 @@
 """Errors: a Problem is a value of one input, a ReconcilerError ends the run; exit codes (D1)."""
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
-
-from reconciler.values import dataclass
 
 
 class Exit(IntEnum):

@@ -4,14 +4,15 @@ The standard decorator writes the source of each method and compiles it: half a 
 a third of the start of a run. A struct takes a fortieth of that, and its objects are made, compared
 and hashed in C. `dataclasses.replace`, `fields` and `asdict` work on them.
 
-Differs: a class may inherit only from `object` and `Generic`, and assigning to a field of a frozen
-value raises AttributeError, not its subclass FrozenInstanceError.
+Differs: a class may inherit only from `object` and `Generic`; assigning to a field of a frozen value
+raises AttributeError, not its subclass FrozenInstanceError; and a pydantic model cannot hold a struct,
+so the few values that records hold are standard dataclasses.
 """
 
 import dataclasses
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -46,6 +47,7 @@ def _make_struct(
     namespace["__qualname__"] = cls.__qualname__
     values = {name: namespace.pop(name) for name in annotations if name in namespace}
     namespace["__dataclass_fields__"] = _Fields(annotations, values)
+    namespace["__get_pydantic_core_schema__"] = classmethod(_refuse_model)
     compared = [name for name in annotations if name not in declared or declared[name].compare]
     if settings.get("eq", True) and len(compared) < len(annotations):
         _compare(namespace, compared)
@@ -55,6 +57,10 @@ def _make_struct(
     fields = [(name, type_, _default_of(values, name)) for name, type_ in annotations.items()]
     bases = (*(base for base in cls.__bases__ if base is not object), msgspec.Struct)
     return msgspec.defstruct(cls.__name__, fields, bases=bases, namespace=namespace, **settings)
+
+
+def _refuse_model(cls: type[Any], *_: object) -> NoReturn:
+    raise TypeError(f"A model holds {cls.__name__}, so it must be a standard dataclass")
 
 
 class _Fields:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import pytest
+from pydantic import create_model
 
 from reconciler import values
 
@@ -102,3 +103,8 @@ class Sent:
 
 def test_a_value_can_be_sent_to_another_process() -> None:
     assert pickle.loads(pickle.dumps(Sent("a", (1, 2)))) == Sent("a", (1, 2))
+
+
+def test_a_model_cannot_hold_a_value_that_pydantic_cannot_make() -> None:
+    with pytest.raises(TypeError, match="standard dataclass"):
+        create_model("Model", sent=(Sent, ...))

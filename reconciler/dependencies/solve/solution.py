@@ -1,5 +1,6 @@
 """The solution of one cluster: versions, how each requirement is met, what was skipped or failed."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
@@ -52,7 +53,7 @@ class SkippedRequirement:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)  # records hold it, as pydantic models
 class Rejection:
     """Reasons against one version."""
 
@@ -60,7 +61,7 @@ class Rejection:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)  # records hold it, as pydantic models
 class Explanation:
     """Explanation of an unsatisfiable part of a cluster, for the user.
 
