@@ -1,0 +1,167 @@
+"""Policies of a package with their sources, and conflicts in its record."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.porch import PackageVariantSpec
+from reconciler.errors import Location
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import ObjectName
+from reconciler.inventory import Source
+from reconciler.policy import OnConflict, Policy
+from reconciler.render.answers import Answer, AnsweredBy
+from reconciler.render.conflicts import (
+    ON_CONFLICT,
+    ON_CONFLICT_FIELDS,
+    PolicySources,
+    answered_conflict,
+    conflict_policy,
+    is_hidden,
+    open_conflict,
+    policy_sources,
+    recorded_answers,
+    recorded_by_name,
+    recorded_conflicts,
+)
+from reconciler.render.update import Conflict, ConflictPolicy
+from reconciler.state import AnsweredConflict, OpenConflict
+from tests.support.model import kptfile, package
+from tests.support.plan_values import WEB, a_record
+
+ASK, LOCAL, UPSTREAM = OnConflict.ASK, OnConflict.LOCAL, OnConflict.UPSTREAM
+SOURCES = PolicySources("PackageVariant default/web (web.yaml)", "fleet.yaml")
+
+
+def test_policies_are_shown_with_the_manifest_of_the_variant_or_of_its_set() -> None:
+    variant = DesiredVariant(WEB, "", PackageVariantSpec(), Source(Location("web.yaml", 3)))
+    policy = Policy(config_path="fleet.yaml")
+
+    assert policy_sources(variant, policy) == SOURCES
+    of_set = replace(variant, set_key=ObjectName("default", "all"))
+    assert policy_sources(of_set, policy).variant == "PackageVariantSet default/all (web.yaml)"
+
+
+def policy_of(kptfile_notes: str, **annotations: str) -> ConflictPolicy:
+    noted = f"  annotations:\n{kptfile_notes}" if kptfile_notes else ""
+    names = {"default": ON_CONFLICT, "fields": ON_CONFLICT_FIELDS}
+    given = {names[name]: text for name, text in annotations.items()}
+    return conflict_policy(package({"Kptfile": kptfile("web", noted)}), given, ASK, SOURCES)
+
+
+def test_policy_of_a_package_has_the_source_of_each_part() -> None:
+    policy = policy_of(
+        f"    {ON_CONFLICT_FIELDS}: a=local;b=upstream\n", default="local", fields="b=local; c = local"
+    )
+
+    assert policy == ConflictPolicy(
+        LOCAL,
+        {"a": LOCAL, "b": UPSTREAM, "c": LOCAL},
+        origins={
+            "": (ON_CONFLICT, SOURCES.variant),
+            "a": (ON_CONFLICT_FIELDS, "Kptfile"),
+            "b": (ON_CONFLICT_FIELDS, "Kptfile"),
+            "c": (ON_CONFLICT_FIELDS, SOURCES.variant),
+        },
+    )
+    assert list(policy.fields) == ["a", "b", "c"]
+
+
+def test_default_policy_is_that_of_the_kptfile_then_of_the_variant_then_configured() -> None:
+    own = policy_of(f"    {ON_CONFLICT}: upstream\n", default="local")
+    assert own == ConflictPolicy(UPSTREAM, origins={"": (ON_CONFLICT, "Kptfile")})
+    assert policy_of("") == ConflictPolicy(ASK, origins={"": ("onConflict", "fleet.yaml")})
+    assert conflict_policy({}, {}, LOCAL) == ConflictPolicy(
+        LOCAL, origins={"": ("onConflict", "reconciler.yaml")}
+    )
+
+
+@pytest.mark.parametrize("text", ["", "theirs", "Local"])
+def test_policy_that_is_none_is_ignored(text: str) -> None:
+    nothing = ConflictPolicy(ASK, origins={"": ("onConflict", "fleet.yaml")})
+
+    assert policy_of("", default=text, fields=f"a={text}") == nothing
+    assert policy_of(f"    {ON_CONFLICT}: [local]\n") == nothing
+
+
+@pytest.mark.parametrize("fields", ["a", "=local", ";", "a=;b", "a:local"])
+def test_pattern_without_a_name_or_a_choice_is_ignored(fields: str) -> None:
+    assert policy_of("", fields=fields).fields == {}
+
+
+# Records
+
+MARKED = "app.yaml Secret/app data.key aaaaaa-bbbbbb"
+CONFLICT = Conflict(
+    "app.yaml", "ConfigMap app", "data.key", "old", "new", "mine", "BothChanged", "name aaaaaa-bbbbbb"
+)
+
+
+def test_conflict_is_recorded_without_its_base_and_read_again() -> None:
+    record = open_conflict(CONFLICT)
+
+    assert record == OpenConflict(
+        path="app.yaml",
+        resource="ConfigMap app",
+        field="data.key",
+        upstream="new",
+        local="mine",
+        name="name aaaaaa-bbbbbb",
+    )
+    assert recorded_conflicts(a_record(conflicts=(record,))) == (replace(CONFLICT, base=None),)
+    assert recorded_conflicts(None) == ()
+
+
+def test_answer_is_recorded_with_its_policy_and_read_again() -> None:
+    answer = Answer(CONFLICT, AnsweredBy.POLICY, "mine", "on-conflict: local", "web.yaml")
+
+    record = answered_conflict(answer)
+
+    assert record == AnsweredConflict(
+        **open_conflict(CONFLICT).model_dump(),
+        chosen="mine",
+        by="policy",
+        policy="on-conflict: local",
+        source="web.yaml",
+    )
+    assert recorded_answers(a_record(answers=(record,))) == (
+        replace(answer, conflict=replace(CONFLICT, base=None)),
+    )
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [replace(CONFLICT, resource="Secret app", name=MARKED), replace(CONFLICT, hidden=True, name=MARKED)],
+    ids=["a Secret", "in a file with one"],
+)
+def test_values_of_a_secret_are_recorded_as_masks_and_without_marks(secret: Conflict) -> None:
+    assert is_hidden(secret)
+    masked = open_conflict(secret)
+    assert (masked.upstream, masked.local, masked.name) == (
+        "***",
+        "***",
+        "app.yaml Secret/app data.key",
+    )
+    absent = replace(secret, upstream=None, local=None)
+    assert (open_conflict(absent).upstream, open_conflict(absent).local) == (None, None)
+    assert answered_conflict(Answer(secret, AnsweredBy.EDIT, "key")).chosen == "***"
+    assert answered_conflict(Answer(secret, AnsweredBy.EDIT, None)).chosen is None
+
+
+@pytest.mark.parametrize("resource", ["ConfigMap Secret", "Secrets app", ""])
+def test_conflict_about_anything_else_is_not_hidden(resource: str) -> None:
+    assert not is_hidden(replace(CONFLICT, resource=resource))
+
+
+def test_conflicts_and_answers_of_a_record_are_found_by_their_names() -> None:
+    other = replace(CONFLICT, name="other")
+    record = a_record(
+        conflicts=(open_conflict(CONFLICT), open_conflict(replace(CONFLICT, name=""))),
+        answers=(answered_conflict(Answer(other, AnsweredBy.KEEP, "mine")),),
+    )
+
+    assert recorded_by_name(record) == {
+        CONFLICT.name: replace(CONFLICT, base=None),
+        "other": replace(other, base=None),
+    }
+    assert recorded_by_name(None) == {}
