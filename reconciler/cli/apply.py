@@ -2,6 +2,7 @@
 
 import os
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,7 +21,7 @@ from reconciler.cli.output import (
 )
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
-from reconciler.errors import Exit, RefusedError
+from reconciler.errors import Exit, RefusedError, UsageError
 from reconciler.report.console import ansi
 
 if TYPE_CHECKING:
@@ -43,11 +44,15 @@ if TYPE_CHECKING:
 )
 @listing_options
 @resolving_options
+@click.argument(
+    "saved", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[FILE]"
+)
 def apply(
     settings: "RunOptions",
     output: str,
     checksum: str,
     allow_deletes: int,
+    saved: Path | None,
     *,
     shard: str,
     no_color: bool,
@@ -63,6 +68,7 @@ def apply(
     Examples:
       reconciler apply                             plan and apply
       reconciler apply --checksum 3f8a…            only the plan that was reviewed
+      reconciler apply plan.json                   the same, as `reconciler plan -o json --out` saved it
       reconciler apply --allow-deletes 12          after looking at what would be deleted
       reconciler apply -o json > outcome.json      for machines
     """
@@ -72,6 +78,7 @@ def apply(
     from reconciler.run.plan import plan_run
 
     check_event(os.environ)
+    checksum = _saved_checksum(saved, checksum) if saved else checksum
     printer = make_printer(color=not no_color)
     planned = plan_run(with_consent(settings, allow_deletes, shard), to_apply=True)
     form = Output(output)
@@ -97,6 +104,27 @@ def apply(
             printer.text(plan_markdown(planned.plan, planned.names, outcome))
             printer.lines(outcome_lines(outcome), err=True)
     return exit_of(planned.plan, outcome=outcome)
+
+
+def _saved_checksum(saved: Path, checksum: str) -> str:
+    """Return the checksum of a plan that was saved as JSON.
+
+    Raises:
+        UsageError: The file has no plan, or another checksum is given.
+    """
+    import orjson
+
+    hint = "Write one with `reconciler plan -o json --out plan.json`."
+    try:
+        plan = orjson.loads(saved.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise UsageError(f"{saved} is not JSON: {error}", hint=hint) from error
+    is_plan = isinstance(plan, dict) and plan.get("kind") == "Plan"
+    if not is_plan or not isinstance(plan.get("checksum"), str) or not plan["checksum"]:
+        raise UsageError(f"{saved} is no plan", hint=hint)
+    if checksum not in ("", plan["checksum"]):
+        raise UsageError(f"--checksum {checksum} is not that of {saved}", hint="Leave one of them out.")
+    return str(plan["checksum"])
 
 
 @contextmanager

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli.differences import diff_option, show_check_differences
 from reconciler.cli.output import Output, control_options, make_printer, output_options
 from reconciler.cli.workflow import Runner, current_runner
-from reconciler.errors import ConfigurationError, Exit, Problem, worst
+from reconciler.errors import ConfigurationError, Exit, Problem, UsageError, worst
 from reconciler.reasons import Reason
 from reconciler.report.escape import terminal
 
@@ -49,6 +50,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="NUMBER",
     help="Also write the report as one comment on this pull request, if the token may write.",
 )
+@diff_option
 @click.option("--strict", is_flag=True, help="Problems that were there before count too.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when merging changes something.")
 @click.option("--json-file", type=FILE, metavar="FILE", help="Also write the JSON report there.")
@@ -64,6 +66,7 @@ def check(
     json_file: Path | None,
     sarif_file: Path | None,
     no_color: bool,
+    shows_diff: bool,
     strict: bool,
     detailed_exitcode: bool,
 ) -> Exit:
@@ -79,11 +82,14 @@ def check(
       reconciler check                          HEAD against the default branch
       reconciler check --base release-1         against another branch
       reconciler check --level manifests        without reading any other repository
+      reconciler check --diff                   and print what it does to the files of packages
       reconciler check --comment-on 7           and comment on pull request 7
       reconciler check --control https://git.example/acme/control.git --head my-branch
     """
     from reconciler.run.check import Level, check_proposal
 
+    if shows_diff and output != Output.TEXT:
+        raise UsageError("--diff prints patches", hint="Leave out --output.")
     runner = current_runner()
     try:
         checked = check_proposal(settings, base=base, head=head, level=Level(level))
@@ -94,6 +100,8 @@ def check(
     printer = make_printer(color=not no_color)
     printer.lines((f"note: {terminal(note)}" for note in checked.notes), err=True)
     _show(printer, checked, Output(output))
+    if shows_diff:
+        show_check_differences(printer, checked)
     _tell(runner, checked, code, json_file, sarif_file)
     if comment_on:
         _comment(printer, checked, comment_on)

@@ -3,7 +3,8 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
@@ -44,6 +45,13 @@ class Printer:
     paint: Paint = plain
     width: int | None = None
     """Characters of a line of the terminal; None where there is none."""
+    file: TextIO | None = None
+    """Where to print instead of standard output."""
+
+    @property
+    def is_colored(self) -> bool:
+        """Whether the terminal gets colors."""
+        return self.paint is ansi
 
     def lines(self, lines: Iterable[str], *, err: bool = False) -> None:
         """Print lines of text."""
@@ -53,13 +61,14 @@ class Printer:
 
     def text(self, text: str, *, err: bool = False) -> None:
         """Print text that brings its own newlines."""
-        click.echo(inert(self.redactor.text(text)), nl=False, err=err, color=self.paint is ansi)
+        file = None if err else self.file
+        click.echo(inert(self.redactor.text(text)), file, nl=False, err=err, color=self.paint is ansi)
 
     def value(self, value: Any) -> None:
         """Print a JSON value in its canonical form."""
         from reconciler.report.json import dump
 
-        click.echo(dump(value, self.redactor), nl=False)
+        click.echo(dump(value, self.redactor), self.file, nl=False)
 
 
 def make_printer(*, color: bool = True) -> Printer:
@@ -68,6 +77,16 @@ def make_printer(*, color: bool = True) -> Printer:
     # Pipes get whole rows: another program reads them.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     return Printer(Redactor.of_environment(os.environ), ansi if colored else plain, width)
+
+
+@contextmanager
+def printer_to(out: Path | None, *, color: bool = True) -> Iterator[Printer]:
+    """Yield the printer for this process; what it prints is written to a file, if there is one."""
+    if out is None:
+        yield make_printer(color=color)
+        return
+    with out.open("w", encoding="utf-8") as file:
+        yield Printer(Redactor.of_environment(os.environ), file=file)
 
 
 def wants_color() -> bool:

@@ -1,20 +1,24 @@
 """`plan`: show what apply would do, and why."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli.differences import changed_files, diff_option, show_differences
 from reconciler.cli.output import (
     Output,
     control_options,
     listing_options,
     make_printer,
     output_options,
+    printer_to,
     resolving_options,
     shard_option,
     with_consent,
 )
-from reconciler.errors import Exit
+from reconciler.cli.selecting import select_changes
+from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -27,43 +31,71 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @click.command()
 @control_options
 @shard_option
+@diff_option
 @output_options(*FORMS)
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when changes are pending.")
 @listing_options
 @resolving_options
 @click.option("--allow-deletes", type=click.IntRange(0), default=0, metavar="N", help="As `apply` takes it.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
+@click.argument("names", nargs=-1, metavar="[PACKAGE|SET]...")
 def plan(
     settings: "RunOptions",
     output: str,
     allow_deletes: int,
+    out: Path | None,
+    names: tuple[str, ...],
     *,
     shard: str,
     no_color: bool,
     detailed_exitcode: bool,
+    shows_diff: bool,
     unchanged: bool,
     quiet: bool,
 ) -> Exit:
     r"""Show what `apply` would do to every package, and why. Writes nothing.
 
-    The first line has the counts and the plan's checksum. Every package that changes, waits or has
-    something to report is listed with a reason; problems follow with file and line. `--all` lists also
-    the packages that stay as they are; JSON always has all of them.
+    The first line has the counts and the plan's checksum. Changes of one cause are one row, dangerous ones
+    first; problems follow with file and line. `--all` lists every package by itself, also those that stay
+    as they are; JSON always does. `--diff` prints the differences of files instead, of all packages that
+    change or of those that are named, equal ones once. See docs/reports.md.
 
     \b
     Examples:
       reconciler plan                              of the repository around the current directory
       reconciler plan --control https://git.example/acme/control.git
       reconciler plan --detailed-exitcode -q       10 when something is pending: for scripts
-      reconciler plan -o json > plan.json          for machines; see docs/schemas/plan.schema.json
+      reconciler plan --diff edge-1/web            what its files would be
+      reconciler plan --diff web --all             each package of the set web
+      reconciler plan -o json --out plan.json      to look at, and for `reconciler apply plan.json`
       reconciler plan -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
     from reconciler.report.summary import exit_of
     from reconciler.run.plan import plan_run
 
+    _check_usage(output, out, names, shows_diff=shows_diff)
     planned = plan_run(with_consent(settings, allow_deletes, shard))
-    printer = make_printer(color=not no_color)
-    show_plan(printer, planned, Output(output), quiet=quiet, unchanged=unchanged, detailed=detailed_exitcode)
+    if shows_diff:
+        changes = select_changes(planned, names) if names else changed_files(planned)
+        show_differences(make_printer(color=not no_color), planned, changes, unfolded=unchanged)
+    else:
+        form = Output(output)
+        with printer_to(out, color=not no_color) as printer:
+            show_plan(printer, planned, form, quiet=quiet, unchanged=unchanged, detailed=detailed_exitcode)
     return exit_of(planned.plan, detailed=detailed_exitcode)
+
+
+def _check_usage(output: str, out: Path | None, names: tuple[str, ...], *, shows_diff: bool) -> None:
+    """Refuse options that have no meaning together.
+
+    Raises:
+        UsageError: Packages are named without `--diff`, or `--diff` has another form or goes to a file.
+    """
+    if names and not shows_diff:
+        hint = f"Write `reconciler plan --diff {names[0]}`, or `reconciler explain {names[0]}`."
+        raise UsageError("A plan is of the whole fleet; packages are named for --diff", hint=hint)
+    if shows_diff and (output != Output.TEXT or out is not None):
+        raise UsageError("--diff prints patches", hint="Leave out --output and --out; redirect it to a file.")
 
 
 def show_plan(

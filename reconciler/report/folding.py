@@ -115,6 +115,15 @@ def _diffs(changes: Iterable[Change]) -> tuple[Diff, ...]:
     return tuple(sorted(diffs, key=lambda diff: -len(diff.changes)))
 
 
+def equal_differences(changes: Iterable[Change]) -> list[list[Change]]:
+    """Return the changes with equal differences together; changes without a difference are alone."""
+    groups: dict[object, list[Change]] = {}
+    for change in changes:
+        key = (change.op, change.impact.digest) if change.impact else change.package
+        groups.setdefault(key, []).append(change)
+    return list(groups.values())
+
+
 def general_text(text: str, change: Change, names: Names) -> str:
     """Return a text about one package without its own names and the number of its pull request."""
     own = {names.of(change), change.package.path, change.repository.name}

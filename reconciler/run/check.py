@@ -28,7 +28,7 @@ from reconciler.read.inventory import read_inventory
 from reconciler.reasons import Reason
 from reconciler.report.summary import Names
 from reconciler.run.inputs import RunInputs, RunOptions, open_mirrors
-from reconciler.run.plan import plan_fleet
+from reconciler.run.plan import PlannedRun, plan_fleet
 from reconciler.values import dataclass
 
 
@@ -44,7 +44,8 @@ class Level(StrEnum):
 class CheckResult:
     """Result of a check, with the policy of the default branch (None if it cannot be read).
 
-    `unavailable` tells that a required repository could not be read: a later check may find more.
+    `proposed` is the plan after merging if packages were compared. `unavailable` tells that a required
+    repository could not be read: a later check may find more.
     """
 
     comparison: Comparison
@@ -56,6 +57,7 @@ class CheckResult:
     notes: tuple[str, ...] = ()
     control: Mirror | None = None
     trusted: Policy | None = None
+    proposed: PlannedRun | None = None
 
 
 def check_proposal(
@@ -101,8 +103,13 @@ def check_proposal(
         level = Level.MANIFESTS
         merged, proposed = read_both()
     deep = level is not Level.MANIFESTS
-    old = _side(merged, deep=deep) if merged else Side(Desired(), SetDiff(), plan=Plan() if deep else None)
-    new = replace(_side(proposed, deep=deep), unread=tuple(unread))
+    old = (
+        _side(merged, plan_fleet(merged) if deep else None)
+        if merged
+        else Side(Desired(), SetDiff(), plan=Plan() if deep else None)
+    )
+    planned = plan_fleet(proposed) if deep else None
+    new = replace(_side(proposed, planned), unread=tuple(unread))
     renamed = tuple(_renamed(trusted, proposal))
     new = replace(new, problems=tuple(sorted({*new.problems, *renamed})))
     return CheckResult(
@@ -115,6 +122,7 @@ def check_proposal(
         notes=proposed.inventory.notes,
         control=control,
         trusted=trusted,
+        proposed=planned,
     )
 
 
@@ -164,9 +172,9 @@ def _unread(*sides: RunInputs | None) -> dict[Problem, OnUnavailable]:
     return {p: fails for side in sides if side for p, fails in find_unread(side.inventory).items()}
 
 
-def _side(inputs: RunInputs, *, deep: bool) -> Side:
+def _side(inputs: RunInputs, planned: PlannedRun | None) -> Side:
     inventory = inputs.inventory
-    if not deep:
+    if planned is None:
         inventory = assume_upstreams(inventory)
         desired = expand(inventory)
         diff = diff_variants(desired, inventory)
@@ -175,7 +183,6 @@ def _side(inputs: RunInputs, *, deep: bool) -> Side:
         nested = find_nested_downstreams(desired, inventory, urls)
         problems = tuple(sorted({*inventory.problems, *desired.problems, *nested}))
         return Side(desired, diff, problems, refusals, locks=lock_files(inventory, None))
-    planned = plan_fleet(inputs)
     diff = diff_variants(planned.desired, inventory)
     views = (view.problem for view in inventory.repositories.values() if view.problem)
     unread = {view.url for view in inventory.repositories.values() if not view.is_available}

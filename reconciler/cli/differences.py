@@ -1,0 +1,84 @@
+"""`--diff`: what a plan or a proposed change does to the files of packages, as patches on the terminal."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from reconciler.cli.output import Printer
+    from reconciler.plan.changes import Change
+    from reconciler.run.check import CheckResult
+    from reconciler.run.plan import PlannedRun
+
+diff_option = click.option(
+    "--diff", "shows_diff", is_flag=True, help="Print the differences of files; `git apply` takes them."
+)
+
+
+def changed_files(planned: "PlannedRun") -> "list[Change]":
+    """Return the changes of a plan that write or remove files, in the order of reports."""
+    from reconciler.report.summary import sorted_changes
+    from reconciler.run.differences import is_deletion
+
+    return [c for c in sorted_changes(planned.plan) if c.written is not None or is_deletion(c)]
+
+
+def show_differences(
+    printer: "Printer", planned: "PlannedRun", changes: "Sequence[Change]", *, unfolded: bool = False
+) -> None:
+    """Print the patch of each change, through the pager on a terminal; equal ones once unless `unfolded`."""
+    lines = _lines(printer, planned, changes, unfolded=unfolded)
+    if not sys.stdout.isatty():
+        for line in lines:
+            printer.lines([line])
+        return
+    os.environ.setdefault("LESS", "FRX")
+    click.echo_via_pager((f"{printer.redactor.text(line)}\n" for line in lines), color=printer.is_colored)
+
+
+def show_check_differences(printer: "Printer", checked: "CheckResult") -> None:
+    """Print what merging a proposed change does to the files of packages, if packages were compared."""
+    from reconciler.plan.compare import WITHDRAW
+    from reconciler.report.summary import change_order
+
+    if checked.proposed is None:
+        printer.lines(["# Packages were not compared."])
+        return
+    changes = [d.change for d in checked.comparison.packages if d.what != WITHDRAW]
+    show_differences(printer, checked.proposed, sorted(changes, key=change_order))
+
+
+def _lines(
+    printer: "Printer", planned: "PlannedRun", changes: "Sequence[Change]", *, unfolded: bool
+) -> Iterator[str]:
+    """Yield for each distinct difference a comment with its packages, and the patch of the first of them."""
+    from reconciler.report.escape import terminal
+    from reconciler.report.folding import equal_differences, names_text
+    from reconciler.report.patch import package_patch
+    from reconciler.report.summary import detail
+    from reconciler.run.differences import read_sides
+
+    groups = [[c] for c in changes] if unfolded else equal_differences(changes)
+    firsts = [group[0] for group in groups]
+    shown = False
+    for group, sides in zip(groups, read_sides(firsts, planned.plan, planned.inputs), strict=True):
+        change = sides.change
+        text = "; ".join(filter(None, (f"{change.op} {names_text(group, planned.names)}", detail(change))))
+        patch = package_patch(
+            change.package.path,
+            sides.before,
+            sides.after,
+            name=planned.names.of(change),
+            paint=printer.paint,
+        )
+        body = [f"# not read: {terminal(sides.unread)}"] if sides.unread else list(patch)
+        if body:
+            shown = True
+            yield f"# {terminal(text)}"
+            yield f"# in {terminal(planned.inputs.inventory.repositories[change.repository].remote)}"
+            yield from body
+    if not shown:
+        yield "# No file of a package changes."

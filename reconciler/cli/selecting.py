@@ -1,0 +1,55 @@
+"""Packages that arguments name: `REPO/PACKAGE`, patterns, and PackageVariantSets."""
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from reconciler.cli.output import require_readable
+from reconciler.errors import UsageError
+
+if TYPE_CHECKING:
+    from reconciler.plan.changes import Change
+    from reconciler.run.plan import PlannedRun
+
+
+def select_changes(planned: "PlannedRun", texts: Sequence[str]) -> "list[Change]":
+    """Return the changes of the packages that the texts name, in the order of reports.
+
+    A text is `REPO/PACKAGE`, a pattern of it, or a set as `NAME` or `NAMESPACE/NAME`.
+
+    Raises:
+        UsageError: A text names no package and no set.
+        UnavailableError: The repository that it names could not be read.
+    """
+    from reconciler.cli.pull_requests import suggest
+    from reconciler.report.summary import sorted_changes
+
+    changes = sorted_changes(planned.plan)
+    names = {change.package: set(change_names(planned, change)) for change in changes}
+    every = {name for own in names.values() for name in own}
+    for text in texts:
+        if not any(fnmatchcase(name, text) for name in every):
+            require_readable(planned.inputs.inventory, [text])
+            hint = suggest(text, every, otherwise="`reconciler status` shows every package.")
+            raise UsageError(f"The fleet has no package and no PackageVariantSet {text}", hint=hint)
+    return [c for c in changes if any(fnmatchcase(n, text) for n in names[c.package] for text in texts)]
+
+
+def change_names(planned: "PlannedRun", change: "Change") -> Iterator[str]:
+    """Yield the names of a package: its own, that with its whole path, and those of its set."""
+    yield planned.names.of(change)
+    yield f"{change.repository.name}/{change.package.path}"
+    if key := change_set(planned, change):
+        yield key
+        yield key.partition("/")[2]
+
+
+def change_set(planned: "PlannedRun", change: "Change") -> str:
+    """Return the PackageVariantSet of a package as `NAMESPACE/NAME`, "" for none."""
+    if change.variant is None:
+        return ""
+    record = planned.inputs.inventory.records.get(change.variant)
+    recorded = f"{record.namespace}/{record.set_name}" if record and record.set_name else ""
+    context = planned.plan.context
+    variant = context.variants.get(change.variant) if context else None
+    return str(variant.set_key) if variant and variant.set_key else recorded

@@ -1,0 +1,89 @@
+"""What `--diff` prints is what a run does, and a saved plan is applied or refused."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.git import Repo
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.world import World, git
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A fleet with two published packages: one gets another revision, the other is deleted."""
+    world = World(tmp_path_factory.mktemp("w") / "w")
+    write_world(world.root, ("edge-1",))
+    world.run("apply")
+    world.run("approve", "--all")
+    world.run("apply")
+    control = Repo(world.control, time=world.clock + 60)
+    control.commit({manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+    control.commit({manifest("edge-1", "db"): None})
+    return world
+
+
+def test_diff_applies_to_main_and_gives_the_draft(world: World, tmp_path: Path) -> None:
+    patch = world.run("plan", "--diff", "edge-1/web").out
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(world.root / "edge-1.git"), str(clone))
+
+    subprocess.run(["git", "apply", "--index", "-"], cwd=clone, input=patch.encode(), check=True)
+    tree = git(clone, "write-tree").strip()
+    copy = json.loads(world.run("explain", "edge-1/web", "-o", "json").out)
+
+    assert git(clone, "rev-parse", f"{tree}:web").strip() == copy["after"]
+    assert "+        image: registry.example/web:v2" in patch.splitlines()
+
+
+def test_diff_of_a_fleet_has_deletions_first(world: World) -> None:
+    said = world.run("plan", "--diff")
+
+    heads = [line for line in said.out.splitlines() if line.startswith("# ") and not line.startswith("# in ")]
+    assert [head.split(";")[0] for head in heads] == ["# delete edge-1/db", "# update edge-1/web"]
+    assert said.code == 0
+
+
+def test_check_prints_the_differences_that_merging_brings(world: World) -> None:
+    extra = variant("edge-1", "web").replace("name: web-edge-1", "name: extra")
+    extra = extra.replace("repo: edge-1\n    package: web", "repo: edge-1\n    package: extra")
+    control = Repo(world.control, time=world.clock + 120)
+    control.commit({manifest("edge-1", "extra"): extra}, branch="change", start="main")
+
+    lines = world.run("check", "--head", "change", "--diff").out.splitlines()
+
+    assert "# create edge-1/extra; web/v1" in lines
+    assert "+++ b/extra/app.yaml" in lines
+    assert "+++ b/web/app.yaml" not in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plan", "edge-1/web"), "packages are named for --diff"),
+        (("plan", "--diff", "edge-1/wbe"), "The fleet has no package and no PackageVariantSet edge-1/wbe"),
+        (("plan", "--diff", "-o", "json"), "--diff prints patches"),
+        (("check", "--diff", "-o", "json"), "--diff prints patches"),
+        (("apply", "/dev/null"), "is not JSON"),
+    ],
+)
+def test_wrong_arguments_are_refused(world: World, arguments: tuple[str, ...], message: str) -> None:
+    said = world.run(*arguments)
+
+    assert said.code == 2
+    assert message in said.err
+
+
+def test_saved_plan_is_applied_unless_the_fleet_changed(world: World, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    planned = world.run("plan", "-o", "json", "--out", str(saved))
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**json.loads(saved.read_text()), "checksum": "0" * 64}))
+
+    refused = world.run("apply", str(other))
+    contradicting = world.run("apply", str(saved), "--checksum", "0" * 64)
+    applied = world.run("apply", str(saved))
+
+    assert (planned.out, refused.code, contradicting.code, applied.code) == ("", 4, 2, 0)
