@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test coverage check audit image bench structure fix golden docs mutants mutation faults fuzz laws soak soak-team lock clean
+.PHONY: demo test coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws soak soak-team lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,9 @@ audit: $(VENV)/.installed  ## Workflows and known vulnerabilities; needs the pac
 	$(RUN)zizmor --offline --no-progress --config .github/zizmor.yml action.yml .github/workflows .github/examples/*.yml
 	$(RUN)actionlint -shellcheck= -pyflakes= .github/workflows/*.yml .github/examples/*.yml
 	.ci/audit
+
+release-check:  ## The release without publishing: reproducible, checked, installed from a local index by every Python here
+	.ci/release-check
 
 image: $(VENV)/.installed  ## Build the image on a base of Debian packages and pass the demo in it, as root
 	RECONCILER_IMAGE=1 $(RUN)python -m pytest -p no:xdist tests/e2e/test_image.py
@@ -90,8 +93,11 @@ lock:  ## Rewrite the lock files from pyproject.toml: all, what runs in producti
 	$(RUN)python -m pip install --quiet uv
 	$(RUN)uv pip compile --quiet $(LOCKED) --extra dev -o requirements.lock pyproject.toml
 	$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-run.lock pyproject.toml
-	printf 'pip-audit>=2.10,<3\ncyclonedx-bom>=7,<8\n' | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-audit.lock -
+	echo 'pip-audit>=2.10,<3' | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-audit.lock -
+	printf '%s\n' 'cyclonedx-bom>=7,<8' 'pipx>=1.8,<2' 'pre-commit>=4,<5' 'twine>=6.1,<7' 'uv>=0.9,<1' | \
+		$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-release.lock -
 	echo "hatchling>=1.27,<2" | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-build.lock -
+	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)python -m tests.support.wheels
 
 clean:
 	rm -rf $(VENV) $(DEMO) dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -89,6 +89,17 @@ def run_reusable(
     return result
 
 
+def run_job(workflow: Path, name: str, job: Job, context: Mapping[str, Any]) -> Result:
+    """Run the steps of one job of a workflow; its outputs are those of its steps, by their id."""
+    described = yaml.safe_load(workflow.read_text())
+    result = Result({}, "", "", 0)
+    contexts = {**_context({}, {}, job, {}), **context}
+    _run_steps(described["jobs"][name]["steps"], contexts, job, result)
+    steps = contexts["steps"].values()
+    result.outputs = {name: value for step in steps for name, value in step["outputs"].items()}
+    return result
+
+
 def _context(
     declared: Mapping[str, Any], inputs: Mapping[str, str], job: Job, github: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -115,6 +126,7 @@ def _run(
     assert step["shell"] == "bash"
     assert "${{" not in step["run"], "no expression may be expanded into a script"
     script, out, summary = (job.temporary / f"{number}.{kind}" for kind in ("sh", "out", "md"))
+    job.temporary.mkdir(exist_ok=True)
     script.write_text(step["run"])
     out.write_text("")
     summary.write_text("")

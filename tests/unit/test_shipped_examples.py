@@ -12,12 +12,13 @@ from reconciler.policy import Policy
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github/examples").glob("*.yml"))
+GITLAB = ROOT / "deploy/gitlab/gitlab-ci.yml"
 CALLED = ROOT / ".github/workflows/reconcile.yml"
 DOCS = [
     ROOT / "docs" / name
     for name in ("operations.md", "check.md", "security.md", "configuration.md", "forges.md")
 ]
-SHIPPED = [*WORKFLOWS, CALLED, *DOCS, *sorted((ROOT / "deploy").rglob("*.yaml")), ROOT / "README.md"]
+SHIPPED = [*WORKFLOWS, CALLED, GITLAB, *DOCS, *sorted((ROOT / "deploy").rglob("*.yaml")), ROOT / "README.md"]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 NAME = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 SNIPPET = re.compile(r"(?m)^#( {3,})(\w+:.*)$\n((?:^#\1.*$\n)*)")
@@ -60,9 +61,10 @@ def settings_in_comments(path: Path) -> list[str]:
 
 
 def test_settings_in_comments_are_settings() -> None:
-    (lines,) = (text for path in WORKFLOWS for text in settings_in_comments(path))
+    of_app, of_token = (text for path in (*WORKFLOWS, GITLAB) for text in settings_in_comments(path))
 
-    assert parse_configuration(f"{_HEAD}{lines}".encode(), "a", {}).credentials
+    assert parse_configuration(f"{_HEAD}{of_app}".encode(), "a", {}).credentials[0].app_id
+    assert parse_configuration(f"{_HEAD}{of_token}".encode(), "a", {}).credentials[0].token_env
 
 
 def steps(path: Path) -> list[dict[str, Any]]:
