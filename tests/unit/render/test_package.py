@@ -1,7 +1,8 @@
 """The functions of a package as the last step of rendering, and their failures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,20 +11,31 @@ from reconciler.errors import Location
 from reconciler.expand import DesiredVariant
 from reconciler.expand.expansion import expand
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.step import PipelineResult
-from reconciler.ids import ObjectName
+from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.step import PipelineResult, Stage, Step, StepRun, Unrunnable
+from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import Commit, Source
 from reconciler.objects import File, Files, tree_id
 from reconciler.reasons import Reason
-from reconciler.render.package import input_time, render_packages
+from reconciler.render.conflicts import recorded_answers, recorded_conflicts
+from reconciler.render.kptfile import unmet_gates
+from reconciler.render.merging import base_not_found
+from reconciler.render.package import (
+    input_time,
+    recorded_package,
+    render_packages,
+    render_release,
+    unreadable_package,
+)
 from reconciler.render.package import run_functions as all_functions
 from reconciler.render.rendered import Blocked, Package
 from reconciler.render.update import Conflict
-from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.resolve.resolution import Release, ResolvedVariant
 from reconciler.snapshot import Snapshot
+from reconciler.state import AnsweredConflict, OpenConflict
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.model import ModelWorld, blueprint, resolve
-from tests.support.plan_values import PACKAGE, WEB, a_pin, oid
+from tests.support.model import ModelWorld, blueprint, kptfile, package, resolve
+from tests.support.plan_values import PACKAGE, WEB, a_pin, a_record, oid
 from tests.support.sets import repository, world
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n"
@@ -213,3 +225,128 @@ def test_package_with_a_lost_base_is_told_from_an_unreadable_one(
 
     assert isinstance(rendered.fresh, Blocked)
     assert rendered.fresh.reason is reason
+    if reason is Reason.BASE_NOT_FOUND:
+        commit, tree = resolved.base.commit.oid, resolved.base.tree
+        why = f"commit {commit} (web/v1) that it was last made from cannot be read"
+        assert rendered.fresh == base_not_found(why)
+        contents = RefusedTrees(contents, {tree: "the network is down"})
+        (rendered,) = render_packages(resolution, contents, inventory).variants.values()
+        assert rendered.fresh == base_not_found(f"{why}: the network is down")
+
+
+class RefusedTrees(dict[Oid, Files]):
+    """Contents with the reasons why some trees are missing."""
+
+    def __init__(self, contents: Mapping[Oid, Files], refused: Mapping[Oid, str]) -> None:
+        super().__init__(contents)
+        self.refused = refused
+
+
+def test_unreadable_tree_is_named_with_the_reason() -> None:
+    tree = oid("c1")
+    message = f"Tree {tree} of the package could not be read"
+
+    assert unreadable_package(tree, {}) == Blocked(Reason.INVALID_PACKAGE, message)
+    refused = RefusedTrees({}, {tree: "it is too large"})
+    assert unreadable_package(tree, refused).message == f"{message}: it is too large"
+    assert unreadable_package(oid("c2"), refused).message.endswith("could not be read")
+
+
+def test_released_package_has_no_owner_any_more() -> None:
+    owned = "  annotations:\n    reconciler.dev/owner: fleet/default/web\n    other: note\n"
+    contents = {oid("b1"): package({"Kptfile": kptfile("web", owned)})}
+
+    def release(tree: str) -> Package | Blocked:
+        return render_release(Release(PACKAGE, WEB, oid(tree)), contents)
+
+    released = release("b1")
+    assert isinstance(released, Package)
+    assert released == Package(tree_id(released.files), released.files)
+    text = released.files["Kptfile"].data
+    assert b"reconciler.dev/owner" not in text
+    assert b"other: note" in text
+    assert release("b2") == unreadable_package(oid("b2"), contents)
+    contents[oid("b3")] = package({"Kptfile": "a: ["})
+    assert isinstance(release("b3"), Blocked)
+
+
+def test_package_from_its_record_is_as_it_was_applied() -> None:
+    conflict = OpenConflict(path="a.yaml")
+    answer = AnsweredConflict(path="b.yaml", by="edit")
+    record = a_record(conflicts=(conflict,), answers=(answer,), injection="none", unready=("gate",))
+
+    assert recorded_package(oid("b1"), record) == Package(
+        oid("b1"),
+        is_recorded=True,
+        conflicts=recorded_conflicts(record),
+        answers=recorded_answers(record),
+        injection="none",
+        unready=("gate",),
+    )
+
+
+# Results of functions
+
+
+def result(package: Package, **fields: Any) -> Package | Blocked:
+    def run(packages: Sequence[Files]) -> list[PipelineResult]:
+        return [PipelineResult(**{"files": files, "declared": True, **fields}) for files in packages]
+
+    return all_functions({"it": package}, run)["it"]
+
+
+PLAIN = made("  - image: set-namespace:v0.4\n", unready=("gate a",))
+
+
+@pytest.mark.parametrize(("unrunnable", "kind"), [(True, "cannot run"), (False, "failed")])
+def test_failure_of_functions_comes_before_other_reasons_on_one_line(*, unrunnable: bool, kind: str) -> None:
+    done = result(PLAIN, error="first\n\n  second\n", unrunnable=(Unrunnable("x", ""),) if unrunnable else ())
+
+    reason = f"Functions {kind}: first; second"
+    assert done == replace(PLAIN, unready=(reason, "gate a"))
+    assert not done.is_rendered
+
+
+def test_function_that_changes_protected_fields_blocks_the_package() -> None:
+    done = result(PLAIN, error="it changes\nthe Kptfile", changes_protected=True)
+
+    assert done == Blocked(
+        Reason.PROTECTED_FIELD,
+        "it changes; the Kptfile",
+        "Remove the function from the pipeline, or have it select other resources than the Kptfile.",
+    )
+
+
+def test_warnings_of_functions_have_their_step_and_file() -> None:
+    results = (
+        FunctionResult("one\ntwo", severity="warning", file={"path": "a.yaml"}),
+        FunctionResult("no file", severity="warning"),
+        FunctionResult("no path", severity="warning", file={"index": 1}),
+        FunctionResult("not shown", severity="info"),
+        FunctionResult("not shown", severity="error"),
+    )
+
+    done = result(PLAIN, steps=(StepRun(Step("", Stage.MUTATORS, 0, image="x"), "builtin", results),))
+
+    assert done == replace(
+        PLAIN,
+        warnings=(
+            "mutators[0]: x: one; two (a.yaml)",
+            "mutators[0]: x: no file",
+            "mutators[0]: x: no path",
+        ),
+    )
+
+
+def test_gates_are_judged_again_on_what_functions_made() -> None:
+    gate = KPTFILE.replace("pipeline:", "info:\n  readinessGates:\n  - conditionType: b\npipeline:")
+    files = {**PLAIN.files, "Kptfile": File.of(f"{gate}  - image: x\n".encode())}
+
+    done = result(PLAIN, files=files)
+
+    assert done == replace(
+        PLAIN, tree=tree_id(files), files=files, unready=unmet_gates(files["Kptfile"].data)
+    )
+    assert done.unready
+    without = {"s.yaml": File.of(b"")}
+    assert result(PLAIN, files=without) == replace(PLAIN, tree=tree_id(without), files=without)

@@ -1,0 +1,325 @@
+"""Clone, update and adoption of one package, and the base that an adopted one is compared with."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.porch import PackageContext, PackageVariantSpec
+from reconciler.errors import Location
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import Oid
+from reconciler.inventory import Source
+from reconciler.objects import Files
+from reconciler.policy import OnConflict, Policy
+from reconciler.reasons import Reason
+from reconciler.render.kptfile import kptfile_value
+from reconciler.render.merge_sides import RenderedSides, RenderedUpstreams, UpdateTrees
+from reconciler.render.merging import (
+    NearestBase,
+    PackageInProgress,
+    VariantInputs,
+    base_not_found,
+    clone_upstream,
+    find_nearest_base,
+    merge_three_way,
+    update_local,
+)
+from reconciler.render.rendered import Blocked
+from reconciler.render.update import Conflict, ConflictDecision, ConflictPolicy
+from reconciler.render.update.three_way import Sides
+from reconciler.resolve.resolution import Pin, ResolvedVariant
+from tests.support.model import kptfile, package
+from tests.support.plan_values import PACKAGE, WEB, a_pin, oid
+
+OWNED = "  annotations:\n    reconciler.dev/owner: fleet/default/web\n    other: note\n"
+BROKEN = package({"Kptfile": "a: [", "app.yaml": ""})
+ASK = ConflictPolicy()
+
+
+def app(color: str, **more: str) -> str:
+    extra = "".join(f"  {name}: {text}\n" for name, text in more.items())
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  color: {color}\n{extra}"
+
+
+def a_package(color: str, name: str = "web", **files: str) -> Files:
+    return package({"Kptfile": kptfile(name), "app.yaml": app(color), **files})
+
+
+PIN, BASE = a_pin(2, repo="https://host/blueprints"), a_pin(1)
+
+
+def inputs(contents: dict[Oid, Files], sides: RenderedSides | None = None, **fields: Any) -> VariantInputs:
+    spec = PackageVariantSpec(package_context=fields.pop("context", None))
+    variant = DesiredVariant(WEB, "", spec, Source(Location("web.yaml")))
+    resolved = ResolvedVariant(variant, WEB, PACKAGE, PIN, **fields)
+    return VariantInputs(resolved, contents, sides or {}, Policy())
+
+
+def lock_of(files: Files) -> dict[str, Any]:
+    lock: dict[str, Any] = kptfile_value(files["Kptfile"].data)["upstreamLock"]
+    return lock
+
+
+LOCK = {
+    "type": "git",
+    "git": {
+        "repo": "https://host/blueprints",
+        "directory": "web",
+        "ref": "web/v2",
+        "commit": PIN.commit.oid,
+    },
+}
+
+
+def test_new_package_is_upstreams_without_its_owner_and_with_identifiers() -> None:
+    upstream = package({"Kptfile": kptfile("web", OWNED), "app.yaml": app("blue")})
+
+    cloned = clone_upstream(inputs({}).resolved, {PIN.tree: upstream})
+
+    assert isinstance(cloned, PackageInProgress)
+    assert "reconciler.dev/owner" not in cloned.files["Kptfile"].data.decode()
+    assert "internal.kpt.dev/upstream-identifier: '|ConfigMap|default|app'" in (
+        cloned.files["app.yaml"].data.decode()
+    )
+    assert (cloned.conflicts, cloned.notes) == ((), ())
+
+
+def test_upstream_with_a_broken_kptfile_blocks_the_package() -> None:
+    good = a_package("blue")
+    for contents, base in (
+        ({PIN.tree: BROKEN}, None),
+        ({PIN.tree: BROKEN, BASE.tree: good}, BASE),
+        ({PIN.tree: good, BASE.tree: BROKEN}, BASE),
+    ):
+        blocked = update_local(inputs(contents), good, oid("b1"), base, ASK)
+        assert isinstance(blocked, Blocked)
+        assert blocked.reason is Reason.INVALID_PACKAGE
+    assert isinstance(clone_upstream(inputs({}).resolved, {PIN.tree: BROKEN}), Blocked)
+
+
+def test_package_whose_base_is_lost_is_blocked_with_what_to_do() -> None:
+    blocked = update_local(inputs({}, lost_base="It is gone"), a_package("blue"), oid("b1"), None, ASK)
+
+    assert blocked == base_not_found("It is gone")
+    assert blocked == Blocked(
+        Reason.BASE_NOT_FOUND,
+        "There is no base to merge from: It is gone",
+        "Register the repository that has the commit again, or push the commit to it. If it is gone for good,"
+        " write the commit of the upstream that the content comes from into upstreamLock of the Kptfile.",
+    )
+
+
+def test_package_of_the_same_content_stays_byte_for_byte() -> None:
+    local = a_package("mine")
+
+    same = replace(BASE, tree=PIN.tree)
+    assert update_local(inputs({}), local, oid("b1"), same, ASK) == PackageInProgress(local)
+
+
+def test_update_brings_upstreams_changes_and_its_lock() -> None:
+    contents = {BASE.tree: a_package("blue"), PIN.tree: a_package("green", **{"new.txt": "n\n"})}
+
+    updated = update_local(inputs(contents), a_package("blue", **{"own.txt": "o\n"}), oid("b1"), BASE, ASK)
+
+    assert isinstance(updated, PackageInProgress)
+    assert updated.files.keys() == {"Kptfile", "app.yaml", "new.txt", "own.txt"}
+    assert "color: green" in updated.files["app.yaml"].data.decode()
+    assert lock_of(updated.files) == LOCK
+    assert (updated.conflicts, updated.notes) == ((), ())
+
+
+CONFLICT = Conflict("app.yaml", "ConfigMap app", "data.color", "blue", "green", "mine", "BothChanged")
+
+
+def test_conflict_of_an_update_is_open_or_decided_by_a_policy() -> None:
+    contents = {BASE.tree: a_package("blue"), PIN.tree: a_package("green")}
+    origins = {"": ("on-conflict", "web.yaml")}
+
+    updated = update_local(inputs(contents), a_package("mine"), oid("b1"), BASE, ASK)
+    assert isinstance(updated, PackageInProgress)
+    assert updated.conflicts == ((CONFLICT, None),)
+
+    policy = ConflictPolicy(OnConflict.UPSTREAM, origins=origins)
+    decided = update_local(inputs(contents), a_package("mine"), oid("b1"), BASE, policy)
+    assert isinstance(decided, PackageInProgress)
+    decision = ConflictDecision(OnConflict.UPSTREAM, "on-conflict: upstream", "web.yaml")
+    assert decided.conflicts == ((CONFLICT, decision),)
+
+
+@pytest.mark.parametrize("side", range(3))
+@pytest.mark.parametrize("decided", [True, False])
+def test_conflict_in_a_file_that_holds_a_secret_on_any_side_is_hidden(side: int, *, decided: bool) -> None:
+    secret = "---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n"
+    sides = [
+        package({"app.yaml": app(color) + (secret if number == side else "")})
+        for number, color in enumerate(("blue", "green", "mine"))
+    ]
+    policy = ConflictPolicy(OnConflict.LOCAL if decided else OnConflict.ASK)
+
+    merged = merge_three_way(Sides(*sides), policy)
+
+    assert isinstance(merged, PackageInProgress)
+    own = [conflict for conflict, _ in merged.conflicts if conflict.resource == "ConfigMap app"]
+    assert [conflict.hidden for conflict in own] == [True]
+
+
+def test_merge_that_is_refused_blocks_the_package_with_its_conflicts() -> None:
+    sides = Sides(a_package("blue"), a_package("green"), a_package("mine"))
+
+    blocked = merge_three_way(sides, ConflictPolicy(OnConflict.FAIL))
+
+    assert isinstance(blocked, Blocked)
+    assert blocked.reason is Reason.MERGE_CONFLICT
+    assert [conflict.field for conflict in blocked.conflicts] == ["data.color"]
+
+
+def test_update_compares_what_the_pipeline_of_the_package_makes_of_upstream() -> None:
+    contents = {BASE.tree: a_package("blue"), PIN.tree: a_package("green")}
+    rendered = RenderedUpstreams(a_package("blue-by-pipeline"), a_package("green-by-pipeline"))
+    sides = {UpdateTrees(BASE.tree, PIN.tree, oid("b1")): rendered}
+
+    def updated(tree: Oid | None) -> list[str | None]:
+        result = update_local(inputs(contents, sides), a_package("blue-by-pipeline"), tree, BASE, ASK)
+        assert isinstance(result, PackageInProgress)
+        return [conflict.upstream for conflict, _ in result.conflicts]
+
+    assert updated(oid("b1")) == []
+    assert updated(oid("b2")) == ["green"]
+    assert updated(None) == ["green"]
+
+
+@pytest.mark.parametrize(
+    ("context", "conflicts"),
+    [
+        (None, ["data.a"]),
+        (PackageContext(data={"a": "mine"}), []),
+        (PackageContext(remove_keys=["a"]), []),
+        (PackageContext(data={"b": "mine"}), ["data.a"]),
+    ],
+)
+def test_keys_of_the_package_context_that_the_variant_writes_are_no_edits(
+    context: PackageContext | None, conflicts: list[str]
+) -> None:
+    def with_context(value: str) -> Files:
+        text = (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\n  annotations:\n"
+            f"    config.kubernetes.io/local-config: 'true'\ndata:\n  a: {value}\n"
+        )
+        return package({"Kptfile": kptfile("web"), "package-context.yaml": text})
+
+    contents = {BASE.tree: with_context("old"), PIN.tree: with_context("new")}
+
+    updated = update_local(inputs(contents, context=context), with_context("mine"), oid("b1"), BASE, ASK)
+
+    assert isinstance(updated, PackageInProgress)
+    assert [conflict.field for conflict, _ in updated.conflicts] == conflicts
+
+
+# Adoption
+
+
+def adopt(local: Files, *candidates: Pin, contents: dict[Oid, Files]) -> PackageInProgress | Blocked:
+    return update_local(inputs(contents, candidates=candidates), local, oid("b1"), None, ASK)
+
+
+def test_package_without_upstreamlock_is_merged_from_the_nearest_revision() -> None:
+    local = package({"Kptfile": kptfile("web"), "app.yaml": app("blue", own="x")})
+    contents = {PIN.tree: a_package("green", **{"new.txt": "n\n"}), BASE.tree: a_package("blue")}
+
+    adopted = adopt(local, PIN, BASE, contents=contents)
+
+    assert isinstance(adopted, PackageInProgress)
+    text = adopted.files["app.yaml"].data.decode()
+    assert "color: green" in text
+    assert "own: x" in text
+    assert adopted.files["new.txt"].data == b"n\n"
+    assert lock_of(adopted.files) == LOCK
+    assert adopted.notes == (
+        "There was no upstreamLock: compared with web/v1, the nearest published revision",
+    )
+
+
+def test_package_with_nothing_in_common_gets_all_of_upstream() -> None:
+    adopted = adopt(package({"own.txt": "o\n"}), PIN, contents={PIN.tree: a_package("green")})
+
+    assert isinstance(adopted, PackageInProgress)
+    assert adopted.files.keys() == {"Kptfile", "app.yaml", "own.txt"}
+    assert adopted.notes == ("There was no upstreamLock: nothing to compare",)
+
+
+def test_adoption_is_blocked_by_a_broken_kptfile_of_either_side() -> None:
+    local = a_package("blue")
+    for contents in (
+        {PIN.tree: a_package("green"), BASE.tree: BROKEN},
+        {PIN.tree: BROKEN, BASE.tree: a_package("blue")},
+    ):
+        nearest = [BASE] if contents[BASE.tree] is BROKEN else [BASE, PIN]
+        assert isinstance(adopt(local, *nearest, contents=contents), Blocked)
+
+
+def test_adopted_package_conflicts_only_where_it_differs_from_both() -> None:
+    contents = {PIN.tree: a_package("green"), BASE.tree: a_package("blue")}
+
+    adopted = adopt(a_package("mine"), BASE, contents=contents)
+
+    assert isinstance(adopted, PackageInProgress)
+    assert [conflict.field for conflict, _ in adopted.conflicts] == ["data.color"]
+
+
+# Nearest base
+
+
+def files_of(**texts: str) -> Files:
+    return package({f"{name}.txt": text for name, text in texts.items()})
+
+
+@pytest.mark.parametrize(
+    ("local", "revisions", "nearest"),
+    [
+        ({"a": "1\n2\n3\n"}, {1: {"a": "1\n2\n3\n"}, 2: {"a": "1\n"}}, 1),
+        ({"a": "1\n2\n3\n"}, {1: {"a": "1\n2\n"}, 2: {"a": "4\n5\n6\n"}}, 1),
+        ({"a": "1\n"}, {1: {"a": "1\n"}, 2: {"a": "1\n"}}, 2),
+        ({"a": "1\n"}, {2: {"a": "1\n"}, 1: {"a": "1\n"}}, 2),
+        ({"a": "1\n", "b": "1\n2\n3\n"}, {1: {"a": "2\n", "b": "1\n2\n3\n"}, 2: {"a": "1\n"}}, 1),
+        ({"a": "1\n"}, {1: {"a": "1\n", "other": "x\n"}, 2: {"a": "2\n"}}, 1),
+        ({"a": "1\n1\n"}, {1: {"a": "1\n1\n2\n"}, 2: {"a": "1\n2\n3\n"}}, 1),
+        ({"a": "1\n"}, {1: {"b": "1\n"}}, None),
+        ({"a": "1\n"}, {1: {"b": "1\n"}, 2: {"a": "9\n"}}, 2),
+        ({}, {1: {"a": "1\n"}}, None),
+    ],
+    ids=[
+        "the same",
+        "fewest lines",
+        "the newest of equal ones",
+        "the newest of equal ones in any order",
+        "files that it lacks are added lines",
+        "files that local lacks do not count",
+        "equal lines are counted",
+        "none shares a file",
+        "the only one that shares a file",
+        "an empty package",
+    ],
+)
+def test_nearest_revision_is_the_one_with_the_fewest_changed_lines(
+    local: dict[str, str], revisions: dict[int, dict[str, str]], nearest: int | None
+) -> None:
+    pins = {number: a_pin(number) for number in revisions}
+    contents = {pins[number].tree: files_of(**texts) for number, texts in revisions.items()}
+
+    base = find_nearest_base(pins.values(), contents, files_of(**local))
+
+    if nearest is None:
+        assert base is None
+    else:
+        shared = {name: text for name, text in revisions[nearest].items() if name in local}
+        assert base == NearestBase(pins[nearest], files_of(**shared))
+
+
+def test_first_name_of_equal_unnumbered_revisions_wins() -> None:
+    pins = [replace(a_pin(), revision=-1, ref=ref) for ref in ("web/b", "web/a")]
+
+    base = find_nearest_base(pins, {pins[0].tree: files_of(a="1\n")}, files_of(a="1\n"))
+
+    assert base
+    assert base.pin.ref == "web/a"
