@@ -1,10 +1,41 @@
 """Generated files in a package: unmodified files are replaced, edits are kept and reported as conflicts."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.emit.manifests import add_checksum_header
-from reconciler.objects import File, Files
-from reconciler.render.delivery import merge_generated
+from reconciler.dependencies.lock.format import ClusterLock, next_lock
+from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.solve.resolve import resolve_cluster
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.expand.variants import variant_key
+from reconciler.ids import ObjectName, Oid
+from reconciler.inventory import Draft, Inventory, PackageState
+from reconciler.objects import File, Files, tree_id
+from reconciler.policy import Policy
+from reconciler.render.answers import Answer, AnsweredBy
+from reconciler.render.delivery import merge_generated, render_deliveries
+from reconciler.render.package import recorded_package, unreadable_package
+from reconciler.render.rendered import (
+    Blocked,
+    Package,
+    RenderedDeliveries,
+    RenderedDelivery,
+    RenderedVariant,
+)
+from reconciler.render.update import Conflict
+from reconciler.resolve.deliveries import resolve_deliveries
+from reconciler.trailers import NO_ANSWERS, Answers, parse_name
+from tests.support.dependency_manifests import install, needs, package, world_of
+from tests.support.plan_values import a_draft, a_record, oid
+from tests.support.sets import registered, world
 
 PATH = "providers/net.yaml"
 
@@ -117,3 +148,306 @@ def test_merging_the_same_files_again_changes_nothing() -> None:
     once, _ = merge_generated(generated_files, {PATH: generated(), "notes.md": File.of(b"hello")})
 
     assert merge_generated(generated_files, once) == (once, ())
+
+
+# Deliveries of clusters
+
+ACCOUNT = "serviceAccountName: installer"
+SHOP = install("shop", "web.io", "", ACCOUNT) + package("web.io", "1.0.0", needs("db.io", ">=1.0.0"))
+DB = "packageinstalls/prod/db.io.yaml"
+URL = "host/edge"
+OWNER = ObjectName("default", "dependencies@dev")
+EDGE = registered("edge", cluster="dev", directory="clusters")
+FLEET = Policy(instance="fleet")
+
+
+def inputs(text: str = SHOP + package("db.io", "1.4.0")) -> ClusterInputs:
+    return replace(world_of(text), cluster="dev")
+
+
+def locked(of: ClusterInputs) -> ClusterLock:
+    resolution = lock_solution(of, resolve_cluster(of))
+    return ClusterLock(next_lock("dev", input_digest="sha256:1", resolution=resolution), resolution)
+
+
+WORLD = inputs()
+LOCK = locked(WORLD)
+NOTHING = locked(inputs(package("db.io", "1.4.0")))
+
+
+def an_inventory(state: PackageState | None = None, **record: Any) -> Inventory:
+    packages = {"clusters/dependencies": state} if state else {}
+    given = {
+        "namespace": "default",
+        "name": OWNER.name,
+        "url": URL,
+        "path": "clusters/dependencies",
+        **record,
+    }
+    records = {OWNER: a_record(**given)} if record else {}
+    return replace(world(views=(replace(EDGE, packages=packages),), policy=FLEET), records=records)
+
+
+def rendered(
+    inventory: Inventory,
+    contents: Mapping[Oid, Files] | None = None,
+    *,
+    lock: ClusterLock = LOCK,
+    of: ClusterInputs = WORLD,
+    incomplete: bool = False,
+) -> RenderedDeliveries:
+    fleet = FleetInputs((of,), frozenset({"dev"} if incomplete else ()))
+    deliveries = resolve_deliveries(inventory, fleet, LockUpdate((ClusterUpdate("dev", None, lock),)))
+    return render_deliveries(deliveries, contents or {}, inventory)
+
+
+def one(found: RenderedDeliveries) -> RenderedDelivery:
+    assert found.items.keys() == {OWNER}
+    return found.items[OWNER]
+
+
+def whole(package: Package | Blocked | None) -> Package:
+    assert isinstance(package, Package)
+    assert package.tree == tree_id(package.files)
+    return package
+
+
+KPTFILE_TEXT = """\
+apiVersion: kpt.dev/v1
+kind: Kptfile
+metadata:
+  name: dependencies
+  annotations:
+    config.kubernetes.io/local-config: "true"
+    reconciler.dev/location: edge/dependencies
+    reconciler.dev/owner: fleet/default/dependencies@dev
+info:
+  description: What packages of cluster dev need and nobody wrote a manifest for.
+"""
+
+
+def test_delivery_is_a_package_of_what_is_generated() -> None:
+    generated_manifests = generate_manifests(WORLD, LOCK, owner="fleet/default/dependencies@dev")
+
+    result = rendered(an_inventory())
+
+    delivery = one(result)
+    package = whole(delivery.rendered.fresh)
+    assert package.files["Kptfile"].data.decode() == KPTFILE_TEXT
+    assert package.files == {
+        "Kptfile": package.files["Kptfile"],
+        DB: File.of(generated_manifests.files[DB]),
+    }
+    assert package == Package(package.tree, package.files)
+    assert delivery == RenderedDelivery(
+        "dev",
+        delivery.resolved,
+        RenderedVariant(OWNER, package, time=10),
+        LOCK.resolution,
+        generated_manifests.packages,
+    )
+    assert delivery.resolved.variant.key == OWNER
+    assert delivery.resolved.inputs == one(rendered(an_inventory())).resolved.inputs
+    assert result == RenderedDeliveries({OWNER: delivery})
+
+
+def first_package() -> Files:
+    return whole(one(rendered(an_inventory())).rendered.fresh).files
+
+
+def test_delivery_is_pinned_to_the_tree_of_what_is_generated() -> None:
+    resolved = one(rendered(an_inventory())).resolved
+    bare = {
+        **first_package(),
+        "Kptfile": File.of(
+            KPTFILE_TEXT.replace(
+                "    reconciler.dev/location: edge/dependencies\n"
+                "    reconciler.dev/owner: fleet/default/dependencies@dev\n",
+                "",
+            ).encode()
+        ),
+    }
+
+    assert resolved.pin.tree == resolved.pin.commit.oid == tree_id(bare)
+
+
+MAIN = oid("b1")
+
+
+def on_main(**fields: Any) -> PackageState:
+    header = KptfileHeader(owner="fleet/default/dependencies@dev", location="edge/dependencies")
+    return PackageState("clusters/dependencies", MAIN, header, **fields)
+
+
+def test_package_on_main_is_merged_and_kept_for_comparison() -> None:
+    files = {**first_package(), "own.txt": File.of(b"own\n")}
+
+    delivery = one(rendered(an_inventory(on_main()), {MAIN: files}))
+
+    assert delivery.local == files
+    assert whole(delivery.rendered.fresh).files == files
+    assert delivery.rendered.merged is None
+
+
+def test_delivery_of_recorded_inputs_is_not_rendered() -> None:
+    inputs_digest = one(rendered(an_inventory())).resolved.inputs
+    inventory = an_inventory(
+        on_main(), inputs=inputs_digest, output_tree=MAIN, local_tree=MAIN, upstream_tree=oid("c1")
+    )
+
+    delivery = one(rendered(inventory))
+
+    assert delivery.rendered == RenderedVariant(
+        OWNER, recorded_package(MAIN, inventory.records[OWNER]), time=10
+    )
+    assert (delivery.cluster, delivery.lock, delivery.packages, delivery.local) == (
+        "dev",
+        LOCK.resolution,
+        {},
+        {},
+    )
+
+
+def test_package_that_cannot_be_read_is_blocked() -> None:
+    delivery = one(rendered(an_inventory(on_main())))
+
+    assert delivery.rendered == RenderedVariant(OWNER, unreadable_package(MAIN, {}), time=10)
+
+
+def test_package_with_a_broken_kptfile_is_blocked() -> None:
+    broken = {**first_package(), "Kptfile": File.of(b"a: [")}
+
+    assert isinstance(one(rendered(an_inventory(on_main()), {MAIN: broken})).rendered.fresh, Blocked)
+
+
+def a_persons_draft(answers: Answers = NO_ANSWERS) -> Draft:
+    return a_draft(
+        path="clusters/dependencies",
+        header=KptfileHeader(owner="fleet/default/dependencies@dev", location="edge/dependencies"),
+        tree=oid("d7"),
+        has_foreign_commits=True,
+        answers=answers,
+    )
+
+
+def test_draft_that_people_committed_to_gets_what_is_generated_with_their_edits() -> None:
+    files = first_package()
+    edited_db = edited(files[DB], b"1.4.0", b"1.3.0")
+    contents = {MAIN: files, oid("d7"): {**files, DB: edited_db}}
+
+    def of_draft(answers: Answers) -> RenderedVariant:
+        state = on_main(drafts=(a_persons_draft(answers),))
+        return one(rendered(an_inventory(state), contents)).rendered
+
+    result = of_draft(NO_ANSWERS)
+    assert result.time == 10
+    assert whole(result.fresh).files == files
+    (conflict,) = whole(result.merged).conflicts
+    field = "spec.packageRef.versionSelection.constraints"
+    assert conflict == Conflict(DB, "", field, None, "1.4.0", "1.3.0", "BothChanged", conflict.name)
+    name = parse_name(conflict.name)
+    assert name
+    assert name.path == f"clusters/dependencies/{DB}"
+    (answer,) = whole(of_draft(Answers(kept=frozenset({name}))).merged).answers
+    assert answer == Answer(conflict, AnsweredBy.KEEP, "1.3.0")
+
+
+def test_our_own_draft_is_made_anew() -> None:
+    state = on_main(drafts=(replace(a_persons_draft(), has_foreign_commits=False, written=oid("d7")),))
+
+    delivery = one(rendered(an_inventory(state), {MAIN: first_package()}))
+
+    assert delivery.rendered.merged is None
+
+
+def test_cluster_that_needs_nothing_has_no_delivery_unless_it_is_not_understood() -> None:
+    nothing = inputs(package("db.io", "1.4.0"))
+
+    assert rendered(an_inventory(), lock=NOTHING, of=nothing) == RenderedDeliveries()
+    stalled = frozenset({variant_key(OWNER)})
+    result = rendered(an_inventory(), lock=NOTHING, of=nothing, incomplete=True)
+    assert result == RenderedDeliveries(stalled=stalled)
+
+
+def retained(lock: ClusterLock = LOCK) -> ClusterLock:
+    """Return the lock in which nothing needs `db.io` any more, and it stays."""
+    packages = {package.name: package for package in lock.resolution.packages}
+    unused = tuple(p.instance for p in packages.values() if p.instance.name == "db.io")
+    return ClusterLock(lock.lock, lock.resolution.model_copy(update={"unused": unused}))
+
+
+def test_package_that_is_retained_keeps_its_file_where_main_has_it() -> None:
+    files = first_package()
+
+    kept = one(rendered(an_inventory(on_main()), {MAIN: files}, lock=retained()))
+    assert whole(kept.rendered.fresh).files == files
+    assert kept.packages == {}
+    assert rendered(an_inventory(), lock=retained()).stalled == {variant_key(OWNER)}
+
+
+def test_problems_and_notes_are_told_by_every_run_and_settle_nothing() -> None:
+    digest = one(rendered(an_inventory())).resolved.inputs
+    twice = inputs(SHOP + package("db.io", "1.4.0") + install("db.io", "other.io", "", ACCOUNT))
+    clash = rendered(an_inventory(on_main()), {MAIN: first_package()}, of=twice)
+
+    manifests = generate_manifests(twice, LOCK, owner="fleet/default/dependencies@dev")
+    assert clash.problems == manifests.problems
+    assert len(clash.problems) == 1
+    kept = one(rendered(an_inventory(on_main()), {MAIN: first_package()}, lock=retained()))
+    assert kept.resolved.inputs != digest
+    again = one(rendered(an_inventory(on_main()), {MAIN: first_package()}, lock=retained()))
+    assert again.resolved.inputs == kept.resolved.inputs
+
+
+# Differences of generated files
+
+
+def test_every_leaf_that_differs_is_a_conflict_of_its_own() -> None:
+    new = generated(a={"b": 1, "c": [1, 2]}, same="x")
+    old = edited(edited(generated(a={"b": 2, "d": 3}, same="x"), b"same", b"other"), b"b: 2", b"b: 9")
+
+    _, conflicts = merge_generated({PATH: new}, {PATH: old})
+
+    assert {(c.field, c.upstream, c.local) for c in conflicts} == {
+        ("spec.a.b", "1", "9"),
+        ("spec.a.c", "[1, 2]", "(none)"),
+        ("spec.a.d", "(none)", "3"),
+        ("spec.same", "x", "(none)"),
+        ("spec.other", "(none)", "x"),
+    }
+    assert {(c.path, c.resource, c.base, c.reason) for c in conflicts} == {(PATH, "", None, "BothChanged")}
+
+
+@pytest.mark.parametrize("text", [b"a: [", b"a: 1\n---\nb: 2\n", b""])
+def test_file_that_is_not_one_document_any_more_was_rewritten(text: bytes) -> None:
+    header, _, _ = generated().data.partition(b"\n")
+    theirs = File.of(header + b"\n" + text)
+
+    files, conflicts = merge_generated({PATH: generated()}, {PATH: theirs})
+
+    assert files == {PATH: theirs}
+    assert conflicts == (Conflict(PATH, "", "", None, "generated", "a person rewrote it", "BothChanged"),)
+
+
+def test_edited_file_that_is_not_needed_is_a_conflict_only_if_everything_is_known() -> None:
+    theirs = edited(generated(), b"net:v1.0.0", b"net:v1.0.1")
+
+    def conflicts(**how: Any) -> tuple[Conflict, ...]:
+        files, conflicts = merge_generated({}, {PATH: theirs}, **how)
+        assert files == {PATH: theirs}
+        return conflicts
+
+    unneeded = "no package needs it any more"
+    expected = Conflict(PATH, "", "", None, unneeded, "a person changed it", "BothChanged")
+    assert conflicts() == (expected,)
+    assert conflicts(complete=False) == ()
+    assert conflicts(kept=frozenset({PATH})) == ()
+    own = {PATH: generated("v2.0.0")}
+    assert merge_generated(own, {PATH: theirs}, complete=False)[1] != ()
+    assert merge_generated(own, {PATH: theirs}, kept=frozenset({PATH})) == ({PATH: theirs}, ())
+
+
+def test_kptfile_that_people_changed_is_no_conflict() -> None:
+    theirs = edited(generated(), b"net:v1.0.0", b"net:v1.0.1")
+
+    assert merge_generated({"Kptfile": generated()}, {"Kptfile": theirs}) == ({"Kptfile": theirs}, ())
