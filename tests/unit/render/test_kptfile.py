@@ -1,15 +1,27 @@
 """Stamping a Kptfile: the fields that are written, and no others."""
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.api.porch import Function, PackageVariantSpec, Pipeline
 from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import Commit
 from reconciler.objects import File, Files
 from reconciler.reasons import Reason
-from reconciler.render.kptfile import stamp_kptfile, strip_ownership, unmet_gates
+from reconciler.render.kptfile import (
+    add_functions,
+    function_name,
+    is_own_function,
+    kptfile_value,
+    stamp_kptfile,
+    strip_ownership,
+    unmet_gates,
+)
 from reconciler.render.rendered import Blocked
 from reconciler.resolve.resolution import Pin
+from tests.support.model import package
 
 PIN = Pin(
     package=PackageKey("git.example/blueprints", "base/web"),
@@ -174,3 +186,250 @@ def test_gate_needs_a_true_condition(conditions: str, unmet: tuple[str, ...], *,
 @pytest.mark.parametrize("text", ["", "[", "- a", "a: {{ x }}"])
 def test_file_that_is_no_kptfile_has_no_gates(text: str) -> None:
     assert unmet_gates(text.encode()) == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "message", "hint"),
+    [
+        ({}, "The package has no Kptfile", "Add one at its root."),
+        (a_package("a: 1\n---\nb: 1\n"), "The Kptfile is not one object", ""),
+        (a_package("- 1\n"), "The Kptfile is not one object", ""),
+        (a_package(""), "The Kptfile is not one object", ""),
+    ],
+)
+def test_kptfile_that_cannot_be_stamped_is_told_with_what_is_wrong(
+    files: Files, message: str, hint: str
+) -> None:
+    blocked = Blocked(Reason.INVALID_PACKAGE, message, hint)
+
+    assert stamp_kptfile(files, name="web", pin=PIN, owner="o", location="l") == blocked
+    assert strip_ownership(files) == blocked
+
+
+def test_kptfile_that_is_no_yaml_is_told_with_its_place() -> None:
+    blocked = strip_ownership(a_package("a: [\n"))
+
+    assert isinstance(blocked, Blocked)
+    assert blocked.message.startswith("The Kptfile cannot be edited: ")
+
+
+INVALID = "metadata:\n  annotations:\n    reconciler.dev/on-conflict: theirs\n"
+VALID = "metadata:\n  annotations:\n    reconciler.dev/on-conflict: local\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "where"),
+    [
+        ({"Kptfile": INVALID, "a.yaml": INVALID}, "The Kptfile"),
+        ({"b.yaml": INVALID, "a.yaml": INVALID}, "a.yaml"),
+        ({"a.json": '{"metadata": {"annotations": {"reconciler.dev/on-conflict": "theirs"}}}'}, "a.json"),
+        ({"a.yml": INVALID}, "a.yml"),
+        ({"sub/Kptfile": INVALID}, "sub/Kptfile"),
+        ({"a.yaml": f"{VALID}---\n{INVALID}"}, "a.yaml"),
+        ({"a.yaml": f"- 1\n---\n{INVALID}"}, "a.yaml"),
+        ({"a.txt": INVALID}, ""),
+        ({"a.yaml": f"{INVALID}  broken: ["}, ""),
+        ({"a.yaml": VALID}, ""),
+    ],
+)
+def test_first_file_with_an_invalid_annotation_is_named(files: dict[str, str], where: str) -> None:
+    head = "apiVersion: kpt.dev/v1\nkind: Kptfile\n"
+    given = {"Kptfile": f"{head}metadata:\n  name: p\n", **files}
+    texts = {
+        name: head + text if name.endswith("Kptfile") and text == INVALID else text
+        for name, text in given.items()
+    }
+
+    result = stamp_kptfile(package(texts), name="web", pin=PIN, owner="o", location="l")
+
+    assert isinstance(result, Blocked) is bool(where)
+    if isinstance(result, Blocked):
+        assert result.message.partition(": ")[0] == where
+        assert result.reason is Reason.INVALID_ANNOTATION
+        assert result.hint
+
+
+SPELLED = """\
+apiVersion: kpt.dev/v1
+kind: Kptfile
+metadata:
+  name: web
+upstream:
+  type: git
+  git:
+    repo: {repo}
+    directory: old
+    ref: old
+upstreamLock:
+  type: git
+  git:
+    repo: {repo}
+    directory: old
+    ref: old
+    commit: {commit}
+"""
+
+
+@pytest.mark.parametrize(
+    ("repo", "commit", "is_kept"),
+    [
+        ("git@git.example:blueprints", "a" * 40, True),
+        ("https://mirror.example/blueprints", "a" * 40, True),
+        ("https://registered.example/blueprints.git", "a" * 40, True),
+        ("git@git.example:blueprints", "b" * 40, False),
+        ("https://git.example/other", "a" * 40, False),
+        ("[1]", "a" * 40, False),
+    ],
+    ids=["the identity", "the remote", "the registration", "another commit", "another repository", "no text"],
+)
+def test_spelling_of_a_repository_stays_until_the_commit_changes(
+    repo: str, commit: str, *, is_kept: bool
+) -> None:
+    pin = replace(
+        PIN, remote="https://mirror.example/blueprints.git", repo="https://registered.example/blueprints"
+    )
+    files = a_package(SPELLED.format(repo=repo, commit=commit))
+
+    result = stamp_kptfile(files, name=None, pin=pin, owner="o", location="l")
+
+    assert not isinstance(result, Blocked)
+    value = kptfile_value(result[KPTFILE].data)
+    git = {"repo": repo if is_kept else pin.address, "directory": "base/web", "ref": "base/web/v3"}
+    assert value["upstream"] == {"type": "git", "git": git}
+    assert value["upstreamLock"] == {"type": "git", "git": {**git, "commit": "a" * 40}}
+    assert value["metadata"]["name"] == "web"
+
+
+# Functions of the variant
+
+
+@pytest.mark.parametrize(
+    ("name", "is_own"),
+    [
+        ("PackageVariant.web.set-labels.0", True),
+        ("PackageVariant.web..12", True),
+        ("PackageVariant.web.x.-1", True),
+        ("PackageVariant.web.x.1-", False),
+        ("PackageVariant.web.x.", False),
+        ("PackageVariant.web.x.a", False),
+        ("PackageVariant.web.x.²", False),
+        ("PackageVariant.web.1", False),
+        ("PackageVariant.web.a.b.1", False),
+        ("PackageVariant.web2.x.1", False),
+        ("packagevariant.web.x.1", False),
+        ("set-labels", False),
+    ],
+)
+def test_function_of_a_variant_has_a_name_of_four_parts(name: str, *, is_own: bool) -> None:
+    assert is_own_function(name, "web") is is_own
+
+
+def test_name_of_a_function_has_no_dots_of_its_own() -> None:
+    assert function_name("web", "a.b.c", 2) == "PackageVariant.web.a-b-c.2"
+    assert is_own_function(function_name("a.b", "x.y", 0), "a.b")
+
+
+def with_pipeline(text: str) -> Files:
+    return a_package(f"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n{text}")
+
+
+def functions(text: str, spec: PackageVariantSpec) -> str:
+    """Return the text after the name of a Kptfile to which the variant's functions were added."""
+    files = add_functions(with_pipeline(text), spec, "web")
+    assert not isinstance(files, Blocked), files
+    again = add_functions(files, spec, "web")
+    assert again == files, "adding functions twice is once"
+    return files[KPTFILE].data.decode().partition("  name: web\n")[2]
+
+
+LABELS = Function(image="set-labels:v1", name="labels", config_map={"a": "b"})
+CHECK = Function(image="kubeval:v1")
+THEIRS = "pipeline:\n  mutators:\n  - image: theirs:v1 # kept\n"
+OWN = "  - name: PackageVariant.web.labels.0\n    image: set-labels:v1\n    configMap:\n      a: b\n"
+
+
+def test_functions_of_the_variant_come_first() -> None:
+    spec = PackageVariantSpec(pipeline=Pipeline(mutators=[LABELS], validators=[CHECK]))
+
+    assert functions(THEIRS, spec) == (
+        f"pipeline:\n  mutators:\n{OWN}  - image: theirs:v1 # kept\n"
+        "  validators:\n  - name: PackageVariant.web..0\n    image: kubeval:v1\n"
+    )
+
+
+def test_mutators_of_a_variant_are_those_of_its_pipeline_else_its_own() -> None:
+    alone = PackageVariantSpec(mutators=[LABELS])
+    both = PackageVariantSpec(mutators=[CHECK], pipeline=Pipeline(mutators=[LABELS]))
+
+    assert functions("", alone) == functions("", both) == f"pipeline:\n  mutators:\n{OWN}"
+
+
+def test_former_functions_of_the_variant_are_replaced_and_those_of_others_stay() -> None:
+    former = (
+        "pipeline:\n  mutators:\n  - name: PackageVariant.web.old.0\n    image: old:v1\n"
+        "  - image: theirs:v1 # kept\n  - name: PackageVariant.web.older.1\n    image: older:v1\n"
+        "  - name: PackageVariant.other.x.0\n    image: other:v1\n"
+    )
+    rest = "  - image: theirs:v1 # kept\n  - name: PackageVariant.other.x.0\n    image: other:v1\n"
+
+    assert functions(former, PackageVariantSpec(mutators=[LABELS])) == f"pipeline:\n  mutators:\n{OWN}{rest}"
+    assert functions(former, PackageVariantSpec()) == f"pipeline:\n  mutators:\n{rest}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("pipeline:\n  mutators:\n  - name: PackageVariant.web.old.0\n    image: old:v1\n", ""),
+        (
+            "pipeline:\n  mutators:\n  - name: PackageVariant.web.old.0\n    image: old:v1\n  other: 1\n",
+            "pipeline:\n  other: 1\n",
+        ),
+        ("pipeline:\n  mutators: []\n", ""),
+        ("pipeline:\n  mutators: none\n", ""),
+        ("pipeline: {}\n", ""),
+        ("", ""),
+    ],
+)
+def test_list_and_pipeline_without_functions_are_deleted(before: str, after: str) -> None:
+    assert functions(before, PackageVariantSpec()) == after
+
+
+def test_functions_that_are_there_already_keep_every_byte() -> None:
+    text = f"pipeline:\n  mutators:\n{OWN}  - image: theirs:v1\n".replace(
+        "labels:v1\n", "labels:v1 # pinned\n"
+    )
+
+    assert functions(text, PackageVariantSpec(mutators=[LABELS])) == text
+
+
+@pytest.mark.parametrize("item", ["- image: a", "- text", "- name: 1", "- name: [a]"])
+def test_entry_without_a_name_is_nobodys_function(item: str) -> None:
+    text = f"pipeline:\n  mutators:\n  {item}\n"
+
+    assert functions(text, PackageVariantSpec()) == text
+
+
+def test_function_is_written_with_its_known_fields_in_order() -> None:
+    function = Function.model_validate(
+        {
+            "exec": "./x",
+            "configPath": "c.yaml",
+            "selectors": [{"kind": "Service"}],
+            "exclude": [{"name": "a"}],
+            "name": "n",
+        }
+    )
+
+    assert functions("", PackageVariantSpec(mutators=[function])) == (
+        "pipeline:\n  mutators:\n  - name: PackageVariant.web.n.0\n    exec: ./x\n    configPath: c.yaml\n"
+        "    selectors:\n    - kind: Service\n    exclude:\n    - name: a\n"
+    )
+
+
+def test_unmet_gates_are_sorted() -> None:
+    gates = "info:\n  readinessGates:\n  - conditionType: b\n  - conditionType: a\n  - other: c\n"
+
+    assert unmet_gates(f"kind: Kptfile\n{gates}".encode()) == (
+        "a: the package has no such condition",
+        "b: the package has no such condition",
+    )
