@@ -1,9 +1,21 @@
 """Config injection: the object of each point, and the failure of points without one."""
 
+import pytest
+
 from reconciler.api.porch import InjectionSelector, InjectionTarget
 from reconciler.errors import Location
 from reconciler.objects import Files
-from reconciler.render.injection import Injected, inject_config
+from reconciler.reasons import Reason
+from reconciler.render.injection import (
+    Injected,
+    InjectionPoint,
+    InjectionResult,
+    find_points,
+    inject_config,
+    injected_field,
+    merged_conditions,
+    merged_gates,
+)
 from reconciler.render.rendered import Blocked
 from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.model import kptfile, package
@@ -185,3 +197,169 @@ def test_gates_and_conditions_of_others_keep_place_and_comments() -> None:
         '  - type: config.injection.Team.team\n    status: "True" # ours\n'
         '    message: injected resource "alpha" from cluster\n    reason: ConfigInjected\n'
     )
+
+
+def test_package_with_a_filled_point_is_complete() -> None:
+    result = inject(a_package(), a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha"))
+
+    assert text(result, "team.yaml") == (
+        "apiVersion: hr.example.com/v1\nkind: Team\nmetadata:\n  name: team # the point\n  annotations:\n"
+        "    kpt.dev/config-injection: required\n    kpt.dev/injected-resource: alpha\n"
+        "    kpt.dev/injected-resource-name: alpha\nspec:\n  code: A1\n"
+    )
+    assert text(result, "Kptfile") == (
+        kptfile("web") + "info:\n  readinessGates:\n  - conditionType: config.injection.Team.team\n"
+        'status:\n  conditions:\n  - type: config.injection.Team.team\n    status: "True"\n'
+        '    message: injected resource "alpha" from cluster\n    reason: ConfigInjected\n'
+    )
+
+
+def test_package_with_an_empty_point_says_why() -> None:
+    result = inject(a_package(), a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="beta"))
+
+    assert text(result, "Kptfile") == (
+        kptfile("web") + "info:\n  readinessGates:\n  - conditionType: config.injection.Team.team\n"
+        'status:\n  conditions:\n  - type: config.injection.Team.team\n    status: "False"\n'
+        "    message: no resource matched any injection selector for this injection point\n"
+        "    reason: NoResourceSelected\n"
+    )
+
+
+def test_config_map_gets_the_data_of_another() -> None:
+    point = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  annotations:\n"
+        "    kpt.dev/config-injection: optional\ndata:\n  a: old\nspec: mine\n"
+    )
+    body = {"data": {"a": "new"}, "spec": "theirs"}
+    source = SnapshotObject("v1", "ConfigMap", "default", "alpha", {}, {}, body, Location("s.yaml"))
+    snapshot = Snapshot(present=True, objects={("v1", "ConfigMap"): (source,)})
+
+    result = inject(
+        package({"Kptfile": kptfile("web"), "a.yaml": point}), snapshot, InjectionSelector(name="alpha")
+    )
+
+    assert text(result, "a.yaml").endswith("data:\n  a: new\nspec: mine\n")
+
+
+def test_field_named_data_of_any_other_object_is_not_injected() -> None:
+    assert injected_field("v1", "ConfigMap") == "data"
+    assert {injected_field(*kind) for kind in (("v2", "ConfigMap"), ("v1", "Secret"))} == {"spec"}
+
+
+def test_points_of_a_package_are_in_the_order_of_files_and_documents() -> None:
+    second = TEAM.format(name="two", how="optional")
+    files = package(
+        {
+            "b.yaml": TEAM.format(name="one", how="required") + "---\na: 1\n---\n" + second,
+            "a.yml": TEAM.format(name="first", how="required"),
+            "sub/Kptfile": "kind: Kptfile\nmetadata:\n  name: k\n  annotations:\n"
+            "    kpt.dev/config-injection: optional\n",
+            "c.txt": TEAM.format(name="no", how="required"),
+        }
+    )
+
+    assert find_points(files) == (
+        InjectionPoint("a.yml", required=True, condition_type="config.injection.Team.first"),
+        InjectionPoint("b.yaml", required=True, condition_type="config.injection.Team.one"),
+        InjectionPoint("b.yaml", required=False, condition_type="config.injection.Team.two", index=2),
+        InjectionPoint("sub/Kptfile", required=False, condition_type="config.injection.Kptfile.k"),
+    )
+    assert [point.name for point in find_points(files)] == ["first", "one", "two", "k"]
+
+
+def test_errors_of_points_are_one_sentence() -> None:
+    files = package(
+        {
+            "a.yaml": TEAM.format(name="one", how="maybe"),
+            "b.yaml": TEAM.format(name="one", how="required"),
+            "c.yaml": TEAM.format(name="one", how="required"),
+        }
+    )
+
+    assert inject_config(files, (), a_snapshot(), "default") == Blocked(
+        Reason.INVALID_PACKAGE,
+        "errors in injection points: "
+        'a.yaml: Team/one has invalid "kpt.dev/config-injection" annotation value of "maybe", '
+        'duplicate injection conditionType "config.injection.Team.one" (a.yaml and b.yaml), '
+        'duplicate injection conditionType "config.injection.Team.one" (b.yaml and c.yaml)',
+        "Correct the annotations in the upstream package.",
+    )
+
+
+MATCHES: dict[str, tuple[dict[str, object], bool]] = {
+    "nothing is asked": ({}, True),
+    "the group": ({"group": "hr.example.com"}, True),
+    "another group": ({"group": "example.com"}, False),
+    "the version": ({"version": "v1"}, True),
+    "another version": ({"version": "v2"}, False),
+    "the kind": ({"kind": "Team"}, True),
+    "another kind": ({"kind": "Group"}, False),
+    "the target's kind": ({"target": InjectionTarget(kind="Team")}, True),
+    "another target's kind": ({"target": InjectionTarget(kind="Group")}, False),
+    "the target's name": ({"target": InjectionTarget(name="team")}, True),
+    "another target's name": ({"target": InjectionTarget(name="alpha")}, False),
+    "no name": ({"name": ""}, False),
+}
+
+
+@pytest.mark.parametrize("case", MATCHES)
+def test_injector_matches_by_every_field_that_it_has(case: str) -> None:
+    fields, matches = MATCHES[case]
+
+    injector = InjectionSelector(**{"name": "alpha", **fields})  # type: ignore[arg-type] # its fields
+    result = inject(a_package(), a_snapshot(a_team("alpha", "A1")), injector)
+
+    assert (result.failure == "") is matches
+
+
+def test_snapshot_that_is_missing_is_named_only_for_a_cluster() -> None:
+    alpha = InjectionSelector(name="alpha")
+    of_cluster = Snapshot(cluster="prod", path="snapshots/prod")
+
+    failure = inject(a_package(), of_cluster, alpha).failure
+    assert failure == "config.injection.Team.team: there is no snapshot of cluster prod in snapshots/prod"
+    failure = inject(a_package(), Snapshot(), alpha).failure
+    assert failure == "config.injection.Team.team: no in-cluster resources of type hr.example.com/v1.Team"
+    served = a_snapshot(a_team("alpha", "A1"), served=True)
+    assert inject(a_package(), served, alpha).failure == ""
+
+
+def test_every_empty_required_point_is_listed() -> None:
+    files = {
+        **a_package("required", "one", "two"),
+        "three.yaml": package({"a": TEAM.format(name="three", how="optional")})["a"],
+    }
+
+    assert inject(files, a_snapshot()).failure == (
+        "config.injection.Team.one: no injectors defined; config.injection.Team.two: no injectors defined"
+    )
+
+
+def test_conditions_and_gates_of_points_join_those_of_others() -> None:
+    (one, two) = (
+        InjectionPoint("a", required=required, condition_type=f"config.injection.Team.{name}")
+        for name, required in (("one", True), ("two", False))
+    )
+    results = (InjectionResult(two, error="why"), InjectionResult(one, a_team("alpha", "A1")))
+    gone = {"type": "config.injection.Team.gone", "conditionType": "config.injection.Team.gone"}
+    mine, untyped = {"type": "mine", "conditionType": "mine"}, {"status": "True"}
+    optional = {"conditionType": two.condition_type}
+
+    filled = {
+        "type": one.condition_type,
+        "status": "True",
+        "message": 'injected resource "alpha" from cluster',
+        "reason": "ConfigInjected",
+    }
+    empty = {"type": two.condition_type, "status": "False", "message": "why", "reason": "NoResourceSelected"}
+    old = {"type": two.condition_type, "status": "True"}
+    assert merged_conditions([gone, old, mine, untyped], results) == [empty, mine, untyped, filled]
+    assert merged_conditions(None, results) == [filled, empty]
+    assert merged_conditions([gone, mine], ()) == [mine]
+    assert merged_gates([gone, mine, untyped, optional], results) == [
+        mine,
+        untyped,
+        optional,
+        {"conditionType": one.condition_type},
+    ]
+    assert merged_gates([gone, mine], ()) == [mine]
