@@ -35,6 +35,10 @@ class Output(StrEnum):
     JSON = "json"
     MARKDOWN = "markdown"
     SARIF = "sarif"
+    WIDE = "wide"
+    YAML = "yaml"
+    JSONL = "jsonl"
+    CSV = "csv"
 
 
 @dataclass(frozen=True, slots=True)

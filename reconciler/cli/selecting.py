@@ -46,10 +46,8 @@ def change_names(planned: "PlannedRun", change: "Change") -> Iterator[str]:
 
 def change_set(planned: "PlannedRun", change: "Change") -> str:
     """Return the PackageVariantSet of a package as `NAMESPACE/NAME`, "" for none."""
-    if change.variant is None:
+    from reconciler.plan.overview import variant_set
+
+    if change.variant is None or planned.plan.context is None:
         return ""
-    record = planned.inputs.inventory.records.get(change.variant)
-    recorded = f"{record.namespace}/{record.set_name}" if record and record.set_name else ""
-    context = planned.plan.context
-    variant = context.variants.get(change.variant) if context else None
-    return str(variant.set_key) if variant and variant.set_key else recorded
+    return variant_set(change.variant, planned.plan.context)

@@ -1,60 +1,139 @@
-"""`status`: the state of every package, its age and pull request, and the conditions of its owner."""
+"""`status`: every package with its cluster, versions, state, age, pull request and next step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+import time
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.output import Output, control_options, make_printer, output_options
+from reconciler.cli.output import (
+    Output,
+    Printer,
+    control_options,
+    filter_options,
+    make_printer,
+    output_options,
+)
 from reconciler.errors import Exit, UsageError, worst
-from reconciler.report.console import table_lines
-from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
+    from reconciler.report.status import Owner, StatusFilter
     from reconciler.run.inputs import RunOptions
+    from reconciler.run.queries import FleetStatus
 
-HEADS = ("KIND", "NAME", "STATUS", "SINCE", "PULL REQUEST", "STALLED", "READY", "REASON", "MESSAGE")
+FORMS = (Output.TEXT, Output.WIDE, Output.JSON, Output.YAML, Output.JSONL, Output.CSV)
+STATES = (
+    *("published", "in review", "not ready", "conflict", "rejected"),
+    *("paused", "held back", "pending", "stalled"),
+)
+SORT_KEYS = ("name", "cluster", "main", "review", "state", "since")
+SECONDS = 30
+"""Time between two looks of `--watch`."""
 
 
 @click.command()
 @control_options
-@output_options(Output.TEXT, Output.JSON)
+@output_options(*FORMS)
+@filter_options
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(STATES), help="Only packages in this state."
+)
+@click.option(
+    "--repository", "repositories", multiple=True, metavar="NAME", help="Only this Repository, or a pattern."
+)
+@click.option(
+    "--sort", type=click.Choice(SORT_KEYS), help="Order of rows.  [default: name; JSON and YAML: kind]"
+)
+@click.option("--watch", is_flag=True, help=f"Look again every {SECONDS} seconds, on a terminal.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-def status(settings: "RunOptions", output: str, names: Sequence[str], *, no_color: bool) -> Exit:
-    r"""Show the state of every package, since when and in which pull request, and its conditions.
+def status(
+    *,
+    settings: "RunOptions",
+    output: str,
+    sets: tuple[str, ...],
+    labels: tuple[str, ...],
+    states: tuple[str, ...],
+    repositories: tuple[str, ...],
+    sort: str | None,
+    names: Sequence[str],
+    watch: bool,
+    no_color: bool,
+) -> Exit:
+    r"""Show every package: versions on main and in review, state, age, pull request, and what it waits for.
 
     A package is published, in review, not ready, in conflict, rejected, paused, held back, pending or
     stalled; docs/reasons.md explains each.
     Everything is looked at as it is now, in the repositories and on the forges; nothing is written.
+    Filters of different kinds must all match; repeated ones of one kind are alternatives, but every
+    `--label` (KEY or KEY=VALUE, of the PackageVariant) must match. Names may be patterns.
     Exits 3 when something is stalled, 5 when a repository cannot be read.
 
     \b
     Examples:
       reconciler status
       reconciler status default/edge-nginx         one owner, by namespace and name
-      reconciler status edge-east/nginx            or by its package
+      reconciler status 'edge-*/nginx'             or by package, or by set
       reconciler status dev/shop/db.io             one package of a cluster
-      reconciler status -o json
+      reconciler status --state conflict --state stalled --sort since
+      reconciler status --set web --watch          while a change travels
+      reconciler status -o wide                    owners, sets, conditions and messages too
+      reconciler status -o csv > fleet.csv
     """
-    from reconciler.report.json import listing
-    from reconciler.report.text import problem_lines
+    from reconciler.report.status import StatusFilter
     from reconciler.run.queries import read_status
 
-    observed = read_status(settings)
-    owners = _chosen(observed.owners, names)
-    stalled = any(_condition(owner, "Stalled").get("status") == "True" for owner in owners)
-    exits = _exits(set(observed.exits), chosen=bool(names), stalled=stalled)
+    if watch and (output not in (Output.TEXT, Output.WIDE) or not sys.stdout.isatty()):
+        raise UsageError("--watch needs a terminal, and text", hint="Run `reconciler status` from a timer.")
+    filters = StatusFilter(tuple(names), sets, labels, states, repositories)
     printer = make_printer(color=not no_color)
-    if output == Output.JSON:
-        from reconciler.report.json import exits_value, problem_value
+    while True:
+        observed = read_status(settings)
+        _check_names(observed.owners, filters)
+        if watch:
+            click.clear()
+        code = _show(printer, observed, filters, output, sort)
+        if not watch:
+            return code
+        time.sleep(SECONDS)
 
-        problems = [problem_value(p) for p in observed.problems]
-        printer.value({**listing("Status", owners), "problems": problems, **exits_value(exits)})
-    else:
-        printer.lines(_table(owners, printer.width))
-        if not names:
-            printer.lines(problem_lines(observed.problems, paint=printer.paint))
+
+def _show(
+    printer: Printer, observed: "FleetStatus", filters: "StatusFilter", output: str, sort: str | None
+) -> Exit:
+    from reconciler.report.json import exits_value, listing, problem_value
+    from reconciler.report.status import condition, sort_owners, status_csv, status_json_lines, status_lines
+    from reconciler.report.text import problem_lines
+
+    owners: list[Owner] = filters.select(observed.owners)
+    if sort or output not in (Output.JSON, Output.YAML):
+        owners = sort_owners(owners, sort or SORT_KEYS[0])
+    stalled = any(condition(owner, "Stalled").get("status") == "True" for owner in owners)
+    exits = _exits(set(observed.exits), chosen=any(filters), stalled=stalled)
+    match Output(output):
+        case Output.JSON | Output.YAML:
+            problems = [problem_value(problem) for problem in observed.problems]
+            value = {**listing("Status", owners), "problems": problems, **exits_value(exits)}
+            _print_value(printer, value, Output(output))
+        case Output.JSONL:
+            printer.text(status_json_lines(printer.redactor.value(owner) for owner in owners))
+        case Output.CSV:
+            printer.text(status_csv(owners))
+        case form:
+            is_wide = form is Output.WIDE
+            printer.lines(status_lines(owners, wide=is_wide, width=printer.width, paint=printer.paint))
+            if not any(filters):
+                printer.lines(problem_lines(observed.problems, paint=printer.paint))
     return worst(exits)
+
+
+def _print_value(printer: Printer, value: Any, form: Output) -> None:
+    if form is Output.JSON:
+        printer.value(value)
+        return
+    from reconciler.krm.yaml import emit
+
+    printer.text(emit(printer.redactor.value(value)))
 
 
 def _exits(exits: set[Exit], *, chosen: bool, stalled: bool) -> set[Exit]:
@@ -63,62 +142,32 @@ def _exits(exits: set[Exit], *, chosen: bool, stalled: bool) -> set[Exit]:
     return own if chosen else own | (exits & {Exit.INVALID_INPUT, Exit.UNAVAILABLE})
 
 
-def _chosen(owners: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Return the owners of these names, all without any.
+def _check_names(owners: "Iterable[Owner]", filters: "StatusFilter") -> None:
+    """Refuse names that nothing has: they would look like packages that are gone.
 
     Raises:
-        UsageError: No owner or package has a name.
+        UsageError: No owner, package, set, repository or label has a name.
     """
+    from fnmatch import fnmatchcase
+
     from reconciler.cli.pull_requests import suggest
+    from reconciler.report.status import owner_names, set_names
 
-    owner_names = {name for owner in owners for name in _names(owner)}
-    for name in names:
-        if name not in owner_names:
-            hint = suggest(name, owner_names, otherwise="`reconciler status` shows every owner.")
-            raise UsageError(f"There is no PackageVariant, set or package of a cluster {name}", hint=hint)
-    return [owner for owner in owners if not names or not _names(owner).isdisjoint(names)]
-
-
-def _names(owner: Mapping[str, Any]) -> set[str]:
-    """Return the names that an owner answers to: its own, and that of its package."""
-    package = owner.get("package") or {}
-    own = f"{package['repository']}/{package['name']}" if package.get("repository") else _name(owner)
-    return {_name(owner), own}
-
-
-def _table(owners: Sequence[Mapping[str, Any]], width: int | None) -> Iterator[str]:
-    if not owners:
-        yield "There is no PackageVariant and no PackageVariantSet, and no package of ours is left."
-        return
-    yield from table_lines(HEADS, [_row(owner) for owner in owners], width)
-
-
-def _row(owner: Mapping[str, Any]) -> tuple[str, ...]:
-    stalled, ready = _condition(owner, "Stalled"), _condition(owner, "Ready")
-    package = owner.get("package") or {}
-    telling = stalled if stalled.get("status") == "True" else ready
-    pull = package.get("pullRequest") or {}
-    cells = (
-        owner.get("kind", ""),
-        _name(owner),
-        package.get("phase", ""),
-        (package.get("since") or "")[:10],
-        pull.get("url") or (f"{package.get('repository')}#{pull['number']}" if pull else ""),
-        stalled.get("status", ""),
-        ready.get("status", ""),
-        package.get("reason") or telling.get("reason", ""),
-        package.get("message") or telling.get("message", ""),
+    every = list(owners)
+    own_labels = {(key, value) for owner in every for key, value in (owner.get("labels") or {}).items()}
+    groups = (
+        ("PackageVariant, set or package of a cluster", filters.names, map(owner_names, every)),
+        ("PackageVariantSet", filters.sets, map(set_names, every)),
+        ("Repository with packages", filters.repositories, ({_repository(owner)} for owner in every)),
+        ("label", filters.labels, ({key, f"{key}={value}"} for key, value in own_labels)),
     )
-    return tuple(terminal(str(cell)) for cell in cells)
+    for what, texts, names in groups:
+        candidates = {name for own in names for name in own if name}
+        for text in texts:
+            if not any(fnmatchcase(name, text) for name in candidates):
+                hint = suggest(text, candidates, otherwise="`reconciler status -o wide` shows every name.")
+                raise UsageError(f"There is no {what} {text}", hint=hint)
 
 
-def _condition(owner: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    return next((c for c in owner.get("conditions", ()) if c.get("type") == kind), {})
-
-
-def _name(owner: Mapping[str, Any]) -> str:
-    """Return how an owner is asked for: a cluster's package has the cluster before its namespace, if any."""
-    if cluster := owner.get("cluster"):
-        parts = (cluster, owner.get("namespace"), owner.get("name"))
-        return "/".join(part for part in parts if part)
-    return f"{owner.get('namespace', '')}/{owner.get('name', '')}"
+def _repository(owner: "Owner") -> str:
+    return (owner.get("package") or {}).get("repository") or ""

@@ -8,7 +8,8 @@ import orjson
 
 from reconciler.dependencies.status import status_entries
 from reconciler.errors import Exit, Problem
-from reconciler.ids import GroupKind, Oid
+from reconciler.ids import GroupKind, ObjectName, Oid
+from reconciler.plan.overview import package_overviews
 from reconciler.plan.status import current_status
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
@@ -40,6 +41,17 @@ def read_status(options: RunOptions) -> FleetStatus:
     files = current_status(plan)
     values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
     owners = [dict(owner) for value in values for owner in status_entries(value)]
+    overviews = package_overviews(plan)
+    for owner in owners:
+        overview = overviews.get(ObjectName(owner["namespace"], owner["name"]))
+        if owner["kind"] == "PackageVariant" and overview is not None:
+            owner["summary"] = {
+                "set": overview.set_name,
+                "cluster": overview.cluster,
+                "main": overview.main,
+                "review": overview.review,
+                "waitingFor": overview.waiting_for,
+            }
     return FleetStatus(owners, plan.problems, exits_of(plan))
 
 

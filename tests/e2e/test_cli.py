@@ -563,11 +563,11 @@ def test_status_shows_conditions_and_phases(world: World) -> None:
     control(world).commit({manifest("edge-1", "web"): variant("edge-1", "web", revision=9)})
     world.run("apply")
 
-    said = world.run("status")
+    said = world.run("status", "-o", "wide")
 
     assert said.code == 3
-    assert re.search(r"PackageVariant +default/web-edge-1 +stalled .* True +False", said.out)
-    assert re.search(r"PackageVariant +default/web-edge-2 +in review .* False +True", said.out)
+    assert re.search(r"edge-1/web .* stalled .* PackageVariant default/web-edge-1 +True +False", said.out)
+    assert re.search(r"edge-2/web .* in review .* PackageVariant default/web-edge-2 +False +True", said.out)
     assert len(json.loads(world.run("status", "default/web-edge-2", "-o", "json").out)["items"]) == 1
 
 

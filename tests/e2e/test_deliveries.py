@@ -126,7 +126,7 @@ def test_status_tells_of_every_package_in_its_own_words(world: World) -> None:
     said = json.loads(world.run("status", "dev/platform", "--output", "json").out)["items"]
 
     assert [(one["kind"], one["status"]["foundDependencies"]) for one in said] == [("Configuration", 1)]
-    assert "Provider        dev/acme-net" in world.run("status").out
+    assert "Provider dev/acme-net" in world.run("status", "-o", "wide").out
 
 
 def test_a_manifest_of_its_own_decides_what_a_version_would_need(world: World, tmp_path: Path) -> None:

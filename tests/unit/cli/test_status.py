@@ -1,91 +1,214 @@
-"""`status`: which words a row shows, and which exit code its owners give."""
+"""`status`: filters, order and forms, and which exit code its owners give."""
 
-import re
-from itertools import product
+import csv
+import io
+import json
 from typing import Any
 
 import pytest
 
 from reconciler.cli.main import invoke
+from reconciler.cli.status import SORT_KEYS, STATES
 from reconciler.errors import Exit
+from reconciler.plan.status import Phase
+from reconciler.report import status as report
+from reconciler.report.status import row, sort_owners, status_csv, status_lines
 from reconciler.run import queries
 from reconciler.run.queries import FleetStatus
 
-SPACES = re.compile(r"\s{2,}")
-
 
 def owner(
-    name: str = "web", *, stalled: str = "False", ready: str = "True", **package: Any
+    name: str = "web",
+    *,
+    stalled: str = "False",
+    labels: dict[str, str] | None = None,
+    summary: dict[str, str] | None = None,
+    **package: Any,
 ) -> dict[str, Any]:
+    overview = {"set": "", "cluster": "c1", "main": "web/v1", "review": "", "waitingFor": ""}
     return {
         "kind": "PackageVariant",
         "namespace": "default",
         "name": name,
+        "labels": labels or {},
         "package": {"repository": "edge", "name": name, "phase": "published", **package},
+        "summary": {**overview, **(summary or {})},
         "conditions": [
-            {"type": "Ready", "status": ready, "reason": "WhyReady", "message": "It is ready"},
+            {"type": "Ready", "status": "True", "reason": "WhyReady", "message": "It is ready"},
             {"type": "Stalled", "status": stalled, "reason": "WhyStalled", "message": "It is stalled"},
         ],
     }
+
+
+SET = {"kind": "PackageVariantSet", "namespace": "default", "name": "fleet", "conditions": []}
 
 
 def show(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     *owners: dict[str, Any],
-    names: tuple[str, ...] = (),
+    arguments: tuple[str, ...] = (),
     exits: frozenset[Exit] = frozenset(),
-) -> tuple[int, list[list[str]]]:
-    """Return the exit code and the cells of each row below the heads."""
+) -> tuple[int, str]:
+    """Return the exit code and the output."""
     monkeypatch.setattr(queries, "read_status", lambda _: FleetStatus(list(owners), (), exits))
-    code = invoke(["status", "--no-color", "--control", "unused", *names])
-    lines = capsys.readouterr().out.splitlines()
-    return code, [SPACES.split(line.rstrip()) for line in lines[1:]]
+    code = invoke(["status", "--no-color", "--control", "unused", *arguments])
+    return code, capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("stalled", "ready"), list(product(["True", "False", "Unknown"], repeat=2)))
-@pytest.mark.parametrize(
-    "own", [{}, {"reason": "PackageExists", "message": "It exists"}], ids=["", "package"]
-)
-def test_row_tells_the_package_s_reason_else_the_stall_s_else_the_readiness(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    stalled: str,
-    ready: str,
-    own: dict[str, str],
-) -> None:
-    code, (cells,) = show(monkeypatch, capsys, owner(stalled=stalled, ready=ready, **own))
-
-    by_condition = ["WhyStalled", "It is stalled"] if stalled == "True" else ["WhyReady", "It is ready"]
-    told = [own["reason"], own["message"]] if own else by_condition
-    assert cells == ["PackageVariant", "default/web", "published", stalled, ready, *told]
-    assert code == (Exit.INVALID_INPUT if stalled == "True" else Exit.DONE)
+def names(text: str) -> list[str]:
+    return [item["name"] for item in json.loads(text)["items"]]
 
 
 @pytest.mark.parametrize(
-    ("pull", "cell"),
-    [({"number": 7, "url": "https://forge.example/7"}, "https://forge.example/7"), ({"number": 7}, "edge#7")],
+    ("subject", "cells"),
+    [
+        (owner(), ("edge/web", "c1", "web/v1", "", "published", "", "", "")),
+        (
+            owner(phase="in review", since="2026-01-02T03:04:05Z", pullRequest={"number": 7, "url": "u"}),
+            ("edge/web", "c1", "web/v1", "", "in review", "2026-01-02", "u", ""),
+        ),
+        (
+            owner(phase="in review", pullRequest={"number": 7}, summary={"waitingFor": "review"}),
+            ("edge/web", "c1", "web/v1", "", "in review", "", "edge#7", "review"),
+        ),
+        (
+            owner(phase="rejected", message="Closed", summary={"waitingFor": "a retry", "review": "web/v2"}),
+            ("edge/web", "c1", "web/v1", "web/v2", "rejected", "", "", "a retry: Closed"),
+        ),
+        (
+            owner(stalled="True", phase="stalled", summary={"waitingFor": "a fix"}),
+            ("edge/web", "c1", "web/v1", "", "stalled", "", "", "a fix: It is stalled"),
+        ),
+        (
+            {**SET, "conditions": [{"type": "Stalled", "status": "True", "message": "It is stalled"}]},
+            ("default/fleet", "", "", "", "stalled", "", "", "It is stalled"),
+        ),
+        (
+            {"kind": "App", "cluster": "dev", "namespace": "shop", "name": "db"},
+            ("dev/shop/db", "dev", "", "", "", "", "", ""),
+        ),
+    ],
 )
-def test_row_has_date_and_pull_request(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], pull: dict[str, Any], cell: str
-) -> None:
-    _, (cells,) = show(
-        monkeypatch, capsys, owner(phase="in review", since="2026-01-02T03:04:05Z", pullRequest=pull)
+def test_row_has_what_people_ask_for_first(subject: dict[str, Any], cells: tuple[str, ...]) -> None:
+    assert row(subject) == cells
+
+
+def test_wide_row_has_owner_set_conditions_reason_and_message() -> None:
+    assert row(owner(summary={"set": "default/fleet"}), wide=True)[7:] == (
+        *("PackageVariant default/web", "default/fleet", "False", "True"),
+        *("WhyReady", "", "It is ready"),
     )
 
-    assert cells[2:5] == ["in review", "2026-01-02", cell]
+
+def test_sets_are_shown_if_they_stall_or_the_table_is_wide() -> None:
+    assert [line.split()[0] for line in status_lines([SET, owner()])] == ["PACKAGE", "edge/web"]
+    assert len(list(status_lines([SET, owner()], wide=True))) == 3
 
 
-@pytest.mark.parametrize("name", ["default/web", "edge/web"])
-def test_chosen_owner_is_shown_alone_with_its_own_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+OWNERS = (
+    owner("a", labels={"team": "x"}, summary={"set": "default/fleet"}),
+    owner("b", phase="in review", repository="core", labels={"team": "y"}),
+    owner("c", phase="stalled", stalled="True"),
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "chosen"),
+    [
+        ((), "abc"),
+        (("default/a",), "a"),
+        (("edge/*",), "ac"),
+        (("core/b", "edge/c"), "bc"),
+        (("fleet",), "a"),
+        (("--set", "default/fleet"), "a"),
+        (("--set", "fl*"), "a"),
+        (("--state", "stalled", "--state", "in review"), "bc"),
+        (("--repository", "core"), "b"),
+        (("--label", "team"), "ab"),
+        (("--label", "team=x"), "a"),
+        (("--label", "team", "--state", "in review"), "b"),
+        (("--set", "fleet", "--state", "stalled"), ""),
+    ],
+)
+def test_filters_choose_packages(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    chosen: str,
 ) -> None:
-    owners = (owner(), owner("db", stalled="True"))
+    _, text = show(monkeypatch, capsys, *OWNERS, arguments=(*arguments, "-o", "json"))
+
+    assert names(text) == list(chosen)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("edge/x",), ("--set", "x"), ("--label", "x"), ("--label", "team=z"), ("--repository", "x")]
+)
+def test_filter_that_names_nothing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    assert show(monkeypatch, capsys, *OWNERS, arguments=arguments)[0] == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("key", "order"),
+    [
+        ("name", "bac"),
+        ("cluster", "abc"),
+        ("main", "cab"),
+        ("review", "bac"),
+        ("state", "cba"),
+        ("since", "acb"),
+    ],
+)
+def test_rows_are_sorted_by_a_key_then_by_name_and_without_a_value_last(key: str, order: str) -> None:
+    subjects = [
+        owner("a", since="2026-01-01", summary={"cluster": "c1", "main": "v2"}),
+        owner("b", since=None, phase="pending", repository="core", summary={"cluster": "c2", "main": ""}),
+        owner("c", since="2026-01-02", phase="stalled", summary={"cluster": "c3", "main": "v1"}),
+    ]
+
+    assert "".join(each["name"] for each in sort_owners(subjects, key)) == order
+
+
+def test_lists_of_states_and_sort_keys_are_complete() -> None:
+    assert tuple(str(phase) for phase in Phase) == STATES
+    assert SORT_KEYS == report.SORT_KEYS
+
+
+def test_csv_is_inert_and_complete() -> None:
+    subject = owner(message='=HYPERLINK("x"), "quoted"')
+
+    (heads, cells) = csv.reader(io.StringIO(status_csv([subject])))
+
+    assert (heads[0], cells[0]) == ("package", "edge/web")
+    assert cells[-1] == '\'=HYPERLINK("x"), "quoted"'
+
+
+@pytest.mark.parametrize("form", ["json", "yaml", "jsonl", "csv", "wide", "text"])
+def test_every_form_names_every_package(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    code, text = show(monkeypatch, capsys, *OWNERS, arguments=("-o", form))
+
+    assert code == Exit.INVALID_INPUT
+    assert all(text.count(f"{name}") for name in "abc")
+    if form == "jsonl":
+        assert [json.loads(line)["name"] for line in text.splitlines()] == ["b", "a", "c"]
+
+
+def test_watch_needs_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show(monkeypatch, capsys, owner(), arguments=("--watch",))[0] == Exit.USAGE
+
+
+def test_chosen_owner_has_its_own_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     exits = frozenset({Exit.INVALID_INPUT, Exit.UNAVAILABLE})
 
-    code, rows = show(monkeypatch, capsys, *owners, names=(name,), exits=exits)
-
-    assert (code, [cells[1] for cells in rows]) == (Exit.DONE, ["default/web"])
+    assert show(monkeypatch, capsys, *OWNERS, arguments=("edge/a",), exits=exits)[0] == Exit.DONE
+    assert show(monkeypatch, capsys, *OWNERS, arguments=("edge/c",))[0] == Exit.INVALID_INPUT
 
 
 @pytest.mark.parametrize("code", [Exit.WAITING, Exit.PARTIAL, Exit.PENDING, Exit.REFUSED])
@@ -101,3 +224,12 @@ def test_unread_repository_is_an_exit_code_of_status(
     exits = frozenset({Exit.UNAVAILABLE, Exit.INVALID_INPUT})
 
     assert show(monkeypatch, capsys, owner(), exits=exits)[0] == Exit.UNAVAILABLE
+
+
+@pytest.mark.parametrize(("cluster", "is_left_out"), [("edge", True), ("c1", False)])
+def test_narrow_table_leaves_out_clusters_that_repositories_name(cluster: str, is_left_out: bool) -> None:
+    pull = {"number": 7, "url": "https://forge.example/pull/7"}
+    subject = owner("web-with-a-long-name", pullRequest=pull, summary={"cluster": cluster})
+
+    assert ("CLUSTER" not in next(status_lines([subject], width=80))) is is_left_out
+    assert "CLUSTER" in next(status_lines([subject], width=200))

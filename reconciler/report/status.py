@@ -1,0 +1,194 @@
+"""Status of the fleet as a table, CSV or lines of JSON: a row for each package. Pure."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import orjson
+
+from reconciler.plan.status import Phase
+from reconciler.report.console import Color, Paint, plain, table_rows
+from reconciler.report.escape import terminal
+
+Owner = Mapping[str, Any]
+HEADS = ("PACKAGE", "CLUSTER", "MAIN", "REVIEW", "STATE", "SINCE", "PULL REQUEST", "WAITING FOR")
+WIDE_HEADS = (*HEADS[:-1], "OWNER", "SET", "STALLED", "READY", "REASON", "WAITING FOR", "MESSAGE")
+SORT_KEYS = ("name", "cluster", "main", "review", "state", "since")
+_COLORS = {
+    Phase.PUBLISHED: Color.GREEN,
+    Phase.IN_REVIEW: Color.YELLOW,
+    Phase.NOT_READY: Color.YELLOW,
+    Phase.CONFLICT: Color.RED,
+    Phase.STALLED: Color.RED,
+}
+_URGENCY = {
+    phase: place
+    for place, phase in enumerate(
+        (
+            *(Phase.STALLED, Phase.CONFLICT, Phase.REJECTED, Phase.NOT_READY, Phase.HELD_BACK),
+            *(Phase.IN_REVIEW, Phase.PENDING, Phase.PAUSED, Phase.PUBLISHED),
+        )
+    )
+}
+
+
+class StatusFilter(NamedTuple):
+    """Packages to show: those that match one value of each filter; a label is `KEY` or `KEY=VALUE`."""
+
+    names: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    repositories: tuple[str, ...] = ()
+
+    def select(self, owners: Iterable[Owner]) -> list[Owner]:
+        """Return the owners that match, in their order."""
+        return [owner for owner in owners if self._matches(owner)]
+
+    def _matches(self, owner: Owner) -> bool:
+        package = owner.get("package") or {}
+        labels = owner.get("labels") or {}
+        own = {*labels, *(f"{key}={value}" for key, value in labels.items())}
+        return (
+            _any(self.names, owner_names(owner))
+            and _any(self.sets, set_names(owner))
+            and set(self.labels) <= own
+            and (not self.states or package.get("phase") in self.states)
+            and _any(self.repositories, {package.get("repository", "")})
+        )
+
+
+def _any(patterns: Sequence[str], names: Iterable[str]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for name in names if name for pattern in patterns)
+
+
+def owner_names(owner: Owner) -> set[str]:
+    """Return the names of an owner: its own, that of its package, and those of its set."""
+    return {owner_name(owner), package_name(owner), *set_names(owner)}
+
+
+def set_names(owner: Owner) -> set[str]:
+    """Return the names of an owner's set, with and without its namespace; a set has its own."""
+    is_set = owner.get("kind") == "PackageVariantSet"
+    name = owner_name(owner) if is_set else (owner.get("summary") or {}).get("set", "")
+    return {name, name.partition("/")[2]} - {""}
+
+
+def owner_name(owner: Owner) -> str:
+    """Return `NAMESPACE/NAME`; a package of a cluster has the cluster before it."""
+    parts = (owner.get("cluster"), owner.get("namespace"), owner.get("name"))
+    return "/".join(part for part in parts if part)
+
+
+def package_name(owner: Owner) -> str:
+    """Return `REPOSITORY/PACKAGE`, or the name of the owner where it has no package."""
+    package = owner.get("package") or {}
+    return f"{package['repository']}/{package['name']}" if package.get("repository") else owner_name(owner)
+
+
+def sort_owners(owners: Iterable[Owner], key: str) -> list[Owner]:
+    """Return the owners by a key of SORT_KEYS; those with equal keys by name, those without one last."""
+
+    def order(owner: Owner) -> tuple[object, ...]:
+        package, summary = owner.get("package") or {}, owner.get("summary") or {}
+        values: dict[str, Callable[[], object]] = {
+            "cluster": lambda: summary.get("cluster", ""),
+            "main": lambda: summary.get("main", ""),
+            "review": lambda: summary.get("review", ""),
+            "since": lambda: package.get("since") or "",
+            "state": lambda: _URGENCY[Phase(package["phase"])] + 1 if package else "",
+        }
+        value = values[key]() if key in values else ""
+        return value in ("", None), value, package_name(owner), owner_name(owner)
+
+    return sorted(owners, key=order)
+
+
+def status_lines(
+    owners: Sequence[Owner], *, wide: bool = False, width: int | None = None, paint: Paint = plain
+) -> Iterator[str]:
+    """Yield the table of packages; of PackageVariantSets only those that are stalled, unless it is wide."""
+    shown = [owner for owner in owners if wide or owner.get("kind") != "PackageVariantSet" or _stalls(owner)]
+    if not shown:
+        yield "No package is there." if not owners else "No set is stalled, and no package is there."
+        return
+    table = [WIDE_HEADS if wide else HEADS, *(row(owner, wide=wide) for owner in shown)]
+    if width and not wide and _is_too_wide(table, width) and _repeats_repository(table[1:]):
+        table = [(*cells[:1], *cells[2:]) for cells in table]
+    heads, *lines = table_rows(table[0], table[1:], width)
+    yield from (paint(line, Color.BOLD) for line in heads)
+    for owner, own in zip(shown, lines, strict=True):
+        phase = (owner.get("package") or {}).get("phase", "")
+        color = _COLORS.get(phase)
+        for line in own:
+            yield line.replace(f"  {phase} ", f"  {paint(phase, color)} ", 1) if color else line
+
+
+def _is_too_wide(table: Sequence[Sequence[str]], width: int) -> bool:
+    return sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > width
+
+
+def _repeats_repository(rows: Iterable[Sequence[str]]) -> bool:
+    """Return whether each cluster has the name of its repository, so that its column can be left out."""
+    return all(cells[1] in ("", cells[0].partition("/")[0]) for cells in rows)
+
+
+def row(owner: Owner, *, wide: bool = False) -> tuple[str, ...]:
+    """Return the cells of an owner."""
+    package, summary = owner.get("package") or {}, owner.get("summary") or {}
+    stalled, ready = condition(owner, "Stalled"), condition(owner, "Ready")
+    decisive = stalled if stalled.get("status") == "True" else ready
+    reason = package.get("reason") or decisive.get("reason", "")
+    message = package.get("message") or decisive.get("message", "")
+    pull = package.get("pullRequest") or {}
+    first = (
+        package_name(owner),
+        summary.get("cluster") or owner.get("cluster") or "",
+        summary.get("main", ""),
+        summary.get("review", ""),
+        package.get("phase", "") or ("stalled" if _stalls(owner) else ""),
+        (package.get("since") or "")[:10],
+        pull.get("url") or (f"{package.get('repository')}#{pull['number']}" if pull else ""),
+    )
+    waiting = summary.get("waitingFor", "")
+    if not wide:
+        is_unready = not package and ready.get("status") == "False"
+        needs_message = _stalls(owner) or is_unready or (waiting and package.get("message"))
+        text = ": ".join(part for part in (waiting, message if needs_message else "") if part)
+        return tuple(terminal(str(cell)) for cell in (*first, text))
+    kind = owner.get("kind", "")
+    states = (stalled.get("status", ""), ready.get("status", ""))
+    more = (f"{kind} {owner_name(owner)}", summary.get("set", ""), *states, reason, waiting, message)
+    return tuple(terminal(str(cell)) for cell in (*first, *more))
+
+
+def _stalls(owner: Owner) -> bool:
+    return condition(owner, "Stalled").get("status") == "True"
+
+
+def condition(owner: Owner, kind: str) -> Mapping[str, Any]:
+    """Return the condition of a type, empty if there is none."""
+    return next((c for c in owner.get("conditions", ()) if c.get("type") == kind), {})
+
+
+def status_csv(owners: Iterable[Owner]) -> str:
+    """Return the wide table as CSV with a heading, for spreadsheets.
+
+    A cell that a spreadsheet would compute starts with an apostrophe.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([head.lower() for head in WIDE_HEADS])
+    writer.writerows([_inert(cell) for cell in row(owner, wide=True)] for owner in owners)
+    return text.getvalue()
+
+
+def _inert(cell: str) -> str:
+    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell
+
+
+def status_json_lines(owners: Iterable[Any]) -> str:
+    """Return each owner as one line of JSON."""
+    return "".join(orjson.dumps(owner, option=orjson.OPT_SORT_KEYS).decode() + "\n" for owner in owners)
