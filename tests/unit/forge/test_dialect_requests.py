@@ -1,0 +1,853 @@
+"""Requests of the three APIs: paths, queries and every field of bodies, and which are sent again."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from reconciler.errors import ReconcilerError, RefusedError
+from reconciler.forge import github
+from reconciler.forge.api_errors import InvalidError, LostReplyError, MissingError
+from reconciler.forge.dialect import (
+    ApiPullRequest,
+    Comment,
+    Issue,
+    MergePendingError,
+    PullRequestExistsError,
+)
+from reconciler.forge.github import GitHub
+from reconciler.forge.rest_dialects import Gitea, GitLab, gitea_api, gitlab_api
+from reconciler.inventory import PullRequest, PullState
+from reconciler.policy import ForgeKind, ForgeRule
+from tests.support.forges.scripted import ScriptedApi
+from tests.support.forges.server import Answer, serving
+
+NAME = "acme/team one"
+HUB, PROJECT = "/repos/acme/team one", "/projects/acme/team one"
+HEAD = "drafts/web/w"
+
+
+class Request(NamedTuple):
+    """One request of the API."""
+
+    method: str
+    path: str
+    body: Any = None
+
+
+@dataclass(eq=False)
+class RecordingApi(ScriptedApi):
+    """A scripted API that records each request, and answers one of a list after the other."""
+
+    log: list[Request] = field(default_factory=list)
+    encoded: list[str] = field(default_factory=list)
+    queries: list[dict[str, str]] = field(default_factory=list)
+    series: dict[tuple[str, str], list[Answer]] = field(default_factory=dict)
+
+    def respond(self, handler: Any, raw: bytes) -> None:
+        self.encoded.append(handler.path)
+        super().respond(handler, raw)
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
+        self.log.append(Request(method, path, body))
+        self.queries.append(query)
+        if following := self.series.get((method, path)):
+            return following.pop(0)
+        return super().answer(method, path, query, body)
+
+
+@pytest.fixture
+def api() -> Iterator[RecordingApi]:
+    recording = RecordingApi(Path(), "/api", None)
+    with serving(recording):
+        yield recording
+
+
+PULL = ApiPullRequest(5, HEAD, "main", "Update web", "Why.", True, PullState.OPEN, "c0ffee", key="node5")
+READY = replace(PULL, draft=False)
+DESIRED = PullRequest(HEAD, "main", "Update web", "Why.", draft=True, labels=("fleet", "edge"))
+ITEMS: dict[str, dict[str, Any]] = {
+    "github": {
+        "number": 5,
+        "title": "Update web",
+        "state": "open",
+        "draft": True,
+        "head": {"ref": HEAD, "sha": "c0ffee"},
+        "base": {"ref": "main"},
+    },
+    "gitlab": {
+        "iid": 5,
+        "title": "Draft: Update web",
+        "state": "opened",
+        "sha": "c0ffee",
+        "source_branch": HEAD,
+        "target_branch": "main",
+    },
+    "gitea": {
+        "number": 5,
+        "title": "WIP: Update web",
+        "state": "open",
+        "draft": True,
+        "head": {"label": HEAD, "sha": "c0ffee"},
+        "base": {"label": "main"},
+    },
+}
+DIALECTS: dict[str, Callable[..., Any]] = {"github": GitHub, "gitlab": GitLab, "gitea": Gitea}
+
+
+class Row(NamedTuple):
+    """One operation of one forge, what it requests, and whether a lost reply is sent again."""
+
+    kind: str
+    call: Callable[[Any], Any]
+    requests: list[Request]
+    repeatable: bool = True
+
+
+def graphql(document: str, **variables: Any) -> Request:
+    return Request("POST", "/graphql", {"query": document, "variables": variables})
+
+
+def edited(kind: str, title: str, **fields: str) -> Request:
+    """Return the request that replaces title and text."""
+    match kind:
+        case "github":
+            return Request("PATCH", f"{HUB}/pulls/5", {"title": title, "body": "New.", **fields})
+        case "gitlab":
+            body = {"title": title, "description": "New.", **fields}
+            return Request("PUT", f"{PROJECT}/merge_requests/5", body)
+    return Request("PATCH", f"{HUB}/pulls/5", {"title": title, "body": "New.", **fields})
+
+
+ROWS = {
+    "github opens a draft": Row(
+        "github",
+        lambda d: d.create(DESIRED),
+        [
+            Request(
+                "POST",
+                f"{HUB}/pulls",
+                {"title": "Update web", "head": HEAD, "base": "main", "body": "Why.", "draft": True},
+            )
+        ],
+        repeatable=False,
+    ),
+    "gitlab opens a draft": Row(
+        "gitlab",
+        lambda d: d.create(DESIRED),
+        [
+            Request(
+                "POST",
+                f"{PROJECT}/merge_requests",
+                {
+                    "title": "Draft: Update web",
+                    "source_branch": HEAD,
+                    "target_branch": "main",
+                    "description": "Why.",
+                    "labels": "fleet,edge",
+                },
+            )
+        ],
+        repeatable=False,
+    ),
+    "gitea opens a draft": Row(
+        "gitea",
+        lambda d: d.create(replace(DESIRED, labels=())),
+        [
+            Request(
+                "POST",
+                f"{HUB}/pulls",
+                {"title": "WIP: Update web", "head": HEAD, "base": "main", "body": "Why."},
+            )
+        ],
+        repeatable=False,
+    ),
+    "github edits": Row("github", lambda d: d.edit(PULL, "New", "New.", "main"), [edited("github", "New")]),
+    "github moves the base": Row(
+        "github", lambda d: d.edit(PULL, "New", "New.", "prod"), [edited("github", "New", base="prod")]
+    ),
+    "gitlab edits a draft": Row(
+        "gitlab", lambda d: d.edit(PULL, "New", "New.", "main"), [edited("gitlab", "Draft: New")]
+    ),
+    "gitlab moves the base": Row(
+        "gitlab",
+        lambda d: d.edit(READY, "New", "New.", "prod"),
+        [edited("gitlab", "New", target_branch="prod")],
+    ),
+    "gitea edits a draft": Row(
+        "gitea", lambda d: d.edit(PULL, "New", "New.", "main"), [edited("gitea", "WIP: New")]
+    ),
+    "gitea moves the base": Row(
+        "gitea", lambda d: d.edit(READY, "New", "New.", "prod"), [edited("gitea", "New", base="prod")]
+    ),
+    "github marks ready": Row("github", lambda d: d.mark_ready(PULL), [graphql(github.READY, id="node5")]),
+    "github removes the label of a draft": Row(
+        "github",
+        lambda d: d.mark_ready(replace(PULL, labels=("a", "draft", "b"))),
+        [Request("PUT", f"{HUB}/issues/5/labels", {"labels": ["a", "b"]})],
+    ),
+    "gitlab marks ready": Row(
+        "gitlab",
+        lambda d: d.mark_ready(PULL),
+        [Request("PUT", f"{PROJECT}/merge_requests/5", {"title": "Update web"})],
+    ),
+    "gitea marks ready": Row(
+        "gitea",
+        lambda d: d.mark_ready(PULL),
+        [Request("PATCH", f"{HUB}/pulls/5", {"title": "Update web"})],
+    ),
+    "github marks a draft": Row("github", lambda d: d.mark_draft(READY), [graphql(github.DRAFT, id="node5")]),
+    "gitlab marks a draft": Row(
+        "gitlab",
+        lambda d: d.mark_draft(READY),
+        [Request("PUT", f"{PROJECT}/merge_requests/5", {"title": "Draft: Update web"})],
+    ),
+    "gitea marks a draft": Row(
+        "gitea",
+        lambda d: d.mark_draft(READY),
+        [Request("PATCH", f"{HUB}/pulls/5", {"title": "WIP: Update web"})],
+    ),
+    "github closes": Row(
+        "github", lambda d: d.close(PULL), [Request("PATCH", f"{HUB}/pulls/5", {"state": "closed"})]
+    ),
+    "gitlab closes": Row(
+        "gitlab",
+        lambda d: d.close(PULL),
+        [Request("PUT", f"{PROJECT}/merge_requests/5", {"state_event": "close"})],
+    ),
+    "gitea closes": Row(
+        "gitea", lambda d: d.close(PULL), [Request("PATCH", f"{HUB}/pulls/5", {"state": "closed"})]
+    ),
+    "github reopens": Row(
+        "github", lambda d: d.reopen(PULL), [Request("PATCH", f"{HUB}/pulls/5", {"state": "open"})]
+    ),
+    "gitlab reopens": Row(
+        "gitlab",
+        lambda d: d.reopen(PULL),
+        [Request("PUT", f"{PROJECT}/merge_requests/5", {"state_event": "reopen"})],
+    ),
+    "gitea reopens": Row(
+        "gitea", lambda d: d.reopen(PULL), [Request("PATCH", f"{HUB}/pulls/5", {"state": "open"})]
+    ),
+    "github sets labels": Row(
+        "github",
+        lambda d: d.set_labels(PULL, ("a", "b")),
+        [Request("PUT", f"{HUB}/issues/5/labels", {"labels": ["a", "b"]})],
+    ),
+    "gitlab sets labels": Row(
+        "gitlab",
+        lambda d: d.set_labels(PULL, ("a", "b")),
+        [Request("PUT", f"{PROJECT}/merge_requests/5", {"labels": "a,b"})],
+    ),
+    "github merges": Row(
+        "github",
+        lambda d: d.merge(PULL, "c0ffee"),
+        [Request("PUT", f"{HUB}/pulls/5/merge", {"sha": "c0ffee", "merge_method": "merge"})],
+        repeatable=False,
+    ),
+    "gitlab merges": Row(
+        "gitlab",
+        lambda d: d.merge(PULL, "c0ffee"),
+        [Request("PUT", f"{PROJECT}/merge_requests/5/merge", {"sha": "c0ffee"})],
+        repeatable=False,
+    ),
+    "gitea merges": Row(
+        "gitea",
+        lambda d: d.merge(PULL, "c0ffee"),
+        [
+            Request("GET", HUB),
+            Request("POST", f"{HUB}/pulls/5/merge", {"Do": "merge", "head_commit_id": "c0ffee"}),
+            Request("GET", f"{HUB}/pulls/5"),
+        ],
+        repeatable=False,
+    ),
+    "github comments": Row(
+        "github",
+        lambda d: d.add_comment(5, "Hm."),
+        [Request("POST", f"{HUB}/issues/5/comments", {"body": "Hm."})],
+        repeatable=False,
+    ),
+    "gitlab comments": Row(
+        "gitlab",
+        lambda d: d.add_comment(5, "Hm."),
+        [Request("POST", f"{PROJECT}/merge_requests/5/notes", {"body": "Hm."})],
+        repeatable=False,
+    ),
+    "gitea comments": Row(
+        "gitea",
+        lambda d: d.add_comment(5, "Hm."),
+        [Request("POST", f"{HUB}/issues/5/comments", {"body": "Hm."})],
+        repeatable=False,
+    ),
+    "github edits a comment": Row(
+        "github",
+        lambda d: d.edit_comment(5, Comment("node7", "Hm."), "Ah."),
+        [graphql(github.EDIT_COMMENT, id="node7", body="Ah.")],
+    ),
+    "gitlab edits a comment": Row(
+        "gitlab",
+        lambda d: d.edit_comment(5, Comment("7", "Hm."), "Ah."),
+        [Request("PUT", f"{PROJECT}/merge_requests/5/notes/7", {"body": "Ah."})],
+    ),
+    "gitea edits a comment": Row(
+        "gitea",
+        lambda d: d.edit_comment(5, Comment("7", "Hm."), "Ah."),
+        [Request("PATCH", f"{HUB}/issues/comments/7", {"body": "Ah."})],
+    ),
+    "github opens an issue": Row(
+        "github",
+        lambda d: d.create_issue("Title", "Text"),
+        [Request("POST", f"{HUB}/issues", {"title": "Title", "body": "Text"})],
+        repeatable=False,
+    ),
+    "gitlab opens an issue": Row(
+        "gitlab",
+        lambda d: d.create_issue("Title", "Text"),
+        [Request("POST", f"{PROJECT}/issues", {"title": "Title", "description": "Text"})],
+        repeatable=False,
+    ),
+    "gitea opens an issue": Row(
+        "gitea",
+        lambda d: d.create_issue("Title", "Text"),
+        [Request("POST", f"{HUB}/issues", {"title": "Title", "body": "Text"})],
+        repeatable=False,
+    ),
+    "github edits an issue": Row(
+        "github", lambda d: d.edit_issue(9, "Text"), [Request("PATCH", f"{HUB}/issues/9", {"body": "Text"})]
+    ),
+    "gitlab edits an issue": Row(
+        "gitlab",
+        lambda d: d.edit_issue(9, "Text"),
+        [Request("PUT", f"{PROJECT}/issues/9", {"description": "Text"})],
+    ),
+    "gitea edits an issue": Row(
+        "gitea", lambda d: d.edit_issue(9, "Text"), [Request("PATCH", f"{HUB}/issues/9", {"body": "Text"})]
+    ),
+    "github looks one up": Row("github", lambda d: d.find(5), [Request("GET", f"{HUB}/pulls/5")]),
+    "gitlab looks one up": Row(
+        "gitlab", lambda d: d.find(5), [Request("GET", f"{PROJECT}/merge_requests/5")]
+    ),
+    "gitea looks one up": Row("gitea", lambda d: d.find(5), [Request("GET", f"{HUB}/pulls/5")]),
+}
+
+
+def reply_to(row: Row, request: Request) -> Any:
+    """Return a reply of the right shape."""
+    if request.path == "/graphql":
+        return {"data": {}}
+    if request.path.endswith("/labels"):
+        return [{"name": name} for name in request.body["labels"]]
+    if request.path.endswith(("/comments", "/notes")):
+        return {"id": 7, "node_id": "node7", "body": request.body["body"]}
+    if "/issues" in request.path:
+        return {"number": 9, "iid": 9}
+    if request.path.endswith("/merge"):
+        return ITEMS[row.kind] | {"sha": "beef"}
+    return ITEMS[row.kind]
+
+
+def dialect_of(api: RecordingApi, kind: str, rule: ForgeRule | None = None) -> Any:
+    return DIALECTS[kind](api.transport(), NAME, *([rule] if rule else []))
+
+
+def prepare(api: RecordingApi, row: Row) -> Any:
+    for request in row.requests:
+        api.answers[request.method, request.path] = Answer(200, reply_to(row, request))
+    return dialect_of(api, row.kind)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_operation_is_these_requests_with_these_fields(api: RecordingApi, name: str) -> None:
+    row = ROWS[name]
+
+    row.call(prepare(api, row))
+
+    assert api.log == row.requests
+
+
+WRITES = [name for name, row in ROWS.items() if row.requests[-1].method != "GET" or len(row.requests) > 1]
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_write_whose_reply_was_lost_is_sent_again_if_that_changes_nothing(
+    api: RecordingApi, name: str
+) -> None:
+    row = ROWS[name]
+    dialect = prepare(api, row)
+    write = next(request for request in row.requests if request.method != "GET")
+    api.series[write.method, write.path] = [Answer(502, None)]
+
+    if row.repeatable:
+        row.call(dialect)
+    else:
+        with pytest.raises(LostReplyError):
+            row.call(dialect)
+
+    assert api.log.count(write) == (2 if row.repeatable else 1)
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+def test_pull_request_that_was_opened_or_changed_is_read_from_the_reply(api: RecordingApi, kind: str) -> None:
+    rows = [ROWS[f"{kind} {what}"] for what in ("opens a draft", "looks one up")]
+    moved = ROWS[f"{kind} moves the base"]
+
+    pulls = [row.call(prepare(api, row)) for row in (*rows, moved)]
+
+    expected = replace(PULL, body="", key="", merge_oid="c0ffee" if kind == "gitlab" else "")
+    assert pulls == [expected] * 3
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+def test_comment_and_issue_are_read_from_the_reply(api: RecordingApi, kind: str) -> None:
+    comment = ROWS[f"{kind} comments"]
+    issue = ROWS[f"{kind} opens an issue"]
+
+    assert comment.call(prepare(api, comment)) == Comment("node7" if kind == "github" else "7", "Hm.")
+    assert issue.call(prepare(api, issue)) == Issue(9, "Text")
+
+
+def test_comment_has_the_text_that_the_forge_kept(api: RecordingApi) -> None:
+    api.answers["POST", f"{HUB}/issues/5/comments"] = Answer(201, {"node_id": "n", "body": ""})
+
+    assert GitHub(api.transport(), NAME).add_comment(5, "Hm.") == Comment("n", "Hm.")
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+def test_labels_are_those_that_the_forge_kept(api: RecordingApi, kind: str) -> None:
+    api.answers["PUT", f"{HUB}/issues/5/labels"] = Answer(200, [{"name": "a"}])
+    api.answers["PUT", f"{PROJECT}/merge_requests/5"] = Answer(200, ITEMS["gitlab"] | {"labels": ["a"]})
+
+    assert dialect_of(api, kind).set_labels(PULL, ("a", "b")).labels == ("a",)
+
+
+def test_gitlab_keeps_the_head_that_a_reply_does_not_have(api: RecordingApi) -> None:
+    api.answers["PUT", f"{PROJECT}/merge_requests/5"] = Answer(200, ITEMS["gitlab"] | {"sha": None})
+
+    assert dialect_of(api, "gitlab").set_labels(PULL, ()).head_oid == "c0ffee"
+
+
+def test_merged_pull_request_has_its_merge_commit(api: RecordingApi) -> None:
+    hub, lab = ROWS["github merges"], ROWS["gitlab merges"]
+
+    assert hub.call(prepare(api, hub)) == replace(PULL, state=PullState.MERGED, merge_oid="beef")
+    merged = {"state": "merged", "merge_commit_sha": "beef"}
+    lab_pull = prepare(api, lab)
+    api.answers["PUT", f"{PROJECT}/merge_requests/5/merge"] = Answer(200, ITEMS["gitlab"] | merged)
+    pull = lab.call(lab_pull)
+    assert (pull.state, pull.merge_oid, pull.draft) == (PullState.MERGED, "beef", False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "path", "fields"),
+    [
+        ("github", "squash", f"{HUB}/pulls/5/merge", {"sha": "c0ffee", "merge_method": "squash"}),
+        ("gitlab", "squash", f"{PROJECT}/merge_requests/5/merge", {"sha": "c0ffee", "squash": True}),
+        ("gitlab", "rebase", f"{PROJECT}/merge_requests/5/merge", {"sha": "c0ffee"}),
+        ("gitea", "squash", f"{HUB}/pulls/5/merge", {"Do": "squash", "head_commit_id": "c0ffee"}),
+        ("gitea", "rebase", f"{HUB}/pulls/5/merge", {"Do": "rebase", "head_commit_id": "c0ffee"}),
+    ],
+)
+def test_configured_method_merges(
+    api: RecordingApi, kind: str, method: Any, path: str, fields: dict[str, Any]
+) -> None:
+    dialect = prepare(api, ROWS[f"{kind} merges"])
+    rule = ForgeRule("*", ForgeKind.LOCAL, merge_method=method)
+
+    DIALECTS[kind](dialect.transport, NAME, rule).merge(PULL, "c0ffee")
+
+    assert [request.body for request in api.log if request.path == path and request.body] == [fields]
+
+
+def refuse(api: RecordingApi, kind: str, *messages: str) -> None:
+    path = f"{PROJECT}/merge_requests/5/merge" if kind == "gitlab" else f"{HUB}/pulls/5/merge"
+    answers = [Answer(405, {"message": message}) for message in messages]
+    api.series["POST" if kind == "gitea" else "PUT", path] = answers
+
+
+def test_github_merges_by_the_first_method_that_the_repository_permits(api: RecordingApi) -> None:
+    dialect = prepare(api, ROWS["github merges"])
+    refuse(api, "github", "Merge commits are not allowed", "Squash merges are not allowed")
+
+    dialect.merge(PULL, "c0ffee")
+
+    assert [request.body["merge_method"] for request in api.log] == ["merge", "squash", "rebase"]
+
+
+@pytest.mark.parametrize("method", ["", "squash"])
+def test_github_stops_where_no_method_is_permitted(api: RecordingApi, method: Any) -> None:
+    dialect = prepare(api, ROWS["github merges"])
+    refuse(api, "github", *["Rebase merges are not allowed"] * 4)
+
+    with pytest.raises(InvalidError, match="not allowed"):
+        GitHub(dialect.transport, NAME, ForgeRule("*", ForgeKind.LOCAL, merge_method=method)).merge(PULL, "1")
+
+    assert len(api.log) == (1 if method else 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "status", "pending"),
+    [
+        ("github", "Base branch was modified. Review and try the merge again.", "", True),
+        ("github", "Pull Request is not mergeable", "", False),
+        ("gitlab", "Method Not Allowed", "checking", True),
+        ("gitlab", "Method Not Allowed", "unchecked", True),
+        ("gitlab", "Method Not Allowed", "preparing", True),
+        ("gitlab", "Method Not Allowed", "approvals_syncing", True),
+        ("gitlab", "Method Not Allowed", "not_approved", False),
+        ("gitea", "Please try again later", "", True),
+        ("gitea", "has conflicts", "", False),
+    ],
+)
+def test_merge_that_the_forge_has_not_checked_yet_is_pending(
+    api: RecordingApi, kind: str, message: str, status: str, pending: bool
+) -> None:
+    dialect = prepare(api, ROWS[f"{kind} merges"])
+    refuse(api, kind, message)
+    now = ITEMS["gitlab"] | {"detailed_merge_status": status}
+    api.answers["GET", f"{PROJECT}/merge_requests/5"] = Answer(200, now)
+
+    with pytest.raises(MergePendingError if pending else InvalidError, match=message):
+        dialect.merge(PULL, "c0ffee")
+
+
+@pytest.mark.parametrize(
+    ("repository", "method", "style"),
+    [
+        ({}, "", "merge"),
+        ({"default_merge_style": "squash"}, "", "squash"),
+        ({"default_merge_style": "squash"}, "merge", "merge"),
+        ({"allow_rebase": False}, "rebase", "rebase-merge"),
+        ({"allow_rebase_explicit": False}, "rebase", "rebase"),
+        ({"allow_merge_commits": False}, "squash", "squash"),
+        ({"allow_rebase": False, "allow_rebase_explicit": False}, "rebase", ""),
+        ({"allow_squash_merge": False}, "squash", ""),
+        ({"allow_merge_commits": False}, "merge", ""),
+    ],
+)
+def test_gitea_merges_in_a_style_that_the_repository_permits(
+    api: RecordingApi, repository: dict[str, Any], method: Any, style: str
+) -> None:
+    api.answers["GET", HUB] = Answer(200, repository)
+    api.answers["GET", f"{HUB}/pulls/5"] = Answer(200, ITEMS["gitea"])
+    dialect = dialect_of(api, "gitea", ForgeRule("*", ForgeKind.GITEA, merge_method=method))
+
+    if style:
+        dialect.merge(PULL, "c0ffee")
+        assert api.log[1].body["Do"] == style
+        return
+    with pytest.raises(RefusedError) as caught:
+        dialect.merge(PULL, "c0ffee")
+    assert str(caught.value) == f"{NAME} does not permit to {method} pull requests"
+    assert (
+        caught.value.hint
+        == "Change mergeMethod of the rule in spec.forges, or the settings of the repository."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "error", "text"),
+    [
+        (
+            "github",
+            (422, "A pull request already exists for acme:x."),
+            PullRequestExistsError,
+            "already exists",
+        ),
+        (
+            "github",
+            (422, "No commits between main and x"),
+            ReconcilerError,
+            f"main has all commits of {HEAD} already",
+        ),
+        ("github", (422, "head invalid"), RefusedError, f"{HEAD} is not a branch any more"),
+        ("github", (422, "base invalid"), RefusedError, "main is not a branch any more"),
+        ("github", (422, "head is odd"), InvalidError, "head is odd"),
+        ("github", (422, "base is odd"), InvalidError, "base is odd"),
+        ("github", (422, "headless invalid"), InvalidError, "headless invalid"),
+        ("gitlab", (409, "Another open merge request exists"), PullRequestExistsError, "Another open"),
+        (
+            "gitlab",
+            (422, 'Source branch "x" does not exist'),
+            RefusedError,
+            f"{HEAD} or main is no branch of {NAME}",
+        ),
+        ("gitlab", (422, "Title is too long"), InvalidError, "Title is too long"),
+        ("gitea", (409, "pull request already exists"), PullRequestExistsError, "already exists"),
+        ("gitea", (422, "Title is too long"), InvalidError, "Title is too long"),
+        ("gitea", (404, "not found"), RefusedError, f"{HEAD} or main is no branch of {NAME}"),
+    ],
+)
+def test_pull_request_that_is_not_opened_has_the_cause(
+    api: RecordingApi, kind: str, answer: tuple[int, str], error: type[Exception], text: str
+) -> None:
+    path = f"{PROJECT}/merge_requests" if kind == "gitlab" else f"{HUB}/pulls"
+    api.answers["POST", path] = Answer(answer[0], {"message": answer[1]})
+
+    with pytest.raises(error, match=text) as caught:
+        dialect_of(api, kind).create(replace(DESIRED, labels=()))
+
+    assert type(caught.value) is error or error is ReconcilerError
+
+
+def test_missing_repository_is_not_a_missing_branch(api: RecordingApi) -> None:
+    api.answers["POST", f"{HUB}/pulls"] = Answer(404, {"message": "not found"})
+    api.answers["GET", HUB] = Answer(404, {"message": "no such repository"})
+
+    with pytest.raises(MissingError, match="no such repository"):
+        dialect_of(api, "gitea").create(replace(DESIRED, labels=()))
+
+
+NO_DRAFTS = Answer(422, {"message": "Draft pull requests are not supported in this repository."})
+
+
+def test_draft_is_a_label_where_the_plan_has_no_drafts(api: RecordingApi) -> None:
+    dialect = prepare(api, ROWS["github opens a draft"])
+    ready = ITEMS["github"] | {"draft": False, "labels": [{"name": "mine"}]}
+    api.series["POST", f"{HUB}/pulls"] = [NO_DRAFTS, Answer(201, ready)]
+    api.answers["PUT", f"{HUB}/issues/5/labels"] = Answer(200, [{"name": "mine"}, {"name": "draft"}])
+
+    pull = dialect.create(DESIRED)
+
+    assert (pull.draft, pull.labels) == (True, ("mine", "draft"))
+    assert [request.body.get("draft") for request in api.log] == [True, False, None]
+    assert api.log[-1].body == {"labels": ["mine", "draft"]}
+
+
+def test_pull_request_becomes_a_draft_by_a_label_where_the_plan_has_no_drafts(api: RecordingApi) -> None:
+    api.answers["POST", "/graphql"] = NO_DRAFTS
+    api.answers["PUT", f"{HUB}/issues/5/labels"] = Answer(200, [])
+
+    dialect_of(api, "github").mark_draft(replace(READY, labels=("mine",)))
+
+    assert api.log[-1] == Request("PUT", f"{HUB}/issues/5/labels", {"labels": ["mine", "draft"]})
+
+
+def test_other_refusal_of_a_draft_is_an_error(api: RecordingApi) -> None:
+    api.answers["POST", "/graphql"] = Answer(422, {"message": "locked"})
+
+    with pytest.raises(InvalidError, match="locked"):
+        dialect_of(api, "github").mark_draft(READY)
+    assert len(api.log) == 1
+
+
+def test_gitea_closes_a_draft_that_is_none_on_the_server(api: RecordingApi) -> None:
+    dialect = prepare(api, ROWS["gitea opens a draft"])
+    api.answers["POST", f"{HUB}/pulls"] = Answer(201, ITEMS["gitea"] | {"draft": False, "number": 8})
+    api.answers["PATCH", f"{HUB}/pulls/8"] = Answer(200, ITEMS["gitea"])
+
+    with pytest.raises(RefusedError) as caught:
+        dialect.create(replace(DESIRED, labels=()))
+
+    assert api.log[-1] == Request("PATCH", f"{HUB}/pulls/8", {"state": "closed"})
+    assert str(caught.value) == f"{NAME}: the server takes no title with 'WIP: ' for a draft's"
+    prefixes = "Set draftPrefix of the rule in spec.forges to one of its WORK_IN_PROGRESS_PREFIXES."
+    assert caught.value.hint == prefixes
+    dialect.create(replace(DESIRED, labels=(), draft=False))
+
+
+def test_gitea_marks_drafts_by_the_configured_prefix(api: RecordingApi) -> None:
+    dialect = prepare(api, ROWS["gitea opens a draft"])
+    rule = ForgeRule("*", ForgeKind.GITEA, draft_prefix="Draft! ")
+
+    Gitea(dialect.transport, NAME, rule).create(replace(DESIRED, labels=()))
+
+    assert api.log[0].body["title"] == "Draft! Update web"
+
+
+def label(id_: int, name: str) -> dict[str, Any]:
+    return {"id": id_, "name": name}
+
+
+@pytest.mark.parametrize("organization", [True, False])
+def test_gitea_uses_labels_of_the_repository_and_its_organization_and_creates_others(
+    api: RecordingApi, organization: bool
+) -> None:
+    api.answers["GET", f"{HUB}/labels"] = Answer(200, [label(7, "a"), label(3, "a"), label(4, "b")])
+    shared = Answer(200, [label(2, "b"), label(9, "c")]) if organization else Answer(404, {"message": "no"})
+    api.answers["GET", "/orgs/acme/labels"] = shared
+    api.answers["POST", f"{HUB}/labels"] = Answer(201, {"id": 20})
+    dialect = dialect_of(api, "gitea")
+
+    pull = dialect.set_labels(PULL, ("c", "a", "b", "new"))
+    dialect.set_labels(PULL, ("a",))
+
+    ids = [9, 3, 2, 20] if organization else [20, 3, 4, 20]
+    created = [{"name": name, "color": "#ededed"} for name in (("new",) if organization else ("c", "new"))]
+    assert pull.labels == ("c", "a", "b", "new")
+    assert [request.body for request in api.log if request.method == "PUT"] == [
+        {"labels": ids},
+        {"labels": [3]},
+    ]
+    assert [request.body for request in api.log if request.method == "POST"] == created
+    assert [request.path for request in api.log if request.method == "GET"] == [
+        f"{HUB}/labels",
+        "/orgs/acme/labels",
+    ]
+    assert [query for query in api.queries if query] == [{"limit": "50"}] * 2
+
+
+def test_gitea_opens_a_pull_request_with_the_ids_of_its_labels(api: RecordingApi) -> None:
+    dialect = prepare(api, ROWS["gitea opens a draft"])
+    api.answers["GET", f"{HUB}/labels"] = Answer(200, [label(1, "fleet"), label(2, "edge")])
+    api.answers["GET", "/orgs/acme/labels"] = Answer(200, [])
+
+    dialect.create(DESIRED)
+
+    assert api.log[-1].body["labels"] == [1, 2]
+
+
+def nodes(*items: Any, after: str | None = None) -> dict[str, Any]:
+    return {"nodes": list(items), "pageInfo": {"hasNextPage": after is not None, "endCursor": after}}
+
+
+def in_repository(**fields: Any) -> Answer:
+    return Answer(200, {"data": {"repository": fields}})
+
+
+def test_github_comments_of_all_pages_are_those_of_the_user(api: RecordingApi) -> None:
+    pages = [
+        nodes({"id": "1", "body": "a", "viewerDidAuthor": True}, None, after="x"),
+        nodes(
+            {"id": "2", "body": "b", "viewerDidAuthor": False},
+            {"id": "3", "body": "c", "viewerDidAuthor": True},
+        ),
+    ]
+    api.series["POST", "/graphql"] = [in_repository(pullRequest={"comments": page}) for page in pages]
+
+    assert list(dialect_of(api, "github").comments(5)) == [Comment("1", "a"), Comment("3", "c")]
+    named = {"owner": "acme", "name": "team one", "number": 5}
+    assert api.log == [
+        graphql(github.COMMENTS, **named, after=None),
+        graphql(github.COMMENTS, **named, after="x"),
+    ]
+
+
+def test_github_check_passes_if_all_its_runs_do(api: RecordingApi) -> None:
+    runs = nodes(
+        {"name": "build", "conclusion": "SUCCESS"},
+        {"name": "build", "conclusion": "FAILURE"},
+        {"name": "test", "conclusion": "FAILURE"},
+        {"name": "test", "conclusion": "SUCCESS"},
+        {"context": "lint", "state": "SUCCESS"},
+        {"context": "scan", "state": "PENDING"},
+        {},
+    )
+    api.series["POST", "/graphql"] = [
+        in_repository(object={"statusCheckRollup": {"contexts": runs}}),
+        in_repository(object={"statusCheckRollup": None}),
+        in_repository(object=None),
+    ]
+    hub = dialect_of(api, "github")
+
+    passed = dict(hub.checks("c0ffee"))
+
+    assert passed == {"build": False, "test": False, "lint": True, "scan": False, "": False}
+    assert [dict(hub.checks("c0ffee")) for _ in range(2)] == [{}, {}]
+    assert api.log[0] == graphql(github.CHECKS, owner="acme", name="team one", commit="c0ffee", after=None)
+
+
+TIMES = {"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:02Z"}
+
+
+def test_issues_of_the_user_are_read_open_or_closed(api: RecordingApi) -> None:
+    hub = {"body": "t", "viewerDidAuthor": True, "updatedAt": "1970-01-01T00:00:02Z"}
+    api.series["POST", "/graphql"] = [
+        in_repository(
+            issues=nodes(
+                {**hub, "number": 1, "closed": False},
+                {**hub, "number": 2, "closed": True},
+                {**hub, "number": 3, "closed": False, "viewerDidAuthor": False},
+            )
+        )
+    ]
+    lab = [
+        {**TIMES, "iid": 1, "state": "opened", "description": None},
+        {**TIMES, "iid": 2, "state": "closed"},
+    ]
+    api.answers["GET", f"{PROJECT}/issues"] = Answer(200, lab)
+    api.answers["GET", "/user"] = Answer(200, {"login": "bot", "username": "bot"})
+    tea = [
+        {**TIMES, "number": 1, "state": "open", "body": "t", "user": {"login": "bot"}},
+        {**TIMES, "number": 2, "state": "closed", "body": None, "user": {"login": "bot"}},
+        {**TIMES, "number": 3, "state": "open", "body": "t", "user": {"login": "kim"}},
+    ]
+    api.answers["GET", f"{HUB}/issues"] = Answer(200, tea)
+
+    issues = {kind: list(dialect_of(api, kind).issues()) for kind in DIALECTS}
+
+    assert issues == {
+        "github": [Issue(1, "t", is_open=True, times=(2,)), Issue(2, "t", is_open=False, times=(2,))],
+        "gitlab": [Issue(1, "", is_open=True, times=(1, 2)), Issue(2, "", is_open=False, times=(1, 2))],
+        "gitea": [Issue(1, "t", is_open=True, times=(1, 2)), Issue(2, "", is_open=False, times=(1, 2))],
+    }
+    assert api.log[0] == graphql(github.ISSUES, owner="acme", name="team one", after=None)
+    assert [query for query in api.queries if query] == [
+        {"scope": "created_by_me", "per_page": "100"},
+        {"type": "issues", "state": "all", "created_by": "bot", "limit": "50"},
+    ]
+
+
+def test_comments_of_the_user_are_read(api: RecordingApi) -> None:
+    api.answers["GET", "/user"] = Answer(200, {"login": "bot", "username": "bot"})
+    lab = [
+        {"id": 1, "body": "a", "author": {"username": "bot"}},
+        {"id": 2, "body": "b", "author": {"username": "bot"}, "system": True},
+        {"id": 3, "body": "c", "author": {"username": "kim"}},
+    ]
+    tea = [{"id": 1, "body": "a", "user": {"login": "bot"}}, {"id": 3, "body": "c", "user": {"login": "kim"}}]
+    api.answers["GET", f"{PROJECT}/merge_requests/5/notes"] = Answer(200, lab)
+    api.answers["GET", f"{HUB}/issues/5/comments"] = Answer(200, tea)
+
+    read = [list(dialect_of(api, kind).comments(5)) for kind in ("gitlab", "gitea")]
+
+    assert read == [[Comment("1", "a")]] * 2
+    assert [request.path for request in api.log].count("/user") == 2
+    assert [query for query in api.queries if query] == [{"sort": "asc", "per_page": "100"}]
+
+
+def test_statuses_of_a_commit_are_checks(api: RecordingApi) -> None:
+    lab = [{"name": "build", "status": "success"}, {"name": "test", "status": "failed"}]
+    tea = [{"context": "build", "status": "success"}, {"context": "test", "status": "failure"}]
+    api.answers["GET", f"{PROJECT}/repository/commits/c0ffee/statuses"] = Answer(200, lab)
+    api.answers["GET", f"{HUB}/statuses/c0ffee"] = Answer(200, tea)
+
+    checks = [list(dialect_of(api, kind).checks("c0ffee")) for kind in ("gitlab", "gitea")]
+
+    assert checks == [[("build", True), ("test", False)]] * 2
+    assert api.queries == [{"per_page": "100"}, {"sort": "oldest", "limit": "50"}]
+
+
+def test_usual_addresses_of_apis() -> None:
+    assert github.default_api("github.com") == "https://api.github.com"
+    assert github.default_api("git.example") == "https://git.example/api/v3"
+    assert gitlab_api("git.example") == "https://git.example/api/v4"
+    assert gitea_api("git.example") == "https://git.example/api/v1"
+
+
+def test_graphql_of_an_enterprise_server_is_beside_its_rest_api() -> None:
+    recording = RecordingApi(Path(), "/api", None)
+    with serving(recording):
+        transport = recording.transport()
+        transport.base += "/v3"
+        recording.answers["POST", "/graphql"] = Answer(200, {"data": {}})
+        GitHub(transport, NAME).mark_ready(PULL)
+
+    assert recording.log == [graphql(github.READY, id="node5")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("github", "/api/repos/acme/team%20one/pulls/5"),
+        ("gitlab", "/api/projects/acme%2Fteam%20one/merge_requests/5"),
+        ("gitea", "/api/repos/acme/team%20one/pulls/5"),
+    ],
+)
+def test_name_of_a_repository_is_encoded_in_paths(api: RecordingApi, kind: str, path: str) -> None:
+    row = ROWS[f"{kind} looks one up"]
+
+    row.call(prepare(api, row))
+
+    assert api.encoded == [path]
