@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.errors import ReconcilerError, RefusedError
+from reconciler.errors import ConflictError, RefusedError
 from reconciler.forge import github
 from reconciler.forge.api_errors import InvalidError, LostReplyError, MissingError
 from reconciler.forge.dialect import (
@@ -558,7 +558,7 @@ def test_gitea_merges_in_a_style_that_the_repository_permits(
         (
             "github",
             (422, "No commits between main and x"),
-            ReconcilerError,
+            ConflictError,
             f"main has all commits of {HEAD} already",
         ),
         ("github", (422, "head invalid"), RefusedError, f"{HEAD} is not a branch any more"),
@@ -588,7 +588,7 @@ def test_pull_request_that_is_not_opened_has_the_cause(
     with pytest.raises(error, match=text) as caught:
         dialect_of(api, kind).create(replace(DESIRED, labels=()))
 
-    assert type(caught.value) is error or error is ReconcilerError
+    assert type(caught.value) is error
 
 
 def test_missing_repository_is_not_a_missing_branch(api: RecordingApi) -> None:

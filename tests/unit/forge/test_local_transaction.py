@@ -1,0 +1,694 @@
+"""Local pull requests: what each step writes, in the same push as the branches."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.errors import ConflictError, RefusedError
+from reconciler.forge import local
+from reconciler.forge.local import LocalForge
+from reconciler.forge.local_merge import (
+    OutdatedError,
+    approval_message,
+    check_new_package,
+    find_outside,
+    proposed_packages,
+)
+from reconciler.forge.local_store import (
+    LARGEST_NUMBER,
+    PullRecord,
+    head_branches,
+    number_of,
+    parse_record,
+    record_bytes,
+    unreadable_pull,
+)
+from reconciler.forge.local_transaction import LocalTransaction, missing_branch_hint, read_records
+from reconciler.git.pack import Pack
+from reconciler.git.push import PushResult, PushStatus, RefUpdate
+from reconciler.ids import Oid
+from reconciler.inventory import PullRequest, PullState
+from reconciler.policy import Author, CommitPolicy
+from tests.support.git import EPOCH, kptfile
+from tests.unit.apply.world import POLICY, TIME, Edge
+
+HEAD = "drafts/web/packagevariant-1"
+DRAFT, PROPOSED = f"refs/heads/{HEAD}", "refs/heads/proposed/web/packagevariant-1"
+PULL = "refs/reconciler/pulls/1"
+GROUP = "reconciler/demo/group/all"
+
+
+@pytest.fixture
+def edge(tmp_path: Path) -> Edge:
+    edge = Edge(tmp_path)
+    edge.apply(edge.created())
+    return edge
+
+
+def forge(edge: Edge, policy: CommitPolicy = POLICY) -> LocalForge:
+    return LocalForge(edge.mirror(), policy)
+
+
+def begin(edge: Edge) -> LocalTransaction:
+    mirror = edge.mirror()
+    return LocalTransaction(mirror, Pack(mirror), POLICY)
+
+
+def record(edge: Edge, number: int = 1) -> PullRecord:
+    parsed = parse_record(edge.repo.read(f"refs/reconciler/pulls/{number}", "pull.json"), ref=PULL)
+    assert isinstance(parsed, PullRecord)
+    return parsed
+
+
+DESIRED = PullRequest(HEAD, "main", "New title", "New text.", labels=("a",), digest="d1")
+
+
+def test_pull_request_is_written_with_every_field_and_as_old_as_its_head(edge: Edge) -> None:
+    tip = edge.repo.oid(DRAFT)
+
+    returned = forge(edge).ensure(DESIRED)
+
+    assert returned == replace(DESIRED, number=1, head_oid=tip)
+    assert record(edge) == PullRecord(
+        number=1,
+        head=HEAD,
+        base="main",
+        title="New title",
+        body="New text.",
+        labels=("a",),
+        digest="d1",
+        head_oid=tip,
+    )
+    commit = edge.repo.git[edge.repo.oid(PULL)]
+    assert (commit.message, commit.committer.time, commit.author.email) == (
+        "Pull request 1: New title\n",
+        TIME,
+        POLICY.email,
+    )
+    assert not commit.parent_ids
+
+
+def test_same_pull_request_is_written_once(edge: Edge) -> None:
+    forge(edge).ensure(DESIRED)
+    before = edge.repo.refs()
+
+    forge(edge).ensure(DESIRED)
+
+    assert edge.repo.refs() == before
+
+
+def test_pull_request_moves_to_another_base(edge: Edge) -> None:
+    edge.repo.point("refs/heads/prod", edge.repo.oid("main"))
+
+    assert forge(edge).ensure(replace(DESIRED, base="prod")).base == "prod"
+
+
+@pytest.mark.parametrize("draft", [True, False])
+def test_new_pull_request_is_a_draft_or_not(edge: Edge, draft: bool) -> None:
+    edge.repo.commit({"x": "1"}, branch="feature", start="main")
+
+    forge(edge).ensure(replace(DESIRED, head="feature", draft=draft))
+
+    assert record(edge, 2).draft is draft
+
+
+def test_pull_request_without_a_branch_is_refused(edge: Edge) -> None:
+    with pytest.raises(RefusedError, match=f"{edge.repo.path} has no branch gone"):
+        forge(edge).ensure(replace(DESIRED, head="gone"))
+
+
+def test_unreadable_pull_request_is_not_written_beside(edge: Edge) -> None:
+    edge.repo.commit({"pull.json": f'{{"head": "{HEAD}"}}'}, branch="bad", start="main")
+    edge.repo.point("refs/reconciler/pulls/1", edge.repo.oid("bad"))
+
+    with pytest.raises(RefusedError) as caught:
+        forge(edge).ensure(DESIRED)
+
+    assert str(caught.value).startswith(f"Pull request 1 of {HEAD} cannot be read: ")
+    assert caught.value.hint == "Delete refs/reconciler/pulls/1 if nothing needs it."
+
+
+@pytest.mark.parametrize(
+    ("refs", "number"),
+    [
+        ((), 2),
+        (("refs/reconciler/pulls/7",), 8),
+        (("refs/reconciler/pulls/7/x",), 8),
+        (("refs/reconciler/pulls/x",), 2),
+        (("refs/reconciler/pulls/0",), 2),
+        ((f"refs/reconciler/pulls/{LARGEST_NUMBER}",), 2),
+        ((f"refs/reconciler/pulls/{LARGEST_NUMBER}", "refs/reconciler/pulls/2"), 3),
+        ((f"refs/reconciler/pulls/{LARGEST_NUMBER - 1}",), LARGEST_NUMBER),
+    ],
+)
+def test_number_follows_the_greatest_unless_that_is_too_large(
+    edge: Edge, refs: tuple[str, ...], number: int
+) -> None:
+    edge.repo.commit({"x": "1"}, branch="feature", start="main")
+    for ref in refs:
+        edge.repo.point(ref, edge.repo.oid("main"))
+
+    assert forge(edge).ensure(replace(DESIRED, head="feature")).number == number
+
+
+def test_ready_pull_request_moves_its_branch_and_back(edge: Edge) -> None:
+    tip = edge.repo.oid(DRAFT)
+
+    assert begin(edge).mark_ready(1) == [RefUpdate(DRAFT, tip, None), RefUpdate(PROPOSED, None, tip)]
+    forge(edge).mark_ready(1)
+    assert begin(edge).mark_ready(1) == []
+    assert record(edge).draft is False
+
+    assert begin(edge).mark_draft(1) == [RefUpdate(PROPOSED, tip, None), RefUpdate(DRAFT, None, tip)]
+    forge(edge).mark_draft(1)
+    assert begin(edge).mark_draft(1) == []
+    assert (record(edge).draft, edge.repo.oid(DRAFT), PROPOSED in edge.repo.refs()) == (True, tip, False)
+
+
+def test_branch_that_is_no_draft_stays_where_it_is_when_ready(edge: Edge) -> None:
+    edge.repo.commit({"x": "1"}, branch="feature", start="main")
+    forge(edge).ensure(replace(DESIRED, head="feature"))
+
+    assert (begin(edge).mark_ready(2), begin(edge).mark_draft(2)) == ([], [])
+    forge(edge).mark_ready(2)
+    assert record(edge, 2).draft is False
+    forge(edge).mark_draft(2)
+    assert record(edge, 2).draft is True
+
+
+def test_transaction_sees_its_own_moves(edge: Edge) -> None:
+    staged = begin(edge)
+    staged.mark_ready(1)
+
+    pull = staged.pull_request(staged.find(1))
+
+    assert (pull.head, pull.draft) == ("proposed/web/packagevariant-1", False)
+
+
+def test_ended_pull_request_is_not_marked(edge: Edge) -> None:
+    forge(edge).reject(1)
+
+    assert (begin(edge).mark_ready(1), begin(edge).mark_draft(1)) == ([], [])
+    assert record(edge).state is PullState.CLOSED
+
+
+@pytest.mark.parametrize("withdrawn", [True, False])
+@pytest.mark.parametrize("comment", ["", "Obsolete."])
+def test_closed_pull_request_tells_who_closed_it_and_why(edge: Edge, withdrawn: bool, comment: str) -> None:
+    forge(edge).comment(1, key="check", body="Fine.")
+
+    if withdrawn:
+        forge(edge).close(1, comment=comment)
+    else:
+        forge(edge).reject(1, comment=comment)
+
+    written = record(edge)
+    assert (written.state, written.withdrawn, written.merge_oid) == (PullState.CLOSED, withdrawn, "")
+    assert written.comments == {"check": "Fine.", **({"close": comment} if comment else {})}
+    before = edge.repo.oid(PULL)
+    forge(edge).close(1, comment="Again.")
+    assert edge.repo.oid(PULL) == before
+
+
+def test_comment_of_a_key_is_replaced(edge: Edge) -> None:
+    for body in ("1", "2"):
+        forge(edge).comment(1, key="check", body=body)
+    forge(edge).comment(1, key="other", body="3")
+
+    assert record(edge).comments == {"check": "2", "other": "3"}
+
+
+@pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
+def test_closed_pull_request_counts_as_merged_if_the_base_has_its_content(edge: Edge, how: str) -> None:
+    edge.repo.merge(DRAFT, how=how)
+
+    forge(edge).close(1, comment="Obsolete.")
+
+    written = record(edge)
+    assert (written.state, written.merge_oid, written.draft) == (
+        PullState.MERGED,
+        edge.repo.oid("main"),
+        False,
+    )
+    assert written.comments == {}
+
+
+def proposal(edge: Edge, head: str, changes: dict[str, Any]) -> None:
+    edge.repo.commit(changes, branch=head, start="main")
+    forge(edge).ensure(replace(DESIRED, head=head))
+
+
+MERGES = {
+    "a deletion": ("reconciler/demo/delete/db", {"db/Kptfile": None, "db/cm.yaml": None}),
+    "the lock": ("reconciler/demo/lock", {"locks/a.json": "1"}),
+    "a group": (GROUP, {"x/Kptfile": kptfile("x"), "db/cm.yaml": "a: 2\n"}),
+}
+
+
+@pytest.mark.parametrize("merged", [True, False])
+@pytest.mark.parametrize("name", MERGES)
+def test_content_of_every_kind_is_recognised_on_the_base(edge: Edge, name: str, merged: bool) -> None:
+    head, changes = MERGES[name]
+    proposal(edge, head, changes)
+    if merged:
+        edge.repo.commit(changes)
+    else:
+        edge.repo.commit({next(iter(changes)): "other"})
+
+    forge(edge).close(2, comment="")
+
+    assert record(edge, 2).state is (PullState.MERGED if merged else PullState.CLOSED)
+
+
+def test_lock_that_both_removed_is_merged_and_a_draft_without_its_package_is_not(edge: Edge) -> None:
+    edge.repo.commit({"locks/a.json": "1"})
+    proposal(edge, "reconciler/demo/lock", {"locks/a.json": None})
+    edge.repo.commit({"locks/a.json": None})
+    edge.repo.commit({"web/Kptfile": None, "web/cm.yaml": None}, branch=HEAD)
+
+    forge(edge).close(2, comment="")
+    forge(edge).close(1, comment="")
+
+    assert (record(edge, 2).state, record(edge, 1).state) == (PullState.MERGED, PullState.CLOSED)
+
+
+def test_group_that_changes_files_outside_of_packages_is_not_merged(edge: Edge) -> None:
+    proposal(edge, GROUP, {"x/Kptfile": kptfile("x"), "README.md": "changed"})
+    edge.repo.commit({"x/Kptfile": kptfile("x"), "README.md": "changed"})
+
+    forge(edge).close(2, comment="")
+
+    assert record(edge, 2).state is PullState.CLOSED
+
+
+def test_group_without_history_in_common_is_neither_merged_nor_mergeable(edge: Edge) -> None:
+    orphan = edge.repo.write(edge.repo.tree("main"), [], message="orphan")
+    edge.repo.point(f"refs/heads/{GROUP}", orphan)
+    forge(edge).ensure(replace(DESIRED, head=GROUP))
+
+    with pytest.raises(RefusedError, match=f"{GROUP} and main have no commit in common"):
+        forge(edge).approve(2, expect=orphan)
+    forge(edge).close(2, comment="")
+    assert record(edge, 2).state is PullState.CLOSED
+
+
+def test_pull_request_whose_branch_was_deleted_is_closed(edge: Edge) -> None:
+    edge.repo.delete(DRAFT)
+
+    (pull,) = forge(edge).list_pulls()
+
+    assert (pull.state, pull.head) == (PullState.CLOSED, HEAD)
+
+
+def test_pull_request_follows_its_branch(edge: Edge) -> None:
+    tip = edge.repo.commit({"web/x": "1"}, branch=HEAD)
+
+    (pull,) = forge(edge).list_pulls()
+
+    assert (pull.state, pull.head_oid, pull.draft) == (PullState.OPEN, tip, True)
+
+
+def test_moved_branch_takes_its_pull_request_along_in_one_push(edge: Edge) -> None:
+    staged = begin(edge)
+    tip = edge.repo.commit({"web/x": "1"}, branch="elsewhere", start=HEAD)
+
+    staged.move(DRAFT, tip, TIME + 9)
+    staged.move("refs/heads/other", tip, 5)
+
+    (update,) = staged.updates()
+    staged.pack.save()
+    assert (update.ref, update.expected) == (PULL, edge.repo.oid(PULL))
+    assert staged.find(1).head_oid == tip
+    mirror = staged.mirror
+    assert update.new is not None
+    assert mirror.commit(update.new).committer.time == TIME + 9
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_deleted_branch_ends_its_pull_request(edge: Edge, merged: bool) -> None:
+    if merged:
+        edge.repo.merge(DRAFT, how="squash")
+    staged = begin(edge)
+
+    staged.move(DRAFT, None)
+
+    assert staged.find(1).state is (PullState.MERGED if merged else PullState.CLOSED)
+    assert len(staged.updates()) == (1 if merged else 0)
+
+
+def test_closed_pull_request_is_reopened_with_the_present_head(edge: Edge) -> None:
+    forge(edge).close(1, comment="Obsolete.")
+    tip = edge.repo.commit({"web/x": "1"}, branch=HEAD)
+
+    forge(edge).reopen(1)
+
+    written = record(edge)
+    assert (written.state, written.withdrawn, written.head_oid) == (PullState.OPEN, False, tip)
+
+
+def test_impossible_steps_name_the_cause_and_what_to_do(edge: Edge) -> None:
+    forge(edge).reject(1)
+    edge.repo.delete(DRAFT)
+    with pytest.raises(RefusedError) as gone:
+        forge(edge).reopen(1)
+    with pytest.raises(RefusedError) as missing:
+        forge(edge).mark_ready(9)
+
+    assert str(gone.value) == f"Branch {HEAD} of pull request 1 is gone"
+    assert gone.value.hint == missing_branch_hint(HEAD)
+    assert str(missing.value) == f"There is no pull request 9 in {edge.repo.path}"
+    assert missing_branch_hint(HEAD) == (
+        "Set annotation reconciler.dev/retry of its variant to another value, and run `reconciler apply`."
+    )
+    assert missing_branch_hint("reconciler/demo/delete/db") == (
+        "Write its PackageVariant again, run `reconciler apply`, and remove it again: "
+        "that proposes the deletion."
+    )
+
+
+def test_merged_pull_request_is_not_reopened_and_is_merged_once(edge: Edge) -> None:
+    tip = edge.repo.oid(DRAFT)
+    oid = forge(edge).approve(1, expect=tip)
+
+    with pytest.raises(RefusedError, match="Pull request 1 was merged and cannot be opened again") as caught:
+        forge(edge).reopen(1)
+    assert caught.value.hint == "Revert its commit on the base, or change what its variant asks for."
+    assert forge(edge).merge(1, expect="other") == oid
+    written = record(edge)
+    assert (written.state, written.merge_oid, written.draft) == (PullState.MERGED, oid, False)
+    assert edge.repo.git[edge.repo.oid(PULL)].committer.time == edge.repo.git[oid].committer.time
+
+
+def test_merge_needs_an_open_ready_pull_request_at_its_head(edge: Edge) -> None:
+    tip = edge.repo.oid(DRAFT)
+
+    with pytest.raises(RefusedError, match="Pull request 1 is a draft") as draft:
+        forge(edge).merge(1, expect=tip)
+    with pytest.raises(ConflictError, match="The head of pull request 1 moved"):
+        forge(edge).approve(1, expect=edge.repo.oid("main"))
+    forge(edge).reject(1)
+    with pytest.raises(RefusedError, match="Pull request 1 is closed"):
+        forge(edge).approve(1, expect=tip)
+    hint = "Mark it ready with `reconciler approve --propose-only`, or approve it right away."
+    assert draft.value.hint == hint
+
+
+def test_ready_pull_request_is_merged(edge: Edge) -> None:
+    tip = edge.repo.oid(DRAFT)
+    forge(edge).mark_ready(1)
+
+    assert forge(edge).merge(1, expect=tip) == edge.repo.oid("main")
+
+
+def test_branch_of_no_package_is_merged_by_git_alone(edge: Edge) -> None:
+    proposal(edge, "feature", {"x": "1"})
+
+    with pytest.raises(RefusedError, match="feature is not the draft of a package; merge it with git"):
+        forge(edge).approve(2, expect=edge.repo.oid("feature"))
+
+
+def test_group_is_merged_as_one_commit_without_tags(edge: Edge) -> None:
+    proposal(edge, GROUP, {"x/Kptfile": kptfile("x"), "db/cm.yaml": "a: 2\n"})
+    edge.repo.commit({"README.md": "newer"})
+    main, tip = edge.repo.oid("main"), edge.repo.oid(GROUP)
+
+    oid = forge(edge).approve(2, expect=tip)
+
+    commit = edge.repo.git[oid]
+    assert ([str(parent) for parent in commit.parent_ids], commit.message) == (
+        [main, tip],
+        "Approving 2 packages\n",
+    )
+    assert edge.repo.read("main", "README.md") == b"newer"
+    assert edge.repo.read("main", "db/cm.yaml") == b"a: 2\n"
+    assert edge.repo.tree("main", "x") == edge.repo.tree(tip, "x")
+    assert f"refs/heads/{GROUP}" not in edge.repo.refs()
+    assert not [ref for ref in edge.repo.refs() if ref.startswith("refs/tags/")]
+
+
+def test_lock_is_merged_with_the_title_as_message(edge: Edge) -> None:
+    proposal(edge, "reconciler/demo/lock", {"locks/a.json": "1"})
+
+    oid = forge(edge).approve(2, expect=edge.repo.oid("reconciler/demo/lock"))
+
+    assert edge.repo.git[oid].message == "New title\n"
+    assert edge.repo.read("main", "locks/a.json") == b"1"
+
+
+def test_author_of_a_merge_is_that_of_the_directory(edge: Edge) -> None:
+    policy = CommitPolicy(authors=(Author("web", "Web Team", "web@example.com"),))
+
+    oid = forge(edge, policy).approve(1, expect=edge.repo.oid(DRAFT))
+
+    commit = edge.repo.git[oid]
+    assert (commit.author.name, commit.committer.name) == ("Web Team", policy.name)
+
+
+@pytest.mark.parametrize(
+    ("ready", "branch"), [(False, "drafts/db/packagevariant-1"), (True, "proposed/db/packagevariant-1")]
+)
+def test_package_that_changed_on_the_base_is_not_overwritten(edge: Edge, ready: bool, branch: str) -> None:
+    proposal(edge, "drafts/db/packagevariant-1", {"db/cm.yaml": "a: 2\n"})
+    tip = edge.repo.oid("drafts/db/packagevariant-1")
+    if ready:
+        forge(edge).mark_ready(2)
+    edge.repo.commit({"db/cm.yaml": "a: 3\n"})
+
+    with pytest.raises(OutdatedError) as caught:
+        forge(edge).approve(2, expect=tip)
+
+    assert str(caught.value) == "db changed on main since pull request 2 was made"
+    assert caught.value.path == "db"
+    assert caught.value.hint == f"Merge main into {branch} with git and push it, then approve again."
+
+
+def test_branch_that_changes_more_than_its_package_is_not_merged(edge: Edge) -> None:
+    tip = edge.repo.commit({"README.md": "changed"}, branch=HEAD)
+
+    with pytest.raises(RefusedError) as caught:
+        forge(edge).approve(1, expect=tip)
+
+    assert str(caught.value) == f"{HEAD} also changes README.md, outside of package web"
+    assert caught.value.hint == "Remove that change from the branch, or merge the branch with git."
+
+
+def test_missing_base_and_missing_package_are_refused(edge: Edge) -> None:
+    forge(edge).ensure(replace(DESIRED, base="gone"))
+    with pytest.raises(RefusedError, match=f"{edge.repo.path} has no branch gone"):
+        forge(edge).approve(1, expect=edge.repo.oid(DRAFT))
+    tip = edge.repo.commit({"web/Kptfile": None, "web/cm.yaml": None}, branch=HEAD)
+    with pytest.raises(RefusedError, match=f"{HEAD} does not contain package web"):
+        forge(edge).approve(1, expect=tip)
+
+
+def test_writer_that_always_loses_gives_up(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    pushes = []
+
+    def lose(_: object, updates: list[RefUpdate]) -> list[PushResult]:
+        pushes.append(len(updates))
+        return [PushResult(update, PushStatus.STALE, "moved") for update in updates]
+
+    monkeypatch.setattr(local, "push", lose)
+
+    with pytest.raises(
+        ConflictError, match=f"Other writers keep changing the pull requests of {edge.repo.path}"
+    ):
+        forge(edge).comment(1, key="k", body="b")
+    assert pushes == [1] * local.ATTEMPTS
+
+
+def test_writer_that_lost_once_decides_again_on_the_new_refs(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push = local.push
+    races = iter([True])
+
+    def lose(mirror: Any, updates: list[RefUpdate]) -> Any:
+        if next(races, False):
+            forge(edge).comment(1, key="theirs", body="1")
+        return push(mirror, updates)
+
+    monkeypatch.setattr(local, "push", lose)
+
+    forge(edge).comment(1, key="ours", body="2")
+
+    assert record(edge).comments == {"theirs": "1", "ours": "2"}
+
+
+def test_local_forge_has_no_checks(edge: Edge) -> None:
+    assert forge(edge).passed_checks("c0ffee") == frozenset()
+
+
+def test_files_of_pull_requests_are_read_with_their_reason(edge: Edge) -> None:
+    edge.repo.commit({"other.json": "{"}, branch="x", start="main")
+    edge.repo.point("refs/reconciler/pulls/3", edge.repo.oid("x"))
+    edge.repo.commit({"pull.json": "x" * (2 << 20)}, branch="y", start="main")
+    edge.repo.point("refs/reconciler/pulls/4", edge.repo.oid("y"))
+    edge.repo.point("refs/reconciler/pulls/x", edge.repo.oid("y"))
+
+    read = {pull.number: pull for pull in read_records(edge.mirror())}
+
+    assert isinstance(read[1], PullRecord)
+    assert read[3] == unreadable_pull("refs/reconciler/pulls/3", "it has no pull.json")
+    assert isinstance(read[4], PullRequest)
+    assert "it has 2097152 bytes, more than" in read[4].unreadable
+    assert sorted(read) == [1, 3, 4]
+
+
+def test_unreadable_pull_request_keeps_number_head_and_reason() -> None:
+    pull = unreadable_pull("refs/reconciler/pulls/8", "why", head="x")
+
+    assert pull == PullRequest("x", "", "", "", number=8, state=PullState.CLOSED, unreadable="why")
+    assert unreadable_pull("refs/heads/x", "why").number == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "head"),
+    [
+        (b"{", ""),
+        (b"[]", ""),
+        (b'{"head": 5}', ""),
+        (b'{"head": "x", "number": 1}', "x"),
+        (b'{"other": "x"}', ""),
+    ],
+)
+def test_head_of_a_malformed_record_is_read_where_it_can(data: bytes, head: str) -> None:
+    pull = parse_record(data, ref="refs/reconciler/pulls/8")
+
+    assert isinstance(pull, PullRequest)
+    assert (pull.head, pull.number, bool(pull.unreadable)) == (head, 8, True)
+
+
+def test_record_has_the_number_of_its_ref_and_reads_back() -> None:
+    written = PullRecord(number=3, head="x", base="main", title="t", body="b")
+
+    data = record_bytes(written)
+
+    assert parse_record(data, ref="refs/reconciler/pulls/8") == written.model_copy(update={"number": 8})
+    assert data.endswith(b"}\n")
+    assert data.index(b'"apiVersion"') < data.index(b'"base"') < data.index(b'"title"')
+
+
+@pytest.mark.parametrize(
+    ("ref", "number"),
+    [
+        ("refs/reconciler/pulls/1", 1),
+        ("refs/reconciler/pulls/12", 12),
+        ("refs/reconciler/pulls/01", None),
+        ("refs/reconciler/pulls/0", None),
+        ("refs/reconciler/pulls/1/x", None),
+        ("refs/reconciler/pulls/-1", None),
+        ("refs/reconciler/pulls/", None),
+        ("refs/heads/1", None),
+        ("1", None),
+    ],
+)
+def test_number_of_a_ref_is_written_in_one_way(ref: str, number: int | None) -> None:
+    assert number_of(ref) == number
+
+
+def test_head_of_a_draft_may_be_at_two_branches() -> None:
+    both = ("drafts/a/w", "proposed/a/w")
+
+    assert [head_branches(head) for head in (*both, "other/drafts/a")] == [both, both, ("other/drafts/a",)]
+
+
+def test_message_of_an_approval_has_the_annotation_of_porch() -> None:
+    assert approval_message("a/b", "w", 7) == (
+        'Approving package revision a/b/7\n\nkpt:{"package":"a/b","workspaceName":"w","revision":"7"}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "outside"),
+    [
+        ({"a/b/x": "2"}, None),
+        ({"a/b/new": "2"}, None),
+        ({"README.md": "2"}, "README.md"),
+        ({"a/c/x": "2"}, "a/c"),
+        ({"a/new": "2"}, "a/new"),
+        ({"a/c/x": None}, "a/c"),
+        ({"z": "2", "a/b/x": "2"}, "z"),
+    ],
+)
+def test_first_change_beside_a_package_is_found(
+    tmp_path: Path, changes: dict[str, Any], outside: str | None
+) -> None:
+    edge = Edge(tmp_path)
+    base = edge.repo.commit({"a/b/x": "1", "a/c/x": "1"})
+    head = edge.repo.commit(changes)
+
+    assert find_outside(edge.mirror(), base, head, "a/b") == outside
+
+
+PLAN = "Run `reconciler plan`: it shows what blocks the package."
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, ""),
+        ({"a/b/Kptfile": "k", "a/b/lost": "1"}, ""),
+        ({"a/b/Kptfile": "k", "a/Kptfile": "k"}, ""),
+        ({"a/b/x": "other"}, ""),
+        ({"a/c/Kptfile": "k"}, ""),
+        ({"a/Kptfile": "k"}, "nested"),
+        ({"a/b/sub/Kptfile": "k"}, "nested"),
+        ({"a/b/lost": "1"}, "Merging package a/b would remove a/b/lost"),
+        ({"a/b/sub/lost": "1"}, "Merging package a/b would remove a/b/sub/lost"),
+    ],
+)
+def test_new_package_removes_nothing_and_nests_nothing(
+    tmp_path: Path, files: dict[str, Any], message: str
+) -> None:
+    edge = Edge(tmp_path)
+    package = edge.repo.commit({"p/Kptfile": "k", "p/x": "1", "p/sub/y": "1"}, branch="p", start="main")
+    base = edge.repo.commit({"other": "1", **files})
+    mirror, tree = edge.mirror(), edge.repo.tree(package, "p")
+
+    if not message:
+        check_new_package(mirror, base, tree, "a/b")
+        return
+    with pytest.raises(RefusedError) as caught:
+        check_new_package(mirror, base, tree, "a/b")
+    assert (message if message != "nested" else "a/b") in str(caught.value)
+    assert caught.value.hint == PLAN
+
+
+def test_packages_of_a_change_are_found_at_any_depth(tmp_path: Path) -> None:
+    edge = Edge(tmp_path)
+    base = edge.repo.commit({"a/b/Kptfile": "k", "c/Kptfile": "k", "same/Kptfile": "k"})
+    head = edge.repo.commit({"a/b/Kptfile": "2", "c/Kptfile": None, "d/e/Kptfile": "k", "d/e/f/Kptfile": "k"})
+
+    packages = proposed_packages(edge.mirror(), base, head)
+
+    trees = {
+        "a/b": (edge.repo.tree(base, "a/b"), edge.repo.tree(head, "a/b")),
+        "c": (edge.repo.tree(base, "c"), None),
+        "d/e": (None, edge.repo.tree(head, "d/e")),
+    }
+    assert packages == trees
+    assert [*packages] == ["a/b", "c", "d/e"]
+
+
+@pytest.mark.parametrize("path", ["README.md", "new", "a/file", "a/x/file"])
+def test_file_outside_of_packages_is_merged_by_git_alone(tmp_path: Path, path: str) -> None:
+    edge = Edge(tmp_path)
+    base = edge.repo.commit({"a/b/Kptfile": "k"})
+    head = edge.repo.commit({path: "2"})
+
+    with pytest.raises(RefusedError) as caught:
+        proposed_packages(edge.mirror(), base, head)
+
+    assert str(caught.value) == f"{path} does not belong to a package; merge the branch with git"
+
+
+def test_time_of_a_merge_is_that_of_the_newest_parent(edge: Edge) -> None:
+    tip = edge.repo.commit({"web/x": "1"}, branch=HEAD, time=EPOCH + 90_000)
+
+    oid = forge(edge).approve(1, expect=tip)
+
+    assert edge.repo.git[oid].committer.time == EPOCH + 90_000
+    assert Oid(str(edge.repo.git[oid].parent_ids[1])) == tip
