@@ -32,7 +32,9 @@ def functions_failed(unready: Iterable[str]) -> bool:
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, defer_build=True, extra="forbid", frozen=True, populate_by_name=True
+    )
 
 
 class OpenConflict(_Record):

@@ -37,7 +37,9 @@ class UpstreamLock(BaseModel):
     a person chose it: it stays whatever the selector would choose.
     """
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, defer_build=True, extra="forbid", frozen=True, populate_by_name=True
+    )
 
     api_version: str = LOCK_SCHEMA
     kind: str = "UpstreamLock"
@@ -69,7 +71,9 @@ class UpstreamLock(BaseModel):
 class ImagesLock(BaseModel):
     """Digests of function images by name and tag; `id:` marks the digest of a local image."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, defer_build=True, extra="forbid", frozen=True, populate_by_name=True
+    )
 
     api_version: str = LOCK_SCHEMA
     kind: Literal["FunctionImagesLock"] = "FunctionImagesLock"

@@ -10,7 +10,12 @@ class ApiModel(BaseModel):
     """Base of every manifest model: immutable, camelCase on disk, unknown fields refused."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True, strict=True
+        alias_generator=to_camel,
+        defer_build=True,  # a run meets few of these kinds
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        strict=True,
     )
 
 

@@ -146,6 +146,8 @@ def entrypoint() -> None:
     SIGTERM, with which a cluster stops a pod, lets the effect under way finish (exit 6); a second one kills.
     """
     gc.set_threshold(*COLLECT)
+    # Looking for plugins of pydantic reads the metadata of every installed package.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # Before anything else may print: tracebacks and warnings of libraries are redacted too.
     redact_standard_streams()
     signal.signal(signal.SIGTERM, _stop)

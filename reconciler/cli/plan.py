@@ -108,13 +108,10 @@ def show_plan(
     detailed: bool = False,
 ) -> None:
     """Print a plan in the form that was asked for."""
-    from reconciler.report.json import plan_value
-    from reconciler.report.markdown import plan_markdown
-    from reconciler.report.sarif import plan_sarif
-    from reconciler.report.text import plan_lines
-
     match output:
         case Output.TEXT:
+            from reconciler.report.text import plan_lines
+
             lines = plan_lines(
                 planned.plan,
                 planned.names,
@@ -125,8 +122,14 @@ def show_plan(
             )
             printer.lines(lines)
         case Output.JSON:
+            from reconciler.report.json import plan_value
+
             printer.value(plan_value(planned.plan, planned.names, detailed=detailed))
         case Output.MARKDOWN:
+            from reconciler.report.markdown import plan_markdown
+
             printer.text(plan_markdown(planned.plan, planned.names))
         case Output.SARIF:
+            from reconciler.report.sarif import plan_sarif
+
             printer.value(plan_sarif(planned.plan, planned.names))

@@ -31,7 +31,9 @@ class PullRecord(BaseModel):
         comments: Comments by their keys.
     """
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, defer_build=True, extra="forbid", frozen=True, populate_by_name=True
+    )
 
     api_version: str = "reconciler.dev/v1alpha1"
     kind: str = "PullRequest"

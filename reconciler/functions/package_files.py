@@ -6,9 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import Final
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING, Final
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.resource import Resource
@@ -17,6 +15,9 @@ from reconciler.ids import Oid
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
 from reconciler.objects import File, Files, Mode
 from reconciler.values import dataclass
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 _IGNORE_FILE: Final = ".krmignore"
 _ENDINGS: Final = (".yaml", ".yml")
@@ -49,8 +50,10 @@ def ignored_paths(files: Files) -> frozenset[str]:
 
 
 @lru_cache(maxsize=256)
-def _ignore_spec(data: bytes) -> GitIgnoreSpec:
+def _ignore_spec(data: bytes) -> "GitIgnoreSpec":
     """Return the patterns of a `.krmignore`; invalid lines are skipped, as by Git."""
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - 33 modules for a file that few packages have
+
     lines: list[str] = []
     for raw in data.decode(errors="replace").splitlines():
         # `a/**` hides the content of `a`, not `a` itself; pathspec takes it for both, `a/*` not.
@@ -61,7 +64,7 @@ def _ignore_spec(data: bytes) -> GitIgnoreSpec:
     return GitIgnoreSpec.from_lines(lines)
 
 
-def _is_ignored(path: str, spec: GitIgnoreSpec) -> bool:
+def _is_ignored(path: str, spec: "GitIgnoreSpec") -> bool:
     """Return whether Git would ignore a path: nothing below an ignored directory can be included again."""
     steps = accumulate(path.split("/"), "{}/{}".format)
     return any(spec.match_file(step if step == path else f"{step}/") for step in steps)

@@ -29,7 +29,9 @@ SOLVER = "sat-canonical-2"
 class StateRecord(BaseModel):
     """A value of a JSON file on a machine-owned branch: immutable, camelCase there, no unknown fields."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, defer_build=True, extra="forbid", frozen=True, populate_by_name=True
+    )
 
 
 class LockedSlot(StateRecord):

@@ -1,0 +1,43 @@
+"""What a command imports: each module costs a third of a millisecond of every run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reconciler.workdir.demo import SEPARATE, write_demo
+
+COUNT = """
+import json, sys
+from reconciler.cli.main import invoke
+code = invoke(sys.argv[1:])
+print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+"""
+NEVER = {"httpx", "rich", "cryptography", "ruamel", "pysat", "starlark", "pathspec", "asyncio"}
+"""Libraries for forges, terminals, signatures, round trips, solving, scripts and `.krmignore`."""
+
+
+@pytest.fixture(scope="module")
+def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("demo")
+    write_demo(directory, SEPARATE, clusters=3)
+    return directory / "control"
+
+
+@pytest.mark.parametrize(
+    ("line", "most"),
+    [(("--version",), 185), (("plan", "-q"), 660), (("expand",), 660), (("check",), 680)],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_command_imports_no_more_than_it_needs(control: Path, line: tuple[str, ...], most: int) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", COUNT, *line], cwd=control, capture_output=True, text=True, check=False
+    )
+
+    code, modules = json.loads(ran.stderr.splitlines()[-1])
+    assert code in {0, 7}, ran.stderr
+    assert sorted(NEVER & {name.partition(".")[0] for name in modules}) == []
+    assert "jinja2" not in modules or line == ("check",)  # its summary for a workflow
+    assert len(modules) <= most
