@@ -208,7 +208,7 @@ def variable_name(path: Iterable[str | int]) -> str:
 
 
 _NOT_ONE_VARIABLE = (
-    *("forges", "credentials", "addresses", "consents", "auto", "reviews"),
+    *("forges", "credentials", "addresses", "verify", "consents", "auto", "reviews"),
     *("images", "exec", "network", "engineArguments"),
     *("kinds", "registries"),
 )

@@ -410,6 +410,23 @@ class TreeAt(NamedTuple):
     path: str
 
 
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Verified revisions of one repository: those signed with the keys of its rule in `spec.verify`.
+
+    `commits` are those that are signed themselves, `refs` the verified branches and tags by short name and
+    commit; `faults` tell why others are not.
+    """
+
+    commits: frozenset[Oid] = frozenset()
+    refs: frozenset[tuple[str, Oid]] = frozenset()
+    faults: Mapping[tuple[str, Oid], str] = field(default_factory=dict)
+
+    def has(self, commit: Oid) -> bool:
+        """Tell whether a commit is verified: signed itself, or under any name."""
+        return commit in self.commits or any(oid == commit for _, oid in self.refs)
+
+
 class Opening(NamedTuple):
     """State of the schedule of pull requests: whether it is open, and the local time of its next start."""
 
@@ -434,6 +451,7 @@ class Inventory:
     - `retry_requests`: keys of boxes ticked on the dashboard.
     - `documents`: manifests of dependency dialects; `index`: documents of the package index.
     - `images`: locked digests of function images.
+    - `trust`: verified revisions of each repository that a rule of `verify` names, by URL.
     - `opening`: state of the schedule of pull requests; nothing else depends on the clock.
     """
 
@@ -461,6 +479,7 @@ class Inventory:
     index: tuple[SourcedDocument, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     opening: Opening = ALWAYS_OPEN
+    trust: Mapping[str, Trust] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -88,6 +88,7 @@ class Reason(StrEnum):
     UNSUPPORTED_VERSION = "UnsupportedVersion"
     UPSTREAM_CHANGED = "UpstreamChanged"
     UPSTREAM_NOT_FOUND = "UpstreamNotFound"
+    UPSTREAM_NOT_VERIFIED = "UpstreamNotVerified"
     UPSTREAM_TAG_MOVED = "UpstreamTagMoved"
     UP_TO_DATE = "UpToDate"
     VALIDATION_ERROR = "ValidationError"

@@ -62,6 +62,7 @@ class Mirror(Database):
         self.url = location.remote.url
         self.remote = location.remote.address
         self._snapshot: dict[str, Oid] | None = None
+        self._tag_objects: dict[str, Oid] = {}
         self._timed_out: UnavailableError | None = None
         self.read_s = DEFAULT_READ_S
 
@@ -92,6 +93,10 @@ class Mirror(Database):
         if self._snapshot is None:
             self.fetch()
         return self._snapshot or {}
+
+    def tag_object(self, ref: str) -> Oid | None:
+        """Return the tag object of an annotated tag in the snapshot, None for any other ref."""
+        return self._tag_objects.get(ref) if ref in self.refs() else None
 
     def record(self, ref: str, new: Oid | None) -> None:
         """Update the snapshot after a push moved a ref (None: deleted it)."""
@@ -249,6 +254,7 @@ class Mirror(Database):
 
     def _read_refs(self) -> None:
         snapshot: dict[str, Oid] = {}
+        self._tag_objects = {}
         for reference in self._repository.references.iterator():
             name, target = reference.name, reference.target
             if not name.startswith(_NAMESPACES) or not isinstance(target, pygit2.Oid):
@@ -257,6 +263,8 @@ class Mirror(Database):
             peeled = self._peel(oid) if name.startswith("refs/tags/") else oid
             if peeled is not None:
                 snapshot[name] = peeled
+            if peeled not in (None, oid):
+                self._tag_objects[name] = oid
         self._snapshot = snapshot
 
     def _peel(self, oid: Oid) -> Oid | None:

@@ -43,6 +43,7 @@ from reconciler.policy.settings import (
     refuse_field,
     sorted_set,
 )
+from reconciler.policy.verification import VerifyRule
 
 __all__ = [
     "PROPOSED",
@@ -78,6 +79,7 @@ __all__ = [
     "Selection",
     "SnapshotPolicy",
     "Strategy",
+    "VerifyRule",
     "WriteLimits",
     "find_rule",
     "govern",
@@ -355,6 +357,8 @@ class Policy(SettingsGroup):
     """Forges by URL prefix; what matches none is kept in Git alone."""
     credentials: tuple[CredentialRule, ...] = ()
     """Credentials by URL prefix."""
+    verify: tuple[VerifyRule, ...] = ()
+    """Keys that upstream revisions must be signed with, by URL prefix; others need no signature."""
     addresses: tuple[Annotated[str, Field(pattern=r"^((https?|ssh)://[^/]|/)")], ...] = ()
     """Prefixes below which repositories may be: URLs with their scheme, or absolute paths. Empty: https and
     ssh anywhere; paths, and http to this machine, where the control repository is on this machine too."""

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from reconciler.ids import is_prefix, normalise_url
 from reconciler.policy.settings import SettingsGroup, VariableName
+from reconciler.policy.verification import VerifyRule
 
 
 class ForgeKind(StrEnum):
@@ -87,7 +88,7 @@ class WriteLimits:
     max_wait_s: float = 120.0
 
 
-R = TypeVar("R", ForgeRule, CredentialRule)
+R = TypeVar("R", ForgeRule, CredentialRule, VerifyRule)
 
 
 def find_rule(rules: Iterable[R], remote: str) -> R | None:

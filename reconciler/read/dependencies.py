@@ -24,6 +24,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import (
     Inventory,
+    PackageRevision,
     PackageState,
     RepositoryView,
     Source,
@@ -35,6 +36,8 @@ from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import UnreadPath, Walk, fetch_files, fetch_paths
 from reconciler.reasons import Reason
+from reconciler.refs import short_tag
+from reconciler.resolve.verification import NOT_VERIFIED_HINT, find_fault
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 from reconciler.values import dataclass
 
@@ -154,13 +157,26 @@ class _Reader:
             is_upstream = PackageKey(view.url, path) in self.upstreams
             if not (is_upstream or _is_origin(view, state)):
                 continue
-            trees = [(r.tree, _tag(r.ref), r.commit.time) for r in state.published]
+            published = [r for r in state.published if self.is_verified(view, r)]
+            trees = [(r.tree, _tag(r.ref), r.commit.time) for r in published]
             if is_upstream:
                 trees += [(tree, "", 0) for tree in _untagged(view, state, self.inventory)]
             for tree, tag, time in trees:
                 blobs = ((name, mirror.blob_at(tree, name)) for name in MANIFESTS)
                 file, oid = next(((name, oid) for name, oid in blobs if oid), ("", None))
                 yield _Revision(view, path, tree, tag, time, file, oid)
+
+    def is_verified(self, view: RepositoryView, revision: PackageRevision) -> bool:
+        """Tell whether a revision may be chosen; refuse the others of its package by name."""
+        tag = short_tag(revision.ref)
+        fault = find_fault(view.url, tag, revision.commit.oid, self.inventory)
+        if fault:
+            message = f"not verified: {fault}"
+            where, subject = Location(f"{view.key.name}/{tag}"), f"package {revision.path}"
+            problem = Problem(where, Reason.UPSTREAM_NOT_VERIFIED, message, NOT_VERIFIED_HINT, subject)
+            name = package_id(self.names[view.url], revision.path).name
+            self.refused[name] = (*self.refused.get(name, ()), problem)
+        return not fault
 
     def parse(self, revision: _Revision, content: FileContent) -> Iterator[ParsedManifest]:
         """Yield the manifests of a revision, with the version of its tag and the digest of its tree."""
@@ -210,9 +226,13 @@ def _is_origin(view: RepositoryView, state: PackageState) -> bool:
 def _untagged(view: RepositoryView, state: PackageState, inventory: Inventory) -> Iterator[Oid]:
     """Yield the trees of a package without a revision that a variant may follow."""
     tagged = {revision.tree for revision in state.published}
-    trees = [state.main_tree, *(draft.tree for draft in state.drafts)]
-    trees += [tree for at, tree in inventory.trees.items() if (at.url, at.path) == (view.url, state.path)]
-    yield from sorted({tree for tree in trees if tree} - tagged)
+    trees = [(view.head.oid, state.main_tree)] if view.head else []
+    trees += [(draft.tip.oid, draft.tree) for draft in state.drafts]
+    at_commits = ((at, tree) for at, tree in inventory.trees.items() if at.path == state.path)
+    trees += [(at.commit, tree) for at, tree in at_commits if at.url == view.url]
+    trust = inventory.trust.get(view.url)
+    verified = {tree for commit, tree in trees if tree and (trust is None or trust.has(commit))}
+    yield from sorted(verified - tagged)
 
 
 def _tag(ref: str) -> str:

@@ -36,6 +36,7 @@ from reconciler.read.schedule import read_opening
 from reconciler.read.shards import ShardReader, Views
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import State, read_state, read_statuses, state_ref, status_ref
+from reconciler.read.trust import read_trust
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 from reconciler.upstream_lock import LOCKS_DIRECTORY
@@ -76,6 +77,7 @@ def read_inventory(
     content = _read_control(options.control, policy)
     inventory, recorded = content.inventory, content.recorded
     forge_state, package_trees, shard_notes = _read_repositories(content, options, mirrors, forges)
+    read = replace(inventory, repositories=forge_state.views, reviewed=forge_state.reviewed)
     return replace(
         inventory,
         repositories=forge_state.views,
@@ -85,6 +87,7 @@ def read_inventory(
         times=package_trees.times,
         retry_requests=forge_state.retry_requests,
         passed_checks=forge_state.passed_checks,
+        trust=read_trust(read, mirrors) if options.deep else {},
         opening=read_opening(inventory.policy, forges.clock.now()),
         reviewed=forge_state.reviewed,
         problems=tuple(sorted({*inventory.problems, *forge_state.problems})),

@@ -9,6 +9,7 @@ from reconciler.inventory import Commit, Inventory, PackageState, RepositoryView
 from reconciler.refs import short_branch, short_tag
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import pin_at
+from reconciler.resolve.verification import find_fault
 from reconciler.state import PackageVariantRecord
 
 _UNNUMBERED = -1
@@ -101,7 +102,12 @@ def find_candidates(pin: Pin, inventory: Inventory) -> tuple[Pin, ...]:
     view = next((view for view in inventory.views_of(pin.package.url) if path in view.packages), None)
     if view is None:
         return (pin,)
-    newest = sorted(view.packages[path].published, key=lambda r: (-r.revision, r.ref))
+    published = (
+        revision
+        for revision in view.packages[path].published
+        if not find_fault(view.url, short_tag(revision.ref), revision.commit.oid, inventory)
+    )
+    newest = sorted(published, key=lambda r: (-r.revision, r.ref))
     newest = newest[: inventory.policy.limits.base_candidates]
     pins = [pin_at(view, path, r.commit, r.tree, ref=short_tag(r.ref), revision=r.revision) for r in newest]
     contents = {pin.tree: pin} if all(pin.tree != candidate.tree for candidate in pins) else {}

@@ -15,6 +15,7 @@ from reconciler.refs import short_tag
 from reconciler.resolve.merge_bases import find_commit
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream, subject_of
+from reconciler.resolve.verification import check_pin
 from reconciler.upstream_lock import UpstreamLock, is_floating, lock_path, lock_upstream
 from reconciler.values import dataclass
 
@@ -52,6 +53,7 @@ def choose_pin(variant: DesiredVariant, inventory: Inventory) -> PinChoice | Pro
     if lock is None:
         return PinChoice(selected, selected)
     pin = _locked(lock, variant, selected, inventory)
+    pin = pin if isinstance(pin, Problem) else check_pin(pin, variant, inventory)
     return pin if isinstance(pin, Problem) else PinChoice(pin, _steady(selected, pin, variant))
 
 

@@ -20,6 +20,7 @@ from reconciler.reasons import Reason
 from reconciler.refs import short_branch, short_tag
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
+from reconciler.resolve.verification import check_pin
 from reconciler.values import dataclass
 
 NOT_FOUND = "could not find upstream package revision"
@@ -47,10 +48,9 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
         return view
     path = view.full_path(upstream.package or "")
     lookup = _Lookup(variant, view, view.packages.get(path, PackageState(path)), inventory)
-    for value, find in lookup.selectors(upstream):
-        if value is not None:
-            return find(lookup, str(value))
-    return lookup.latest()
+    finders = (find(lookup, str(value)) for value, find in lookup.selectors(upstream) if value is not None)
+    pin = next(finders, None) or lookup.latest()
+    return pin if isinstance(pin, Problem) else check_pin(pin, variant, inventory)
 
 
 def find_repository(

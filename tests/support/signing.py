@@ -30,3 +30,32 @@ def verify(repository: Path, commit: str, key: Key) -> bool:
     command = ["git", "-C", str(repository), "-c", f"gpg.ssh.allowedSignersFile={key.allowed}"]
     ran = subprocess.run([*command, "verify-commit", commit], capture_output=True, text=True, check=False)
     return ran.returncode == 0 and "Good" in ran.stderr
+
+
+class GpgKey(NamedTuple):
+    """A key pair of GnuPG: its home directory, its id and the armoured public key."""
+
+    home: Path
+    id: str
+    public: str
+
+
+def make_gpg_key(home: Path) -> GpgKey:
+    """Make an Ed25519 key without a passphrase in a home directory of its own."""
+    home.mkdir(mode=0o700)
+
+    def gpg(*arguments: str) -> str:
+        command = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--passphrase", "", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    gpg("--quick-generate-key", f"Bot <{WHO}>", "ed25519", "sign", "never")
+    colons = gpg("--list-keys", "--with-colons").splitlines()
+    fingerprint = next(line.split(":")[9] for line in colons if line.startswith("fpr"))
+    return GpgKey(home, fingerprint, gpg("--armor", "--export"))
+
+
+def signing_options(key: Key | GpgKey) -> list[str]:
+    """Return the options with which git signs commits and tags with a key."""
+    if isinstance(key, GpgKey):
+        return ["-c", f"user.signingKey={key.id}"]
+    return ["-c", "gpg.format=ssh", "-c", f"user.signingKey={key.private}"]

@@ -1,5 +1,6 @@
 """reconciler.yaml and the environment become a policy, or one clear error."""
 
+import re
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -73,6 +74,9 @@ spec:
   credentials:
   - prefix: https://github.com/acme
     tokenEnv: ACME_TOKEN
+  verify:
+  - prefix: https://github.com/acme
+    sshKeys: [ssh-ed25519 AAAA release@example.com]
   addresses: ['https://github.com/acme']
 """
 
@@ -111,6 +115,21 @@ def test_every_setting_reaches_the_policy() -> None:
     assert policy.forges == (ForgeRule("https://github.com/acme", ForgeKind.GITHUB),)
     assert policy.credentials[0].token_env == "ACME_TOKEN"
     assert policy.addresses == ("https://github.com/acme",)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("{prefix: a}", "set sshKeys, gpgKeys or both"),
+        ("{prefix: a, sshKeys: ['AAAA']}", "sshKeys"),
+        ('{prefix: a, sshKeys: ["ssh-ed25519 AAAA a\\nb"]}', "sshKeys"),
+        ("{prefix: a, gpgKeys: ['AAAA']}", "no public key as `gpg --armor --export` writes it"),
+        ("{prefix: a, signed: both, sshKeys: ['ssh-ed25519 AAAA']}", "signed"),
+    ],
+)
+def test_rule_of_signatures_without_a_usable_key_is_refused(rule: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        parse(f"{HEAD}spec:\n  verify:\n  - {rule}\n")
 
 
 def test_no_choice_of_the_policy_is_out_of_reach() -> None:
