@@ -15,7 +15,13 @@ from reconciler.policy import OnUnavailable, Policy
 from reconciler.reasons import Reason
 from reconciler.refs import is_group
 from reconciler.snapshot import Snapshot
-from reconciler.state import NOTHING_REFUSED, PackageVariantRecord, RefusedDeletionsRecord, SetRecord
+from reconciler.state import (
+    NOTHING_REFUSED,
+    PackageVariantRecord,
+    PullHistory,
+    RefusedDeletionsRecord,
+    SetRecord,
+)
 from reconciler.trailers import NO_ANSWERS, Answers
 from reconciler.upstream_lock import UpstreamLock
 from reconciler.values import dataclass
@@ -445,6 +451,8 @@ class Inventory:
     - `records`, `set_records`, `statuses`, `refused`: what the last run recorded. `refused` are deletions
       that wait for consent; None if the record is unreadable, and then every deletion needs consent.
     - `pulls`, `unreadable_pulls`, `passed_checks`: answers of forges, by URL or by URL and commit.
+    - `histories`: ended pull requests to record, by URL, so that no run lists them again, with
+      the next change of the status branch, or at once if `is_history_due`.
     - `trees`: packages at commits without a package revision, as in upstreamLocks, branches and pins;
       `times`: committer times of locked commits, in seconds.
     - `locks`: the pins applied last; `reviewed`: the lock on main, None if pins are not reviewed.
@@ -468,6 +476,8 @@ class Inventory:
     refused: RefusedDeletionsRecord | None = NOTHING_REFUSED
     statuses: Mapping[ObjectName, RecordedStatus] = field(default_factory=dict)
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
+    histories: Mapping[str, PullHistory] = field(default_factory=dict)
+    is_history_due: bool = False
     unreadable_pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     times: Mapping[Oid, int] = field(default_factory=dict)

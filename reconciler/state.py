@@ -1,7 +1,8 @@
 """File format of the records on the state branch: what was applied last, in stable bytes."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
 
 import orjson
 from pydantic import BaseModel, ConfigDict
@@ -14,6 +15,8 @@ VARIANTS_DIRECTORY = "packagevariants"
 SETS_DIRECTORY = "packagevariantsets"
 WANTED_LOCK = "lock.json"
 """The path of the record of the lock that was computed last, if locks are reviewed."""
+PULLS_DIRECTORY = "observed/pulls"
+"""The directory of the histories of pull requests on the status branch."""
 REFUSED_DELETIONS = "deletions.json"
 """The path of the record of deletions that were refused and wait for consent."""
 
@@ -172,12 +175,46 @@ class RefusedDeletionsRecord(_Record):
     packages: tuple[RefusedPackage, ...] = ()
 
 
+class PullMark(NamedTuple):
+    """The pull request of a repository that changed last: the seconds at which it was opened and changed."""
+
+    number: int
+    created: float
+    changed: float
+
+
+class EndedPull(_Record):
+    """A pull request that ended: what a plan may need of it. `closed` is in seconds, 0 if unknown."""
+
+    number: int
+    head: str
+    state: Literal["closed", "merged"]
+    head_oid: str
+    closed: int = 0
+    url: str = ""
+
+
+class PullHistory(_Record):
+    """Ended pull requests of one repository, so that no run lists what ended long ago.
+
+    The next run lists what changed after `mark`. `pulls` has all of `branches`, the drafts that
+    were there, and the last ones of all other branches.
+    """
+
+    api_version: str = SCHEMA
+    kind: str = "PullRequestHistory"
+    url: str
+    mark: PullMark
+    pulls: tuple[EndedPull, ...] = ()
+    branches: tuple[str, ...] = ()
+
+
 NOTHING_REFUSED = RefusedDeletionsRecord()
 """The default without a record."""
 
 
 def record_bytes(
-    record: PackageVariantRecord | SetRecord | WantedLockRecord | RefusedDeletionsRecord,
+    record: PackageVariantRecord | SetRecord | WantedLockRecord | RefusedDeletionsRecord | PullHistory,
 ) -> bytes:
     """Return the record's canonical bytes: sorted keys, two-space indent, final newline. Deterministic."""
     data = record.model_dump(mode="json", by_alias=True)
@@ -188,3 +225,8 @@ def record_path(record: PackageVariantRecord | SetRecord) -> str:
     """Return the record's path on the state branch."""
     directory = VARIANTS_DIRECTORY if isinstance(record, PackageVariantRecord) else SETS_DIRECTORY
     return f"{directory}/{record.namespace}/{record.name}.json"
+
+
+def history_path(url: str) -> str:
+    """Return the path of a repository's history of pull requests on the status branch."""
+    return f"{PULLS_DIRECTORY}/{quote(url)}.json"

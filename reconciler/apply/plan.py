@@ -33,6 +33,7 @@ from reconciler.report.dashboard import Dashboard
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 from reconciler.state import (
+    PULLS_DIRECTORY,
     REFUSED_DELETIONS,
     SETS_DIRECTORY,
     WANTED_LOCK,
@@ -160,9 +161,14 @@ def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -
     old = _recorded(inventory) if done.failed else {}
     records = surviving_records(old, plan.records, plan.record_owners, done.failed)
     state = Branch(state_ref(policy.instance), source.state, records, "Record what was applied\n")
-    status = Branch(status_ref(policy.instance), source.status, plan.status, "Record conditions\n")
+    status = _status_branch(plan, inventory)
     time = source.commit.time
     return merge_results(write_branch(control, branch, policy.commits, time) for branch in (state, status))
+
+
+def _status_branch(plan: Plan, inventory: Inventory) -> Branch:
+    ref, optional = status_ref(inventory.policy.instance), "" if inventory.is_history_due else PULLS_DIRECTORY
+    return Branch(ref, inventory.control.status, plan.status, "Record conditions\n", optional)
 
 
 def _recorded(inventory: Inventory) -> dict[str, bytes]:
@@ -196,7 +202,7 @@ def _shared_branches(
         return path not in elsewhere and (is_whole or not path.startswith(_OF_CLUSTERS))
 
     state = Branch(state_ref(policy.instance), source.state, plan.records, "Record what was applied\n")
-    status = Branch(status_ref(policy.instance), source.status, plan.status, "Record conditions\n")
+    status = _status_branch(plan, inventory)
     time = source.commit.time
     return merge_results(
         [

@@ -28,17 +28,23 @@ MOST_FILES = 1_000_000
 MOST_TRIES = 50
 """Writers of one branch side by side, about: each try that fails let another one through."""
 
+_ROOMY = Limits(package_files=MOST_FILES, package_bytes=MOST_BYTES)
+
 CONTROL = "control"
 """Name of the control repository in reports."""
 
 
 class Branch(NamedTuple):
-    """A machine-owned branch: its full ref, the commit we decided on, the files it will hold."""
+    """A machine-owned branch: its full ref, the commit we decided on, the files it will hold.
+
+    Changes of the directory `optional` alone are no reason to write.
+    """
 
     ref: str
     expect: Oid | None
     files: Mapping[str, bytes]
     message: str
+    optional: str = ""
 
 
 def state_ref(instance: str) -> str:
@@ -104,8 +110,9 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
         return Result()
     pack = Pack(mirror)
     # Messages of remotes are recorded and may quote a credential.
-    tree = pack.files({path: File.of(mask_credentials_in(data)) for path, data in branch.files.items()})
-    if _holds(mirror, current, tree):
+    files = {path: File.of(mask_credentials_in(data)) for path, data in branch.files.items()}
+    tree = pack.files(files)
+    if _holds(mirror, current, tree) or _holds_all_but(branch.optional, mirror, current, files, pack):
         return Result()
     try:
         commit = _commit(pack, tree, branch, policy, time)
@@ -186,6 +193,19 @@ def _commit(pack: Pack, tree: Oid, branch: Branch, policy: CommitPolicy, time: i
 def _holds(mirror: Mirror, commit: Oid | None, tree: Oid) -> bool:
     existing = mirror.find_commit(commit) if commit else None
     return existing is not None and existing.tree == tree
+
+
+def _holds_all_but(
+    directory: str, mirror: Mirror, commit: Oid | None, files: Mapping[str, File], pack: Pack
+) -> bool:
+    """Tell whether a commit holds these files but for those of a directory; "" leaves none out."""
+    if not directory or commit is None:
+        return False
+    inside = f"{directory}/"
+    there = mirror.subtree(commit, directory)
+    kept = {f"{inside}{path}": file for path, file in mirror.files(there, _ROOMY).items()} if there else {}
+    others = {path: file for path, file in files.items() if not path.startswith(inside)}
+    return _holds(mirror, commit, pack.files({**others, **kept}))
 
 
 def _error(answer: PushResult) -> ReconcilerError:

@@ -107,7 +107,7 @@ def approve(
         raise UsageError(
             "Name packages, or pass --all, --set or --label", hint="`reconciler pr list` shows what is open."
         )
-    world = read_inputs(settings, writes=True)
+    world = read_inputs(settings, writes=True, lists_ended=bool(names))
     require_readable(world.inventory, names)
     chosen_by.check_sets(world.inventory)
     listed = list_pulls(world)

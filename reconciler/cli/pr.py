@@ -70,7 +70,7 @@ def list_(
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
 
-    world = read_inputs(settings)
+    world = read_inputs(settings, lists_ended=every)
     chosen = PullFilter(sets, labels)
     chosen.check_sets(world.inventory)
     listed = [f for f in chosen.select(list_pulls(world)) if every or f.pull.state is PullState.OPEN]
@@ -98,7 +98,7 @@ def show(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> E
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
 
-    world = read_inputs(settings)
+    world = read_inputs(settings, lists_ended=True)
     require_readable(world.inventory, [name])
     listed = find_pulls(list_pulls(world), name)
     printer = make_printer(color=not no_color)
@@ -191,7 +191,7 @@ def _choose(settings: "RunOptions", name: str) -> _Chosen:
     from reconciler.cli.pull_requests import find_pulls, list_pulls
     from reconciler.run.inputs import read_inputs
 
-    world = read_inputs(settings, writes=True)
+    world = read_inputs(settings, writes=True, lists_ended=True)
     require_readable(world.inventory, [name])
     return _Chosen(world, find_pulls(list_pulls(world), name))
 

@@ -1,8 +1,9 @@
 """Pull requests on a forge with an API: the steps that all forges share; requests are an `ApiDialect`'s."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge import body_marker
@@ -16,9 +17,11 @@ from reconciler.forge.dialect import (
     PullRequestExistsError,
 )
 from reconciler.forge.http import Transport
+from reconciler.forge.listing import Listing, is_complete, list_all, list_since, recorded_pulls, remember
 from reconciler.inventory import PullRequest, PullState
 from reconciler.refs import DRAFTS, PROPOSED
 from reconciler.report.escape import terminal
+from reconciler.state import PullHistory
 
 POLL_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds between looks for an effect: the lists of a forge may lag behind its writes by a minute."""
@@ -28,6 +31,17 @@ RECHECK_DELAYS_S = POLL_DELAYS_S[:5]
 LONGEST_TITLE = 250
 _REVIEWER = "reviewer/"
 _ASSIGNEE = "assignee/"
+
+
+class KnownPulls(NamedTuple):
+    """The pull requests that a plan may depend on, and the history that spares the next run a long list.
+
+    With `is_due` the history replaces one that was of no use: it is to be recorded whatever else changes.
+    """
+
+    pulls: tuple[PullRequest, ...]
+    history: PullHistory | None
+    is_due: bool = False
 
 
 class ApiForge:
@@ -45,10 +59,38 @@ class ApiForge:
 
     def list_pulls(self) -> tuple[PullRequest, ...]:
         """Return the pull requests of our branches, sorted by number; their writes count in the budget."""
+        return self._own(self._read(lambda: list_all(self.dialect)))
+
+    def list_known(self, url: str, history: PullHistory | None, branches: Collection[str]) -> KnownPulls:
+        """Return the pull requests that a plan may depend on, and the history to record.
+
+        Lists those that are open and those that changed since the history; everything without one, and where
+        the repository or a branch may have pull requests that the history does not know.
+
+        Args:
+            url: The normalised URL of the repository.
+            history: What an earlier run recorded of ended pull requests.
+            branches: The branches of the repository, read before this.
+        """
+        if history is not None:
+            recent = self._read(lambda: list_since(self.dialect, history.mark, self._now))
+            pulls = self._own(recent, history)
+            if recent.mark is not None and is_complete(history, branches):
+                return KnownPulls(pulls, _next_history(url, recent, pulls, branches) or history)
+        listing = self._read(lambda: list_all(self.dialect))
+        pulls = self._own(listing)
+        following = _next_history(url, listing, pulls, branches)
+        return KnownPulls(pulls, following, is_due=history is not None)
+
+    def _now(self) -> float:
+        """Return the forge's time."""
+        return self.transport.clock.now() + self.transport.skew_s
+
+    def _read(self, read: Callable[[], Listing]) -> Listing:
+        """Read a list. If that fails, the share of the budget of this repository counts as spent."""
         budget, name = self.transport.budget, self.dialect.name
         try:
-            # By number: a page may repeat an item of the page before it.
-            pulls = {p.number: p for p in self.dialect.list_all() if p.head.startswith(self._head_prefixes)}
+            listing = read()
         except MissingError:
             budget.mark_read(name)
             raise
@@ -58,9 +100,18 @@ class ApiForge:
         if not self._counted:
             self._counted = True
             budget.mark_read(name)
-            budget.learn(time - self.transport.skew_s for pull in pulls.values() for time in pull.times)
-        listed = (pulls[number] for number in sorted(pulls))
-        return tuple(_to_pull_request(pull) for pull in listed if not _is_duplicate(pull))
+            own = (p for p in listing.pulls.values() if p.head.startswith(self._head_prefixes))
+            budget.learn(time - self.transport.skew_s for pull in own for time in pull.times)
+        return listing
+
+    def _own(self, listing: Listing, history: PullHistory | None = None) -> tuple[PullRequest, ...]:
+        """Return the pull requests of our branches, by number; the listed ones replace the recorded."""
+        pulls = {pull.number: pull for pull in recorded_pulls(history)} if history else {}
+        for number, pull in listing.pulls.items():
+            pulls.pop(number, None)
+            if pull.head.startswith(self._head_prefixes) and not _is_duplicate(pull):
+                pulls[number] = _to_pull_request(pull)
+        return tuple(pulls[number] for number in sorted(pulls))
 
     def ensure(self, desired: PullRequest) -> PullRequest:
         """Open a pull request for `desired.head`, or update the open one; return it.
@@ -382,6 +433,19 @@ def _people(desired: PullRequest) -> tuple[str, ...]:
     """Return the people to ask, as the marker of a text lists them."""
     reviewers = (f"{_REVIEWER}{name}" for name in desired.reviewers)
     return (*reviewers, *(f"{_ASSIGNEE}{name}" for name in desired.assignees))
+
+
+def _next_history(
+    url: str, listing: Listing, pulls: Iterable[PullRequest], branches: Collection[str]
+) -> PullHistory | None:
+    """Return the history to record after a list that it would have shortened, else None.
+
+    What is unreadable stays in every list until it is readable.
+    """
+    pulls = tuple(pulls)
+    if not listing.is_long or listing.mark is None or any(pull.unreadable for pull in pulls):
+        return None
+    return remember(url, pulls, branches, listing.mark)
 
 
 def _is_duplicate(pull: ApiPullRequest) -> bool:

@@ -1,8 +1,9 @@
 """Dialects of forge APIs: the requests that differ between forges, and the validation of their replies."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
+from math import inf
 from typing import Any, NamedTuple, Protocol, cast
 
 from reconciler.errors import RefusedError, UnavailableError
@@ -10,6 +11,7 @@ from reconciler.inventory import PullRequest, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from reconciler.values import dataclass
 
+Query = Mapping[str, str | int]
 UNCONFIGURED = ForgeRule("*", ForgeKind.LOCAL)
 """A rule with the defaults."""
 _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
@@ -47,6 +49,16 @@ class ApiPullRequest:
     unreadable: str = ""
     reviewers: tuple[str, ...] = ()
     assignees: tuple[str, ...] = ()
+
+    @property
+    def created(self) -> float:
+        """The second at which it was opened, 0 if it is unreadable."""
+        return self.times[0] if self.times else 0.0
+
+    @property
+    def changed(self) -> float:
+        """The second at which it was last changed, infinite if it is unreadable."""
+        return max(self.times, default=inf)
 
 
 class Comment(NamedTuple):
@@ -86,8 +98,16 @@ class ApiDialect(Protocol):
     name: str
     most_text: int
 
-    def list_all(self) -> Iterator[ApiPullRequest]:
-        """Yield all pull requests from branches of the repository itself; those from forks are left out."""
+    def list_all(self) -> Iterator[Sequence[ApiPullRequest]]:
+        """Yield all pull requests, page by page; the heads of those from forks are empty."""
+        ...
+
+    def list_open(self) -> Iterator[Sequence[ApiPullRequest]]:
+        """Yield the open pull requests, page by page; the heads of those from forks are empty."""
+        ...
+
+    def list_changed(self) -> Iterator[Sequence[ApiPullRequest]]:
+        """Yield at least the ended pull requests, the last change first; heads from forks are empty."""
         ...
 
     def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:

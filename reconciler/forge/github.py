@@ -21,6 +21,7 @@ from reconciler.forge.dialect import (
     Issue,
     MergePendingError,
     PullRequestExistsError,
+    Query,
     closed_time,
     parse_pull,
     write_times,
@@ -125,14 +126,21 @@ class GitHub:
         self.owner, _, self.repository = name.rpartition("/")
         self._root = f"/repos/{quote(name)}"
 
-    def list_all(self) -> Iterator[ApiPullRequest]:
+    def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
-        query: dict[str, str | int] = {"state": "all", "sort": "created", "direction": "asc", "per_page": 100}
-        yield from self._parse_all(self.transport.pages(f"{self._root}/pulls", query))
+        yield from self._list("all", "created", "asc")
+
+    def list_open(self) -> Iterator[list[ApiPullRequest]]:
+        """Yield the open pull requests from oldest to newest."""
+        yield from self._list("open", "created", "asc")
+
+    def list_changed(self) -> Iterator[list[ApiPullRequest]]:
+        """Yield the ended pull requests, the last change first."""
+        yield from self._list("closed", "updated", "desc")
 
     def find_open(self, head: str, _base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open pull requests of a branch."""
-        query: dict[str, str | int] = {"state": "open", "head": f"{self.owner}:{head}"}
+        query: Query = {"state": "open", "head": f"{self.owner}:{head}"}
         pulls = self._parse_all(self.transport.get(f"{self._root}/pulls", query).data)
         yield from (pull for pull in pulls if pull.head == head and pull.state is PullState.OPEN)
 
@@ -300,12 +308,17 @@ class GitHub:
                 return
             after = page["pageInfo"]["endCursor"]
 
+    def _list(self, state: str, sort: str, direction: str) -> Iterator[list[ApiPullRequest]]:
+        query: Query = {"state": state, "sort": sort, "direction": direction, "per_page": 100}
+        for page in self.transport.pages(f"{self._root}/pulls", query):
+            yield list(self._parse_all(page))
+
     def _parse_all(self, items: Any) -> Iterator[ApiPullRequest]:
         if not hasattr(items, "__iter__"):
             raise UnavailableError(f"{self.name}: the list of pull requests is not a list")
         for item in items:
-            if _is_own(item):
-                yield parse_pull(item, _parse, "number", lambda i: i["head"]["ref"])
+            pull = parse_pull(item, _parse, "number", lambda i: i["head"]["ref"])
+            yield pull if _is_own(item) else replace(pull, head="")
 
 
 class App(NamedTuple):

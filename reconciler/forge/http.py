@@ -148,8 +148,13 @@ class Transport:
         """Read with a POST, as GraphQL does."""
         return self._call(_Request("POST", self._url(path), body), repeatable=True)
 
-    def pages(self, path: str, params: Mapping[str, str | int]) -> Iterator[Any]:
-        """Yield the items of all pages, all of them from this path of this API.
+    def items(self, path: str, params: Mapping[str, str | int]) -> Iterator[Any]:
+        """Yield the items of all pages of a list."""
+        for page in self.pages(path, params):
+            yield from page
+
+    def pages(self, path: str, params: Mapping[str, str | int]) -> Iterator[list[Any]]:
+        """Yield the pages of a list, all of them from this path of this API.
 
         Only the query of the link to the next page counts: a server that is reached by another name, as in
         its own cluster or behind a proxy, links to its public address.
@@ -158,7 +163,7 @@ class Transport:
         while True:
             if not isinstance(reply.data, list):
                 raise UnavailableError(f"{self._url(path)} answers no list")
-            yield from reply.data
+            yield reply.data
             following = _NEXT.search(reply.headers.get("link", ""))
             if not following:
                 return

@@ -111,7 +111,8 @@ class Forges:
     """The forges of one run: one connection and one budget for each API and identity.
 
     A shard has its share of the budget, and spends it in its own repositories only. A run that does not
-    write requests a read-only token of a GitHub App.
+    write requests a read-only token of a GitHub App. Pull requests that ended long ago are listed only with
+    `lists_ended`: plans need no more of them than earlier runs recorded.
 
     Until `configure` is called, each repository is its own forge.
     """
@@ -123,8 +124,10 @@ class Forges:
         timeout_s: float = 30.0,
         *,
         writes: bool = True,
+        lists_ended: bool = False,
     ) -> None:
         self.clock = clock
+        self.lists_ended = lists_ended
         self._writes = writes
         self.shard = shard
         self._timeout_s = timeout_s

@@ -20,6 +20,7 @@ from reconciler.forge.dialect import (
     Issue,
     MergePendingError,
     PullRequestExistsError,
+    Query,
     closed_time,
     parse_pull,
     write_times,
@@ -28,7 +29,6 @@ from reconciler.forge.http import Transport
 from reconciler.inventory import PullRequest, PullState
 from reconciler.policy import ForgeRule
 
-Query = Mapping[str, str | int]
 _CONFLICT = 409
 _LABEL_COLOUR = "#ededed"
 _GITLAB_DRAFT = re.compile(r"^\s*(?:\[draft\]|\(draft\)|draft:)\s*", re.IGNORECASE)
@@ -51,7 +51,8 @@ _GITEA_PERMITS = {
     "rebase-merge": "allow_rebase_explicit",
     "fast-forward-only": "allow_fast_forward_only_merge",
 }
-_RECENT = 50
+_PAGE = 50
+"""The greatest size of a page that servers permit by default."""
 
 
 def gitlab_api(host: str) -> str:
@@ -161,13 +162,22 @@ class GitLab(RestDialect):
         self._user_ids: dict[str, int] = {}
         super().__init__(transport, name, f"{self._project}/merge_requests", f"{self._project}/issues")
 
-    def list_all(self) -> Iterator[ApiPullRequest]:
+    def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all merge requests from oldest to newest, so that a new one cannot shift a page."""
         yield from self._list({"state": "all", "order_by": "created_at", "sort": "asc", "per_page": 100})
 
+    def list_open(self) -> Iterator[list[ApiPullRequest]]:
+        """Yield the open merge requests from oldest to newest."""
+        yield from self._list({"state": "opened", "order_by": "created_at", "sort": "asc", "per_page": 100})
+
+    def list_changed(self) -> Iterator[list[ApiPullRequest]]:
+        """Yield merge requests of any state, the last change first: no state means merged or closed."""
+        yield from self._list({"state": "all", "order_by": "updated_at", "sort": "desc", "per_page": 100})
+
     def find_open(self, head: str, _base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open merge requests of a branch."""
-        yield from self._list({"state": "opened", "source_branch": head})
+        for page in self._list({"state": "opened", "source_branch": head}):
+            yield from (pull for pull in page if pull.head == head)
 
     find_recent = find_open
 
@@ -242,7 +252,7 @@ class GitLab(RestDialect):
 
     def comments(self, number: int) -> Iterator[Comment]:
         """Yield the comments of the authenticated user."""
-        for note in self.transport.pages(self._comments(number), {"sort": "asc", "per_page": 100}):
+        for note in self.transport.items(self._comments(number), {"sort": "asc", "per_page": 100}):
             if not note.get("system") and note["author"]["username"] == self._own_login():
                 yield Comment(str(note["id"]), note["body"])
 
@@ -254,19 +264,22 @@ class GitLab(RestDialect):
     def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
         """Yield the statuses of a commit; GitLab returns only the newest of a name."""
         path = f"{self._project}/repository/commits/{commit}/statuses"
-        statuses = self.transport.pages(path, {"per_page": 100})
+        statuses = self.transport.items(path, {"per_page": 100})
         yield from ((status["name"], status["status"] == "success") for status in statuses)
 
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""
-        for item in self.transport.pages(self._issues, {"scope": "created_by_me", "per_page": 100}):
+        for item in self.transport.items(self._issues, {"scope": "created_by_me", "per_page": 100}):
             is_open = item["state"] == "opened"
             yield Issue(item["iid"], item.get("description") or "", is_open, write_times(item))
 
-    def _list(self, query: Query) -> Iterator[ApiPullRequest]:
-        for item in self.transport.pages(self._pulls, query):
-            if item["source_project_id"] == item["target_project_id"]:
-                yield parse_pull(item, self._parse, "iid", lambda i: i["source_branch"])
+    def _list(self, query: Query) -> Iterator[list[ApiPullRequest]]:
+        for page in self.transport.pages(self._pulls, query):
+            yield [self._parse_item(item) for item in page]
+
+    def _parse_item(self, item: Any) -> ApiPullRequest:
+        pull = parse_pull(item, self._parse, "iid", lambda i: i["source_branch"])
+        return pull if item["source_project_id"] == item["target_project_id"] else replace(pull, head="")
 
     def _comments(self, number: int) -> str:
         return f"{self._pulls}/{number}/notes"
@@ -324,9 +337,17 @@ class Gitea(RestDialect):
         self._label_ids: dict[str, int] = {}
         super().__init__(transport, name, f"{self._root}/pulls", f"{self._root}/issues")
 
-    def list_all(self) -> Iterator[ApiPullRequest]:
+    def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
-        yield from self._list("all")
+        yield from self._list("all", "oldest")
+
+    def list_open(self) -> Iterator[list[ApiPullRequest]]:
+        """Yield the open pull requests from oldest to newest."""
+        yield from self._list("open", "oldest")
+
+    def list_changed(self) -> Iterator[list[ApiPullRequest]]:
+        """Yield the ended pull requests, the last change first."""
+        yield from self._list("closed", "recentupdate")
 
     def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open pull requests of a branch.
@@ -342,13 +363,13 @@ class Gitea(RestDialect):
             if pull.state is PullState.OPEN:
                 yield pull
                 return
-        yield from (pull for pull in self._list("open") if pull.head == head)
+        for page in self._list("open", "oldest"):
+            yield from (pull for pull in page if pull.head == head)
 
     def find_recent(self, head: str) -> Iterator[ApiPullRequest]:
         """Yield those of a branch among the pull requests that changed last, in one request."""
-        query: Query = {"state": "open", "sort": "recentupdate", "limit": _RECENT}
-        pulls = self._own(self.transport.get(self._pulls, query).data)
-        yield from (pull for pull in pulls if pull.head == head)
+        pages = self._list("open", "recentupdate")
+        yield from (pull for pull in next(pages, ()) if pull.head == head)
 
     def create(self, desired: PullRequest) -> ApiPullRequest:
         """Open a pull request; Gitea answers 404 for a missing branch as for a missing repository.
@@ -449,9 +470,9 @@ class Gitea(RestDialect):
         return [self._label_ids[name] for name in names]
 
     def _list_labels(self) -> dict[str, int]:
-        labels = list(self.transport.pages(f"{self._root}/labels", {"limit": 50}))
+        labels = list(self.transport.items(f"{self._root}/labels", {"limit": 50}))
         with suppress(UnavailableError):  # the owner is a user, or the token may not read organizations
-            labels += self.transport.pages(f"/orgs/{quote(self._owner)}/labels", {"limit": 50})
+            labels += self.transport.items(f"/orgs/{quote(self._owner)}/labels", {"limit": 50})
         return {label["name"]: label["id"] for label in sorted(labels, key=lambda label: -label["id"])}
 
     def comments(self, number: int) -> Iterator[Comment]:
@@ -467,28 +488,25 @@ class Gitea(RestDialect):
 
     def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
         """Yield the statuses of a commit, the newest of a name last."""
-        statuses = self.transport.pages(f"{self._root}/statuses/{commit}", {"sort": "oldest", "limit": 50})
+        statuses = self.transport.items(f"{self._root}/statuses/{commit}", {"sort": "oldest", "limit": 50})
         yield from ((status["context"], status["status"] == "success") for status in statuses)
 
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""
         login = self._own_login()
         query: Query = {"type": "issues", "state": "all", "created_by": login, "limit": 50}
-        for item in self.transport.pages(self._issues, query):
+        for item in self.transport.items(self._issues, query):
             if item["user"]["login"] == login:
                 is_open = item["state"] == "open"
                 yield Issue(item["number"], item.get("body") or "", is_open, write_times(item))
 
-    def _list(self, state: str) -> Iterator[ApiPullRequest]:
-        yield from self._own(
-            self.transport.pages(self._pulls, {"state": state, "sort": "oldest", "limit": 50})
-        )
+    def _list(self, state: str, sort: str) -> Iterator[list[ApiPullRequest]]:
+        for page in self.transport.pages(self._pulls, {"state": state, "sort": sort, "limit": _PAGE}):
+            yield [self._parse_item(item) for item in page]
 
-    def _own(self, items: Iterable[Any]) -> Iterator[ApiPullRequest]:
-        """Yield the pull requests from branches of the repository itself."""
-        for item in items:
-            if item["head"]["repo_id"] == item["base"]["repo_id"]:
-                yield parse_pull(item, self._parse, "number", lambda i: i["head"]["label"])
+    def _parse_item(self, item: Any) -> ApiPullRequest:
+        pull = parse_pull(item, self._parse, "number", lambda i: i["head"]["label"])
+        return pull if item["head"]["repo_id"] == item["base"]["repo_id"] else replace(pull, head="")
 
     def _comments(self, number: int) -> str:
         return f"{self._issues}/{number}/comments"

@@ -33,6 +33,7 @@ from reconciler.reasons import Reason
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
+from reconciler.state import history_path, record_bytes
 
 
 def build_plan(
@@ -59,6 +60,8 @@ def build_plan(
     records = {**plan_records(context, decided.changes, decided.waiting), **lock_files, **lock.records}
     namespace = inventory.policy.dependencies.shared_namespace
     lock_status = status_files(fleet.clusters.worlds, locks, shared_namespace=namespace)
+    histories = {history_path(url): record_bytes(h) for url, h in sorted(inventory.histories.items())}
+    history_owners = {history_path(url): PackageKey(url, "") for url in inventory.histories}
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     changes = tuple(change for change in decided.changes if shard.holds(change.package.url))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
@@ -70,13 +73,13 @@ def build_plan(
         conditions=conditions,
         records=dict(sorted(records.items())),
         record_owners=dict(sorted(owners.items())),
-        status={**plan_status(context, conditions), **lock_status},
+        status={**plan_status(context, conditions), **lock_status, **histories},
         status_owners=reported,
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, inventory)),
         notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
         lock=proposal,
         version_changes=version_changes(locks),
-        other_files=files_of_other_shards(shard, {**owners, **reported}),
+        other_files=files_of_other_shards(shard, {**owners, **reported, **history_owners}),
         context=context,
     )
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))

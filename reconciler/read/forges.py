@@ -22,6 +22,7 @@ from reconciler.plan.rejection import asked_keys, dashboard_key
 from reconciler.policy import Policy
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, lock_ref, short_branch
+from reconciler.state import PullHistory
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 from reconciler.values import dataclass
 
@@ -33,12 +34,16 @@ Pulls = Mapping[str, tuple[PullRequest, ...]]
 class ForgeState:
     """Pull requests, checks and requests of all forges, and the views and lock updated accordingly.
 
+    `histories` are the recorded histories of pull requests by URL, and afterwards those to record;
+    `is_history_due` tells that one of them was of no use.
     `unreadable` are pull requests of which little more than the head is known. `retry_requests` are keys of
     boxes ticked on the dashboard. `passed_checks` are names of checks by URL and commit.
     """
 
     views: Mapping[ObjectName, RepositoryView]
     reviewed: ReviewedLock | None = None
+    histories: Mapping[str, PullHistory] = field(default_factory=dict)
+    is_history_due: bool = False
     pulls: Pulls = field(default_factory=dict)
     unreadable: Pulls = field(default_factory=dict)
     retry_requests: frozenset[str] = frozenset()
@@ -57,34 +62,71 @@ def read_forges(
     """Return the state completed by the forges. Total: an unreachable forge affects only its repositories.
 
     Args:
-        state: The views and the reviewed lock.
+        state: The views, the reviewed lock and the recorded histories.
         control: The control repository.
         mirrors: The local mirrors of repositories.
         forges: The forges, configured.
         policy: The instance, the approval rules and the dashboard.
     """
-    listed, views = _read_pulls(state.views, mirrors, forges)
+    reader = _PullReader(forges, dict(state.histories))
+    listed, views = _read_pulls(state.views, mirrors, reader)
     reviewed = state.reviewed
     if reviewed is not None:
-        reviewed, listed = _with_lock_pulls(reviewed, listed, control, forges)
+        reviewed, listed = _with_lock_pulls(reviewed, listed, control, reader)
         reviewed = _with_unreadable_pulls(reviewed, listed.get(control.url, ()), policy.instance)
     unreadable = {url: broken for url, pulls in listed.items() if (broken := _unreadable(pulls))}
     pulls = {url: tuple(p for p in pulls if not p.unreadable) for url, pulls in listed.items()}
+    urls = {control.url, *(view.url for view in views.values())}
     passed_checks = dict(_read_passed_checks(views, pulls, forges, mirrors, policy))
     requests, notes = (
         _read_retry_requests(forges.of(control), policy)
         if policy.pull_requests.dashboard
         else (frozenset(), ())
     )
-    return ForgeState(views, reviewed, pulls, unreadable, requests, passed_checks, notes)
+    # A repository that is not registered any more needs no history.
+    histories = {url: reader.histories[url] for url in sorted(reader.histories.keys() & urls)}
+    return ForgeState(
+        views, reviewed, histories, bool(reader.due), pulls, unreadable, requests, passed_checks, notes
+    )
 
 
 def _unreadable(pulls: Iterable[PullRequest]) -> tuple[PullRequest, ...]:
     return tuple(pull for pull in pulls if pull.unreadable)
 
 
+@dataclass(frozen=True, slots=True)
+class _PullReader:
+    """Lists pull requests of repositories, and replaces the recorded histories by the ones to record.
+
+    `due` are the repositories with a history that was of no use.
+    """
+
+    forges: Forges
+    histories: dict[str, PullHistory]
+    due: set[str] = field(default_factory=set)
+
+    def list_pulls(self, mirror: Mirror) -> tuple[PullRequest, ...]:
+        """Return the pull requests of a repository as its branches are here.
+
+        Raises:
+            UnavailableError: The forge cannot be read, or another run is writing.
+        """
+        forge = self.forges.of(mirror)
+        if self.forges.lists_ended or not isinstance(forge, ApiForge):
+            return _current(forge.list_pulls(), mirror)
+        branches = {short_branch(ref) for ref in mirror.refs() if ref.startswith(HEADS)}
+        listing = forge.list_known(mirror.url, self.histories.get(mirror.url), branches)
+        pulls = _current(listing.pulls, mirror)
+        self.histories.pop(mirror.url, None)
+        if listing.history is not None:
+            self.histories[mirror.url] = listing.history
+        if listing.is_due:
+            self.due.add(mirror.url)
+        return pulls
+
+
 def _read_pulls(
-    views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors, forges: Forges
+    views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors, reader: _PullReader
 ) -> tuple[dict[str, tuple[PullRequest, ...]], dict[ObjectName, RepositoryView]]:
     """List the pull requests of every repository; with an unreachable forge it is unavailable (D21)."""
     pulls: dict[str, tuple[PullRequest, ...]] = {}
@@ -93,13 +135,13 @@ def _read_pulls(
         if view.url in pulls or view.url in unreachable:
             continue
         if not view.is_available:
-            forges.mark_unread(view.remote, view.url)
+            reader.forges.mark_unread(view.remote, view.url)
             continue
         try:
             mirror = mirrors.open(view.remote)
             # Listing costs API quota: a shard lists only where it writes.
-            if forges.lists_pulls(mirror):
-                pulls[view.url] = _current(forges.of(mirror).list_pulls(), mirror)
+            if reader.forges.lists_pulls(mirror):
+                pulls[view.url] = reader.list_pulls(mirror)
         except UnavailableError as error:
             unreachable[view.url] = error
     updated = {
@@ -130,13 +172,16 @@ def _without_content(view: RepositoryView, error: UnavailableError) -> Repositor
 
 
 def _with_lock_pulls(
-    reviewed: ReviewedLock, pulls: dict[str, tuple[PullRequest, ...]], control: Mirror, forges: Forges
+    reviewed: ReviewedLock,
+    pulls: dict[str, tuple[PullRequest, ...]],
+    control: Mirror,
+    reader: _PullReader,
 ) -> tuple[ReviewedLock, dict[str, tuple[PullRequest, ...]]]:
     """Add the pull requests of the control repository; close the lock to proposals if that fails."""
     if control.url in pulls:
         return reviewed, pulls
     try:
-        return reviewed, {**pulls, control.url: _current(forges.of(control).list_pulls(), control)}
+        return reviewed, {**pulls, control.url: reader.list_pulls(control)}
     except UnavailableError as error:
         message = f"The pull requests of the control repository cannot be listed: {error}"
         where = Location(LOCKS_DIRECTORY)

@@ -35,10 +35,18 @@ from reconciler.read.repositories.trees import PackageTrees, read_trees
 from reconciler.read.schedule import read_opening
 from reconciler.read.shards import ShardReader, Views
 from reconciler.read.snapshot import read_snapshot
-from reconciler.read.state import State, read_state, read_statuses, state_ref, status_ref
+from reconciler.read.state import (
+    State,
+    read_histories,
+    read_state,
+    read_statuses,
+    state_ref,
+    status_ref,
+)
 from reconciler.read.trust import read_trust
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
+from reconciler.state import PullHistory
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 _SHORT = 12
@@ -82,6 +90,8 @@ def read_inventory(
         inventory,
         repositories=forge_state.views,
         pulls=forge_state.pulls,
+        histories=forge_state.histories,
+        is_history_due=forge_state.is_history_due,
         unreadable_pulls=forge_state.unreadable,
         trees=package_trees.trees,
         times=package_trees.times,
@@ -119,7 +129,7 @@ def _read_repositories(
         )
     views = _read_views(content.declared.registrations, options, mirrors, inventory.policy, shard_reader)
     forges.set_authors(views.values())
-    forge_state = ForgeState(views, recorded.reviewed)
+    forge_state = ForgeState(views, recorded.reviewed, recorded.histories)
     if not options.deep:
         return forge_state, PackageTrees(), ()
     forge_state = read_forges(forge_state, options.control.mirror, mirrors, forges, inventory.policy)
@@ -184,6 +194,7 @@ class _Recorded(NamedTuple):
     tip: Oid | None
     state: State
     statuses: Mapping[ObjectName, RecordedStatus]
+    histories: Mapping[str, PullHistory]
     images: ImageDigests
     index_folders: IndexFolders
     reviewed: ReviewedLock | None
@@ -198,12 +209,13 @@ class _Recorded(NamedTuple):
 
 def _read_recorded(opened: OpenControl, policy: Policy) -> _Recorded:
     refs = opened.mirror.refs()
-    tip = refs.get(state_ref(policy.instance))
+    tip, status = refs.get(state_ref(policy.instance)), refs.get(status_ref(policy.instance))
     state = read_state(opened.mirror, tip, policy.limits)
     return _Recorded(
         tip=tip,
         state=state,
-        statuses=read_statuses(opened.mirror, refs.get(status_ref(policy.instance)), policy.limits),
+        statuses=read_statuses(opened.mirror, status, policy.limits),
+        histories=read_histories(opened.mirror, status, policy.limits),
         images=read_image_digests(opened.mirror, tip, policy.limits.manifest_bytes),
         index_folders=read_index_folders(opened.objects, opened.commit.oid, policy.limits),
         reviewed=read_reviewed_lock(opened, policy, state.wanted_lock),

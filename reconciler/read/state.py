@@ -1,6 +1,7 @@
 """Read the records of the state branch, and the statuses of the status branch."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -19,12 +20,14 @@ from reconciler.read.files import fetch_files
 from reconciler.reasons import Reason
 from reconciler.state import (
     NOTHING_REFUSED,
+    PULLS_DIRECTORY,
     REFUSED_DELETIONS,
     SCHEMA,
     SETS_DIRECTORY,
     VARIANTS_DIRECTORY,
     WANTED_LOCK,
     PackageVariantRecord,
+    PullHistory,
     RefusedDeletionsRecord,
     SetRecord,
     WantedLockRecord,
@@ -207,6 +210,20 @@ def read_statuses(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[O
         if status is not None:
             statuses[ObjectName(str(value["namespace"]), str(value["name"]))] = status
     return statuses
+
+
+def read_histories(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[str, PullHistory]:
+    """Return the histories of pull requests at a commit of the status branch, by URL.
+
+    Without a readable one, everything is listed anew.
+    """
+    histories = {}
+    for file in fetch_files(objects, commit, PULLS_DIRECTORY):
+        with suppress(PackageRefusedError, ValidationError):
+            data = objects.blob(file.oid, limits.manifest_bytes)
+            history = PullHistory.model_validate_json(data, by_alias=True, by_name=False)
+            histories[history.url] = history
+    return histories
 
 
 def _status(value: Any) -> RecordedStatus | None:

@@ -72,18 +72,21 @@ class RunInputs:
         return Names(self.inventory.policy.instance, {key: view.directory for key, view in views.items()})
 
 
-def read_inputs(options: RunOptions, forges: Forges | None = None, *, writes: bool = False) -> RunInputs:
+def read_inputs(
+    options: RunOptions, forges: Forges | None = None, *, writes: bool = False, lists_ended: bool = False
+) -> RunInputs:
     """Read everything that a run may know. Writes nothing.
 
     Args:
         options: The control repository and the part of the fleet to read.
         forges: Where pull requests are read.
         writes: The caller is going to write: an unmerged commit is refused before anything else is read.
+        lists_ended: List all pull requests with their texts, also those that ended long ago.
 
     Raises:
         RefusedError: The commit is not merged, and `writes`.
     """
-    forges = forges or Forges(shard=options.shard, writes=writes)
+    forges = forges or Forges(shard=options.shard, writes=writes, lists_ended=lists_ended)
     mirrors = open_mirrors(options)
     opened = open_control(options.control, mirrors)
     if writes:

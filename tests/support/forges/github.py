@@ -163,7 +163,11 @@ class GitHubSimulator(Simulator):
             pulls = [p for p in pulls if f"{hosted.name.partition('/')[0]}:{p.head}" == head and not p.fork]
         if base := query.get("base"):
             pulls = [p for p in pulls if p.base == base]
-        pulls.sort(key=lambda p: p.number, reverse=query.get("direction", "desc") == "desc")
+        by_change = query.get("sort") == "updated"
+        pulls.sort(
+            key=lambda p: (p.updated if by_change else p.number, p.number),
+            reverse=query.get("direction", "desc") == "desc",
+        )
         return self._page(
             [self.shown(hosted, p, simple=True) for p in pulls], query, f"/repos/{hosted.name}/pulls"
         )

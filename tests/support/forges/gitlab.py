@@ -91,7 +91,12 @@ class GitLabSimulator(Simulator):
 
     def _list(self, hosted: Hosted, query: dict[str, str]) -> Answer:
         pulls = [self.refreshed(hosted, p) for p in hosted.pulls.values() if p.head and self.visible(p)]
-        shown = [self.shown(hosted, p) for p in sorted(pulls, key=lambda p: p.number)]
+        by_change = query.get("order_by") == "updated_at"
+        pulls.sort(
+            key=lambda p: (p.updated if by_change else p.created, p.number),
+            reverse=query.get("sort", "desc") == "desc",
+        )
+        shown = [self.shown(hosted, p) for p in pulls]
         for name in ("state", "source_branch", "target_branch"):
             if query.get(name, "all") != "all":
                 shown = [item for item in shown if item[name] == query[name]]

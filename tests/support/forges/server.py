@@ -254,11 +254,12 @@ class Simulator(ABC):
             return pull
         head, base = hosted.ref(pull.head), hosted.ref(pull.base)
         if head is None:
-            pull.state, pull.closed = "closed", self.clock.now()
+            pull.state, pull.closed, pull.updated = "closed", self.clock.now(), self.clock.now()
             return pull
         pull.head_oid = head
         if base and (base == head or hosted.repo.git.descendant_of(base, head)):
             pull.state, pull.merged, pull.merge_oid, pull.draft = "closed", self.clock.now(), base, False
+            pull.closed = pull.updated = self.clock.now()
         return pull
 
     def new_pull(self, hosted: Hosted, **fields: Any) -> Pull:

@@ -52,10 +52,10 @@ class ForgeWorld:
         inside = f"{ORGANISATION}/{name}" if is_hosted else name
         return Repo(self.root / f"{inside}.git", time=int(self.simulator.clock.now()))
 
-    def plan(self, *, timeout_s: float = 10.0, shard: Shard = WHOLE) -> PlannedRun:
+    def plan(self, *, timeout_s: float = 10.0, shard: Shard = WHOLE, lists_ended: bool = False) -> PlannedRun:
         clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
         settings = RunOptions(self.control, self.root / self.cache, shard=shard)
-        return plan_run(settings, Forges(clock, shard, timeout_s))
+        return plan_run(settings, Forges(clock, shard, timeout_s, lists_ended=lists_ended))
 
     def run(self, *, timeout_s: float = 10.0, shard: Shard = WHOLE) -> Ran:
         return self.apply(self.plan(timeout_s=timeout_s, shard=shard))

@@ -47,8 +47,8 @@ class Dialect:
         self.done.append("edit")
         self.written[int(comment.key)] = Comment(comment.key, body)
 
-    def list_all(self) -> Iterator[ApiPullRequest]:
-        return iter(self.listed)
+    def list_all(self) -> Iterator[tuple[ApiPullRequest, ...]]:
+        yield self.listed
 
     def issues(self) -> Iterator[Issue]:
         return iter(self.opened)

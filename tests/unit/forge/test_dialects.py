@@ -59,9 +59,10 @@ def test_item_without_most_fields_keeps_number_head_and_reason(api: ScriptedApi,
     make, path, item = APIS[kind]
     api.answers["GET", path] = Answer(200, [item(5, "drafts/web/w", 1), item(6, "drafts/web/w", 2)])
 
-    pulls = list(make(api.transport()).list_all())
+    ((*pulls,),) = make(api.transport()).list_all()
 
-    assert [(pull.number, pull.head) for pull in pulls] == [(5, "drafts/web/w")]
+    # The head of a fork is left out: it may have the name of a branch of ours.
+    assert [(pull.number, pull.head) for pull in pulls] == [(5, "drafts/web/w"), (6, "")]
     assert pulls[0].unreadable.startswith("the forge's answer is not as its API describes it (")
 
 
@@ -140,7 +141,7 @@ def test_complete_item_is_read_field_by_field(api: ScriptedApi, kind: str) -> No
     merged = {**full, **CLOSED, **MERGED[kind]}
     api.answers["GET", path] = Answer(200, [full, merged])
 
-    opened, ended = make(api.transport()).list_all()
+    ((opened, ended),) = make(api.transport()).list_all()
 
     # GitLab gives a fast-forward merge no commit of its own, so the head stands for it, also before.
     assert replace(opened, merge_oid="") == OPEN
