@@ -16,6 +16,7 @@ from reconciler.dependencies.model.packages import (
     PackageId,
     Pairs,
     Platform,
+    VersionRange,
 )
 from reconciler.dependencies.versions import Version, VersionPolicy, precedence_with_build
 from reconciler.errors import Problem
@@ -112,6 +113,10 @@ class Catalogue:
     packages: Mapping[PackageId, tuple[Candidate, ...]] = field(default_factory=dict)
     names: Mapping[PackageId, PackageId] = field(default_factory=dict)
     refused: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    # Clusters share a catalogue, and ask for the same ranges of it.
+    _places: dict[tuple[PackageId, VersionRange], frozenset[int]] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
 
     def find(self, id_: PackageId) -> PackageId:
         """Return the package that a name means: itself, or the one that lists it among its names."""
@@ -120,6 +125,17 @@ class Catalogue:
     def candidates(self, id_: PackageId) -> tuple[Candidate, ...]:
         """Return the candidates of a package, lowest version first; none for an unknown one."""
         return self.packages.get(id_, ())
+
+    def places(self, id_: PackageId, range_: VersionRange) -> frozenset[int]:
+        """Return the places of the candidates that a range admits."""
+        key = (id_, range_)
+        if key not in self._places:
+            self._places[key] = frozenset(
+                place
+                for place, candidate in enumerate(self.candidates(id_))
+                if range_.allows(candidate.version, candidate.digest)
+            )
+        return self._places[key]
 
 
 def build_catalogue(

@@ -302,6 +302,11 @@ class Requirement:
         """Return the alias of one alternative: its own, else that of the dependency."""
         return (self.aliases[alternative] if self.aliases else "") or self.alias
 
+    @property
+    def may_install_all(self) -> bool:
+        """Whether something may be installed to satisfy any of the alternatives."""
+        return self.install and not self.declined
+
     def may_install(self, alternative: int) -> bool:
         """Whether something may be installed to satisfy this alternative."""
         return self.install and alternative not in self.declined

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
-from reconciler.dependencies.model.cluster import Instance, ObservedInstallation, SlotKind, install_slot
+from reconciler.dependencies.model.cluster import Instance, ObservedInstallation, SlotKind
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -35,11 +36,9 @@ from reconciler.dependencies.solve.problem import (
     InstanceNode,
     InstanceRequirement,
 )
-from reconciler.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class _NeedContext:
+class _NeedContext(NamedTuple):
     """One alternative of a requirement, read at one place."""
 
     requirement: Requirement
@@ -114,7 +113,7 @@ def _to_install(
         return Alternative(
             via, context.number, target=f"installed:{_qualified(install.namespace, install.name)}"
         )
-    instance = Instance(context.lookup.find(install.need.id), install_slot(install))
+    instance = context.lookup.instance_of(install)
     if range_ is None:
         return Alternative(via, context.number, instance, all_places(context.lookup.candidates(instance)))
     return Alternative(via, context.number, instance, context.lookup.allowed(instance, range_))
@@ -138,9 +137,8 @@ def _narrow(
 
 def _package(context: _NeedContext, need: PackageNeed) -> Iterator[Alternative]:
     package, scope, share = context.lookup.find(need.id), context.site, context.requirement.share
-    visible = [
-        i for i in context.lookup.installs.get(package, ()) if install_is_visible(i, package, share, scope)
-    ]
+    installs = context.lookup.installs.get(package, ())
+    visible = [install for install in installs if install_is_visible(install, package, share, scope)]
     for install in sorted(visible, key=lambda i: (i.namespace != scope.namespace, i.namespace, i.name)):
         via = (
             AlternativeSource.INSTALLED if install.namespace == scope.namespace else AlternativeSource.GLOBAL
@@ -162,7 +160,7 @@ def _other_namespaces(context: _NeedContext, need: PackageNeed, package: Package
         return
     for install in context.lookup.installs.get(package, ()):
         if not install.external and install.namespace != context.site.namespace:
-            instance = Instance(package, install_slot(install))
+            instance = context.lookup.instance_of(install)
             once = cluster_singletons(context.lookup.candidates(instance))
             if once:
                 yield Alternative(
@@ -274,11 +272,16 @@ def locked_alternatives(demand: InstanceRequirement, lookup: CandidateLookup) ->
 
 def _needs_of_existing(demand: InstanceRequirement, lookup: CandidateLookup) -> Iterator[tuple[int, Need]]:
     """Yield the numbered needs that an instance can satisfy that is present for other reasons."""
-    install = lookup.install_at(demand.parent) if demand.parent else None
-    if install is not None and demand.requirement.alias in dict(install.bindings):
+    requirement = demand.requirement
+    if requirement.may_install_all and all(
+        isinstance(need, PackageNeed) for need in requirement.alternatives
+    ):
         return
-    for number, need in enumerate(demand.requirement.alternatives):
-        if not isinstance(need, PackageNeed) or not demand.requirement.may_install(number):
+    install = lookup.install_at(demand.parent) if demand.parent else None
+    if install is not None and requirement.alias in dict(install.bindings):
+        return
+    for number, need in enumerate(requirement.alternatives):
+        if not isinstance(need, PackageNeed) or not requirement.may_install(number):
             yield number, need
 
 

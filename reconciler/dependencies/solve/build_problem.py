@@ -67,12 +67,12 @@ def build_problem(inputs: ClusterInputs) -> BuiltProblem:
         if instance in nodes:
             continue
         nodes[instance] = node = _node(lookup, instance, scope)
-        for group in node.requirements:
-            queue.extend(
-                (w.instance, lookup.site_of(w.instance, scope))
-                for w in _active_alternatives(group)
-                if w.instance
-            )
+        targets = (w.instance for group in node.requirements for w in _active_alternatives(group))
+        queue.extend(
+            (target, lookup.site_of(target, scope))
+            for target in dict.fromkeys(targets)
+            if target and target not in nodes
+        )
     _add_existing(lookup, nodes)
     problem = ResolutionProblem(
         nodes=nodes,
@@ -145,14 +145,18 @@ def _demands(
 ) -> Iterator[InstanceRequirement]:
     if scope.install is not None and scope.install.skip_dependencies:
         return
+    subject = str(instance)
     for written in candidate.requires:
         requirement = with_rendered_labels(effective_requirement(written, scope.install), instance, scope)
-        cause = Cause(CauseKind.REQUIRES, str(instance), _signature(requirement))
+        cause = Cause(CauseKind.REQUIRES, subject, _signature(requirement))
         demand = InstanceRequirement(
             instance, requirement, alternatives_for(requirement, scope, lookup), cause
         )
-        locked = tuple(locked_alternatives(demand, lookup))
+        locked = tuple(locked_alternatives(demand, lookup)) if lookup.generated_pins else ()
         yield replace(demand, alternatives=(*demand.alternatives, *locked)) if locked else demand
+
+
+_NO_SHARE = Share()
 
 
 def _signature(requirement: Requirement) -> str:
@@ -164,7 +168,7 @@ def _signature(requirement: Requirement) -> str:
     parts += [f"(not to be installed: {need})" for need in declined]
     parts += [f"by default {requirement.default}"] if requirement.default else []
     share = requirement.share
-    if share != Share():
+    if share != _NO_SHARE:
         shared = [share.group, *(f"{name}={value}" for name, value in (*share.labels, *share.inputs))]
         parts.append(f"({' '.join([share.scope, *filter(None, shared)])})")
     return " ".join(parts)

@@ -11,7 +11,6 @@ from reconciler.dependencies.model.cluster import (
     Instance,
     ObservedInstallation,
     SlotKind,
-    install_slot,
 )
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -48,7 +47,7 @@ def effective_requirement(requirement: Requirement, install: Install | None) -> 
 
     An override by package name concerns the alternatives of that package, one by alias all of them.
     """
-    if install is None:
+    if install is None or (install.install_dependencies and not install.overrides):
         return requirement
     alternatives = list(requirement.alternatives)
     declined = set(() if install.install_dependencies else range(len(alternatives)))
@@ -189,7 +188,8 @@ _DIALECTS = {
 class CandidateLookup:
     """Cached look-ups in the inputs of one cluster.
 
-    `observed` are the installations of the snapshot that the lock did not generate.
+    `observed` are the installations of the snapshot that the lock did not generate, `generated_pins` the
+    locked instances that no manifest of a user's installs, or installed.
     """
 
     inputs: ClusterInputs
@@ -197,7 +197,10 @@ class CandidateLookup:
     providers: dict[Gvk | str, list[PackageId]] = field(default_factory=dict)
     holders: dict[str, PackageId] = field(default_factory=dict)
     observed: tuple[ObservedInstallation, ...] = ()
-    _allowed: dict[tuple[Instance | PackageId, VersionRange], frozenset[int]] = field(default_factory=dict)
+    generated_pins: tuple[Instance, ...] = ()
+    _allowed: dict[tuple[Instance, VersionRange], frozenset[int]] = field(default_factory=dict)
+    _by_slot: dict[Instance, Install] = field(default_factory=dict)
+    _instances: dict[int, Instance] = field(default_factory=dict)
     _own_kinds: frozenset[GroupKind] | None = None
     _pins: dict[Instance, Candidate] = field(default_factory=dict)
 
@@ -207,18 +210,26 @@ class CandidateLookup:
         self.holders = dict(inputs.held)
         self._pins = {p.instance: p.candidate for p in inputs.pins if p.instance.package.name not in upgraded}
         for install in inputs.installs:
-            self.installs.setdefault(inputs.catalogue.find(install.need.id), []).append(install)
+            instance = inputs.instance_of(install)
+            self._instances[id(install)] = instance
+            self.installs.setdefault(instance.package, []).append(install)
+            if not install.external:
+                self._by_slot.setdefault(instance, install)
         if inputs.choices.discovery:
             for id_, candidates in inputs.catalogue.packages.items():
                 for provided in {gvk for c in candidates for gvk in c.provides}:
                     self.providers.setdefault(provided, []).append(id_)
                 for interface in {i.id for c in candidates for i in c.interfaces}:
                     self.providers.setdefault(interface, []).append(id_)
-        generated = self.generated_pins
+        self.generated_pins = tuple(
+            pin.instance
+            for pin in inputs.pins
+            if pin.instance.slot.kind is not SlotKind.INSTALL and self.install_at(pin.instance) is None
+        )
         self.observed = tuple(
             installation
             for installation in self._observed_packages()
-            if not any(_is_object_of(installation, instance) for instance in generated)
+            if not any(_is_object_of(installation, instance) for instance in self.generated_pins)
         )
 
     def _observed_packages(self) -> Iterator[ObservedInstallation]:
@@ -248,7 +259,9 @@ class CandidateLookup:
 
     def allowed(self, instance: Instance, range_: VersionRange) -> frozenset[int]:
         """Return the places of the candidates that a range admits."""
-        key = (instance if instance in self._pins else instance.package, range_)
+        if instance not in self._pins:
+            return self.inputs.catalogue.places(instance.package, range_)
+        key = (instance, range_)
         if key not in self._allowed:
             self._allowed[key] = self.places(
                 instance, lambda candidate: range_.allows(candidate.version, candidate.digest)
@@ -258,16 +271,6 @@ class CandidateLookup:
     def places(self, instance: Instance, keep: Callable[[Candidate], bool]) -> frozenset[int]:
         """Return the places of the candidates that pass a test."""
         return frozenset(p for p, candidate in enumerate(self.candidates(instance)) if keep(candidate))
-
-    @property
-    def generated_pins(self) -> tuple[Instance, ...]:
-        """The locked instances that no manifest of a user's installs, or installed."""
-        instances = (pin.instance for pin in self.inputs.pins)
-        return tuple(
-            instance
-            for instance in instances
-            if instance.slot.kind is not SlotKind.INSTALL and self.install_at(instance) is None
-        )
 
     def is_ours(self, gvk: Gvk) -> bool:
         """Tell whether the cluster serves an API because of a package of the lock or of a user's install.
@@ -303,10 +306,13 @@ class CandidateLookup:
             return None
         return next((i for i in self.observed if i.id == instance.package), None)
 
+    def instance_of(self, install: Install) -> Instance:
+        """Return the instance of one of the installs."""
+        return self._instances[id(install)]
+
     def install_at(self, instance: Instance) -> Install | None:
         """Return the user's install in this slot."""
-        own = (i for i in self.installs.get(instance.package, ()) if install_slot(i) == instance.slot)
-        return next((i for i in own if not i.external), None)
+        return self._by_slot.get(instance)
 
     def site_of(self, instance: Instance, parent: RequirementContext) -> RequirementContext:
         """Return the context in which the requirements of an instance are read."""

@@ -122,20 +122,19 @@ def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -
 
     Whoever binds decides: only the shape of an interface must fit.
     """
-    chosen = {pinned.instance: pinned.candidate for pinned in resolved}
-    for pinned in resolved:
-        install = inputs.install_of(pinned.instance)
-        for edge in pinned.edges if install is not None else ():
+    chosen = {pinned.instance: pinned for pinned in resolved}
+    for install in inputs.installs:
+        is_bound = bool(install.bindings) and not install.external
+        pinned = chosen.get(inputs.instance_of(install)) if is_bound else None
+        for edge in pinned.edges if pinned is not None else ():
             need = edge.requirement.alternatives[edge.alternative]
-            if (
-                install is None
-                or edge.via is not AlternativeSource.BINDING
-                or not isinstance(need, InterfaceNeed)
-            ):
+            if edge.via is not AlternativeSource.BINDING or not isinstance(need, InterfaceNeed):
                 continue
             bound = dict(install.bindings)[edge.requirement.alias]
             offered = (
-                chosen[edge.target].interfaces if edge.target else _bound_interfaces(inputs, edge.detail)
+                chosen[edge.target].candidate.interfaces
+                if edge.target
+                else _bound_interfaces(inputs, edge.detail)
             )
             if not any(interface.meets(need) for interface in offered):
                 message = f"{edge.requirement.alias} is bound to {bound}, which is not {need}"

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass, replace
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -170,21 +171,19 @@ class CanonicalText:
         if issubclass(kind, frozenset):
             return lambda value: f"{{{','.join(sorted(map(self.write, value)))}}}"
         if issubclass(kind, tuple):
-            return lambda value: f"({','.join(map(self.write, value))})"
+            return lambda value: f"({','.join([self.write(item) for item in value])})"
         return repr
 
     def _dataclass_writer(self, kind: type) -> Callable[[Any], str]:
         """Return a writer that knows the texts of the defaults: most fields have theirs."""
         own = [each for each in fields(kind) if self._has(each)]
-        name = _DIGEST_NAMES.get(kind.__name__, kind.__name__)
-        form = f"{name}({','.join(f'{each.name}=%s' for each in own)})"
-        defaults = [
-            (each.name, each.default, None if each.default is MISSING else self.write(each.default))
-            for each in own
-        ]
+        form = f"{_DIGEST_NAMES.get(kind.__name__, kind.__name__)}({','.join(f'{f.name}=%s' for f in own)})"
+        values = attrgetter(*(each.name for each in own), own[0].name)  # of one name it returns no tuple
+        defaults = [each.default for each in own]
+        texts = ["" if default is MISSING else self.write(default) for default in defaults]
 
         def write(value: Any) -> str:
-            pairs = ((getattr(value, name), default, text) for name, default, text in defaults)
+            pairs = zip(values(value), defaults, texts, strict=False)
             return form % tuple([text if own is default else self.write(own) for own, default, text in pairs])
 
         return write
