@@ -1,15 +1,24 @@
-"""The steps that every forge with an API shares: which check counts, and what gets a comment."""
+"""The steps that every forge with an API shares, on a dialect that notes what it is called with."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, cast
 
 import pytest
 
-from reconciler.errors import ConflictError
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.dialect import ApiPullRequest, Comment, Issue, write_times
+from reconciler.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.forge import body_marker
+from reconciler.forge.api_errors import InvalidError, LostReplyError, MissingError
+from reconciler.forge.api_forge import LONGEST_TITLE, RECHECK_DELAYS_S, ApiForge
+from reconciler.forge.dialect import (
+    ApiPullRequest,
+    Comment,
+    Issue,
+    MergePendingError,
+    PullRequestExistsError,
+    write_times,
+)
 from reconciler.inventory import PullRequest, PullState
 from tests.support.forges.scripted import ScriptedApi
 
@@ -219,3 +228,423 @@ def test_of_open_pull_requests_of_a_branch_the_one_with_the_lowest_number_is_upd
 def test_head_that_moved_is_named_and_not_merged(api: ScriptedApi) -> None:
     with pytest.raises(ConflictError, match="The head of pull request 1 moved"):
         forge(api, Dialect()).merge(1, expect="decaf")
+
+
+@dataclass
+class Server:
+    """A dialect that keeps pull requests in memory, notes each call, and raises what a test plans."""
+
+    name: str = "acme/edge"
+    most_text: int = 1000
+    pulls: dict[int, ApiPullRequest] = field(default_factory=dict)
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    errors: dict[str, list[Exception]] = field(default_factory=dict)
+    recent: tuple[ApiPullRequest, ...] = ()
+    written: list[Comment] = field(default_factory=list)
+    lists: list[tuple[ApiPullRequest, ...]] = field(default_factory=list)
+    """What the next lists of a branch show, where they lag."""
+    on_merge: Callable[[], None] = lambda: None
+    """What happens at a merge before its reply."""
+
+    def _call(self, name: str, *values: Any) -> None:
+        self.calls.append((name, *values))
+        if planned := self.errors.get(name):
+            raise planned.pop(0)
+
+    def _set(self, number: int, **fields: Any) -> ApiPullRequest:
+        self.pulls[number] = replace(self.pulls[number], **fields)
+        return self.pulls[number]
+
+    def find(self, number: int) -> ApiPullRequest:
+        if number not in self.pulls:
+            raise MissingError("none")
+        return self.pulls[number]
+
+    def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
+        self._call("find_open", head, base)
+        if self.lists:
+            return iter(self.lists.pop(0))
+        return (p for p in self.pulls.values() if p.head == head and p.state is PullState.OPEN)
+
+    def find_recent(self, head: str) -> tuple[ApiPullRequest, ...]:
+        self._call("find_recent", head)
+        return self.recent
+
+    def create(self, desired: PullRequest) -> ApiPullRequest:
+        self._call("create", desired.title)
+        number = 1 + max(self.pulls, default=0)
+        self.pulls[number] = ApiPullRequest(
+            number,
+            desired.head,
+            desired.base,
+            desired.title,
+            desired.body,
+            desired.draft,
+            PullState.OPEN,
+            "1",
+        )
+        return self.pulls[number]
+
+    def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
+        self._call("edit", pull.number, title, base)
+        return self._set(pull.number, title=title, body=body, base=base)
+
+    def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
+        self._call("set_labels", pull.number, labels)
+        return self._set(pull.number, labels=labels)
+
+    def mark_ready(self, pull: ApiPullRequest) -> None:
+        self._call("mark_ready", pull.number)
+        self._set(pull.number, draft=False)
+
+    def mark_draft(self, pull: ApiPullRequest) -> None:
+        self._call("mark_draft", pull.number)
+        self._set(pull.number, draft=True)
+
+    def close(self, pull: ApiPullRequest) -> None:
+        self._call("close", pull.number)
+        self._set(pull.number, state=PullState.CLOSED)
+
+    def reopen(self, pull: ApiPullRequest) -> None:
+        self._call("reopen", pull.number)
+
+    def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        self._call("merge", pull.number, expect)
+        self.on_merge()
+        return self._set(pull.number, state=PullState.MERGED, merge_oid="beef")
+
+    def comments(self, number: int) -> Iterator[Comment]:
+        del number
+        return iter(self.written)
+
+    def add_comment(self, number: int, body: str) -> Comment:
+        self._call("add_comment", number)
+        self.written.append(Comment(str(len(self.written)), body))
+        return self.written[-1]
+
+    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
+        self._call("edit_comment", number, comment.key)
+        self.written[int(comment.key)] = Comment(comment.key, body)
+
+    def writes(self) -> list[tuple[Any, ...]]:
+        return [call for call in self.calls if not call[0].startswith("find")]
+
+
+HEAD = "drafts/web/w"
+DESIRED = PullRequest(HEAD, "main", "Update web", "Why.", labels=("b", "a"), digest="d1")
+
+
+def served(**fields: Any) -> Server:
+    """Return a server with pull request 5 in a state."""
+    values = {"body": "", "draft": False, "state": PullState.OPEN, "head_oid": "c0ffee", **fields}
+    return Server(pulls={5: ApiPullRequest(5, HEAD, "main", "Update web", **values)})
+
+
+def writer(api: ScriptedApi, server: Server) -> ApiForge:
+    return ApiForge(cast("Any", server), api.transport(), "fleet")
+
+
+def test_pull_request_is_opened_with_its_labels_and_nothing_is_written_again(api: ScriptedApi) -> None:
+    server = Server()
+
+    opened = writer(api, server).ensure(DESIRED)
+    first = server.writes()
+    again = writer(api, server).ensure(replace(DESIRED, number=opened.number))
+
+    assert (opened.number, opened.title, opened.body, opened.digest) == (1, "Update web", "Why.", "d1")
+    assert opened.labels == ("a", "b")
+    assert first == [("create", "Update web"), ("set_labels", 1, ("a", "b"))]
+    assert (again, server.writes()) == (opened, first)
+    assert server.calls[0] == ("find_open", HEAD, "main")
+
+
+def test_title_is_shortened_and_safe_for_a_terminal(api: ScriptedApi) -> None:
+    server = Server()
+
+    writer(api, server).ensure(replace(DESIRED, title="x\x1b" + "y" * 400))
+
+    title = server.pulls[1].title
+    assert title.startswith("x\\x1byyy")
+    assert len(title) == LONGEST_TITLE
+
+
+@pytest.mark.parametrize("state", PullState)
+def test_pull_request_with_the_number_is_updated_while_it_is_open(api: ScriptedApi, state: PullState) -> None:
+    server = served(state=state)
+
+    pull = writer(api, server).ensure(replace(DESIRED, number=5))
+
+    assert pull.number == (5 if state is PullState.OPEN else 6)
+
+
+def test_pull_request_whose_number_is_gone_is_found_by_its_branch(api: ScriptedApi) -> None:
+    assert writer(api, served()).ensure(replace(DESIRED, number=9)).number == 5
+
+
+@pytest.mark.parametrize(("redraft", "draft"), list(product([True, False], repeat=2)))
+def test_pull_request_becomes_a_draft_again_where_that_is_planned(
+    api: ScriptedApi, redraft: bool, draft: bool
+) -> None:
+    server = served(draft=draft)
+
+    pull = writer(api, server).ensure(replace(DESIRED, redraft=redraft))
+
+    assert (("mark_draft", 5) in server.calls) is (redraft and not draft)
+    assert pull.draft is (redraft or draft)
+
+
+def test_labels_of_people_stay_and_those_of_an_earlier_run_go(api: ScriptedApi) -> None:
+    server = Server()
+    writer(api, server).ensure(DESIRED)
+    server.pulls[1] = replace(server.pulls[1], labels=("b", "a", "mine"))
+
+    pull = writer(api, server).ensure(replace(DESIRED, labels=("b", "c")))
+
+    assert pull.labels == ("b", "c", "mine")
+
+
+@pytest.mark.parametrize(
+    ("changed", "kept"), [({"title": "Mine"}, ("Mine", "main")), ({"base": "prod"}, ("Update web", "main"))]
+)
+def test_title_of_people_stays_and_the_base_follows_the_plan(
+    api: ScriptedApi, changed: dict[str, str], kept: tuple[str, str]
+) -> None:
+    server = Server()
+    writer(api, server).ensure(DESIRED)
+    server.pulls[1] = replace(server.pulls[1], **cast("Any", changed))
+
+    writer(api, server).ensure(replace(DESIRED, body="New."))
+
+    assert (server.pulls[1].title, server.pulls[1].base) == kept
+    assert "New." in server.pulls[1].body
+
+
+def test_generated_title_follows_the_plan(api: ScriptedApi) -> None:
+    server = Server()
+    writer(api, server).ensure(DESIRED)
+
+    assert writer(api, server).ensure(replace(DESIRED, title="Another")).title == "Another"
+
+
+def test_pull_request_without_a_marker_keeps_its_title_and_text(api: ScriptedApi) -> None:
+    server = served(body="By hand.")
+
+    writer(api, server).ensure(replace(DESIRED, title="Another"))
+
+    assert server.pulls[5].title == "Update web"
+    assert server.pulls[5].body.startswith("By hand.\n\n<!-- reconciler:begin ")
+
+
+def test_pull_request_that_exists_already_is_waited_for(api: ScriptedApi) -> None:
+    server = served()
+    server.errors["create"] = [PullRequestExistsError("exists")]
+    server.lists = [(), ()]
+
+    pull = writer(api, server).ensure(DESIRED)
+
+    assert (pull.number, len(api.clock.slept)) == (5, 1)
+
+
+def test_pull_request_that_exists_and_is_never_listed_is_unavailable(api: ScriptedApi) -> None:
+    server = Server(errors={"create": [PullRequestExistsError("It exists")]})
+
+    with pytest.raises(UnavailableError, match="It exists, but it cannot be found"):
+        writer(api, server).ensure(DESIRED)
+
+
+def test_of_pull_requests_that_two_runs_opened_the_first_stays(api: ScriptedApi) -> None:
+    server = served(body="")
+    server.recent = (server.pulls[5],)
+    server.lists = [()]
+
+    pull = writer(api, server).ensure(DESIRED)
+
+    comment = "Pull request #5 proposes the same branch and was opened first; this one is closed."
+    assert pull.number == 5
+    assert server.pulls[6].state is PullState.CLOSED
+    assert comment in server.written[0].body
+    assert body_marker.parse(server.pulls[6].body).duplicate_of == 5
+    assert ("find_recent", HEAD) in server.calls
+
+
+@pytest.mark.parametrize(("state", "draft"), list(product(PullState, [True, False])))
+def test_only_an_open_pull_request_is_marked(api: ScriptedApi, state: PullState, draft: bool) -> None:
+    server = served(state=state, draft=draft)
+
+    writer(api, server).mark_ready(5)
+    other = served(state=state, draft=draft)
+    writer(api, other).mark_draft(5)
+
+    is_open = state is PullState.OPEN
+    assert server.calls == ([("mark_ready", 5)] if is_open and draft else [])
+    assert other.calls == ([("mark_draft", 5)] if is_open and not draft else [])
+
+
+@pytest.mark.parametrize("state", PullState)
+def test_closed_pull_request_is_reopened_and_a_merged_one_is_not(api: ScriptedApi, state: PullState) -> None:
+    server = served(state=state)
+
+    if state is PullState.MERGED:
+        with pytest.raises(RefusedError, match="Pull request 5 was merged and cannot be opened again"):
+            writer(api, server).reopen(5)
+    else:
+        writer(api, server).reopen(5)
+
+    assert server.calls == ([("reopen", 5)] if state is PullState.CLOSED else [])
+
+
+@pytest.mark.parametrize("step", ["mark_ready", "mark_draft", "reopen", "reject", "comment", "merge"])
+def test_missing_pull_request_is_named(api: ScriptedApi, step: str) -> None:
+    options = {"comment": {"key": "k", "body": "b"}, "merge": {"expect": "1"}}.get(step, {})
+
+    with pytest.raises(RefusedError, match="There is no pull request 9 in acme/edge"):
+        getattr(writer(api, served()), step)(9, **options)
+
+
+def test_rejected_pull_request_is_closed_with_the_comment(api: ScriptedApi) -> None:
+    server = served()
+
+    writer(api, server).reject(5, comment="No.")
+
+    assert server.calls == [("add_comment", 5), ("close", 5)]
+    assert server.written[0].body.endswith("\nNo.")
+
+
+def test_comment_of_a_key_is_written_once_and_then_replaced(api: ScriptedApi) -> None:
+    server = served()
+    for body in ("1", "1", "2"):
+        writer(api, server).comment(5, key="check", body=body)
+    writer(api, server).comment(5, key="other", body="3")
+
+    assert server.calls == [("add_comment", 5), ("edit_comment", 5, "0"), ("add_comment", 5)]
+    assert [comment.body.rpartition("\n")[2] for comment in server.written] == ["2", "3"]
+
+
+def test_comment_of_closing_is_not_replaced_on_a_closed_pull_request(api: ScriptedApi) -> None:
+    server = served()
+    writer(api, server).close(5, comment="First.")
+
+    writer(api, server).close(5, comment="Second.")
+
+    assert [comment.body.rpartition("\n")[2] for comment in server.written] == ["First."]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({}, None, ""),
+        ({"state": PullState.MERGED, "merge_oid": "beef"}, None, ""),
+        ({"draft": True}, RefusedError, "Pull request 5 is a draft"),
+        ({"state": PullState.CLOSED}, RefusedError, "Pull request 5 is closed"),
+        ({"head_oid": "decaf"}, ConflictError, "The head of pull request 5 moved"),
+    ],
+)
+def test_open_ready_pull_request_is_merged_at_its_head(
+    api: ScriptedApi, fields: dict[str, Any], error: Any, message: str
+) -> None:
+    server = served(**fields)
+
+    if error is None:
+        assert writer(api, server).merge(5, expect="c0ffee") == "beef"
+    else:
+        with pytest.raises(error, match=message):
+            writer(api, server).merge(5, expect="c0ffee")
+
+    assert server.calls == ([("merge", 5, "c0ffee")] if not fields else [])
+
+
+def test_merge_that_is_pending_is_tried_again_for_a_while(api: ScriptedApi) -> None:
+    server = served()
+    server.errors["merge"] = [MergePendingError("checking")] * 2
+
+    assert writer(api, server).merge(5, expect="c0ffee") == "beef"
+    assert api.clock.slept == [*RECHECK_DELAYS_S[:2]]
+    server = served()
+    server.errors["merge"] = [MergePendingError("checking")] * 9
+    with pytest.raises(MergePendingError):
+        writer(api, server).merge(5, expect="c0ffee")
+    assert len(server.calls) == len(RECHECK_DELAYS_S) + 1
+
+
+@pytest.mark.parametrize(
+    ("now", "error"),
+    [
+        ({"state": PullState.MERGED, "merge_oid": "dad"}, None),
+        ({"head_oid": "decaf"}, ConflictError),
+        ({"draft": True}, RefusedError),
+        ({"state": PullState.CLOSED}, RefusedError),
+        ({}, InvalidError),
+    ],
+)
+def test_refused_merge_is_explained_by_the_pull_request_as_it_is_now(
+    api: ScriptedApi, now: dict[str, Any], error: Any
+) -> None:
+    server = served()
+
+    def refuse() -> None:
+        server._set(5, **now)
+        raise InvalidError("not mergeable", status=405)
+
+    server.on_merge = refuse
+    if error is None:
+        assert writer(api, server).merge(5, expect="c0ffee") == "dad"
+        return
+    with pytest.raises(error) as caught:
+        writer(api, server).merge(5, expect="c0ffee")
+    assert type(caught.value) is error
+
+
+def test_merge_whose_reply_was_lost_is_looked_for(api: ScriptedApi) -> None:
+    server = served()
+
+    def lose() -> None:
+        server._set(5, state=PullState.MERGED, merge_oid="beef")
+        raise LostReplyError("lost")
+
+    server.on_merge = lose
+
+    assert writer(api, server).merge(5, expect="c0ffee") == "beef"
+    assert len(server.calls) == 1
+
+
+def test_approved_draft_is_marked_ready_and_merged(api: ScriptedApi) -> None:
+    server = served(draft=True)
+
+    assert writer(api, server).approve(5, expect="c0ffee") == "beef"
+    assert server.calls == [("mark_ready", 5), ("merge", 5, "c0ffee")]
+
+
+def test_draft_whose_head_moved_stays_a_draft(api: ScriptedApi) -> None:
+    server = served(draft=True)
+
+    with pytest.raises(ConflictError, match="The head of pull request 5 moved"):
+        writer(api, server).approve(5, expect="decaf")
+
+    assert server.calls == []
+
+
+@pytest.mark.parametrize("draft", [True, False])
+def test_draft_that_cannot_be_merged_becomes_a_draft_again(api: ScriptedApi, draft: bool) -> None:
+    server = served(draft=draft)
+    server.errors["merge"] = [InvalidError("not mergeable", status=405)]
+
+    with pytest.raises(RefusedError, match="not mergeable"):
+        writer(api, server).approve(5, expect="c0ffee")
+
+    assert server.pulls[5].draft is draft
+    assert (("mark_draft", 5) in server.calls) is draft
+
+
+def test_draft_that_cannot_become_one_again_is_told(api: ScriptedApi) -> None:
+    server = served(draft=True)
+    server.errors = {
+        "merge": [InvalidError("not mergeable", status=405)],
+        "mark_draft": [RefusedError("no drafts")],
+    }
+
+    with pytest.raises(RefusedError) as caught:
+        writer(api, server).approve(5, expect="c0ffee")
+
+    assert str(caught.value) == (
+        "not mergeable; pull request 5 is marked as ready since, and stays so: no drafts"
+    )

@@ -1,14 +1,22 @@
 """Requests to an API: which redirect is followed, how much is read, and what an error shows."""
 
+from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import orjson
 import pytest
 
-from reconciler.errors import ReconcilerError, UnavailableError
+from reconciler import __version__
+from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge import http
-from reconciler.forge.api_errors import LostReplyError
+from reconciler.forge.api_errors import InvalidError, LimitedError, LostReplyError, MissingError
+from reconciler.forge.budget import Budget
+from reconciler.policy import WriteLimits
+from reconciler.report.redact import learn_credential, mask_credentials
 from tests.support.forges.scripted import ScriptedApi
-from tests.support.forges.server import Answer
+from tests.support.forges.server import Answer, serving
 
 STATUSES = (301, 302, 303, 307, 308)
 METHODS = ("GET", "POST", "PATCH")
@@ -157,3 +165,280 @@ def test_lost_write_is_looked_for_before_it_is_repeated(
 )
 def test_request_without_a_token_has_no_authorization(token: http.StaticToken, value: str) -> None:
     assert token.value() == value
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ("ftp://git.example/api", "'ftp://git.example/api' is no address of a forge's API"),
+        ("https:///api", "'https:///api' is no address of a forge's API"),
+        ("git.example", "'git.example' is no address of a forge's API"),
+        ("http://git.example/api", "A token for http://git.example/api would be sent in the clear"),
+        (
+            "http://localhost.example/api",
+            "A token for http://localhost.example/api would be sent in the clear",
+        ),
+        ("https://git.example/api/", ""),
+        ("http://localhost:1/api", ""),
+        ("http://127.0.0.1:1/api", ""),
+        ("http://[::1]:1/api", ""),
+    ],
+)
+def test_token_is_sent_in_the_clear_on_this_machine_alone(base: str, message: str) -> None:
+    budget = Budget(WriteLimits())
+    if not message:
+        assert http.Transport(base, http.StaticToken("t"), budget).base == base.rstrip("/")
+        return
+    with pytest.raises(UnavailableError) as caught:
+        http.Transport(base, http.StaticToken("t"), budget)
+    assert str(caught.value) == message
+    assert caught.value.hint == ("Use https." if "clear" in message else "Give an https URL.")
+
+
+@pytest.mark.parametrize(
+    ("location", "error"),
+    [
+        ("/api/new", ""),
+        ("{api}/new", ""),
+        ("new", ""),
+        ("", "{api}/old redirects without a target"),
+        ("http://localhost:1/api/new", "{api} redirects to another host"),
+        ("https://127.0.0.1/api/new", "{api} redirects to another host"),
+    ],
+)
+def test_redirect_stays_on_its_host(api: ScriptedApi, location: str, error: str) -> None:
+    api.answers["GET", "/old"] = Answer(301, {}, {"Location": location.format(api=api.api)})
+    api.answers["GET", "/new"] = Answer(200, [1])
+
+    if not error:
+        assert api.transport().get("/old", {"page": 1}).data == [1]
+        return
+    with pytest.raises(UnavailableError) as caught:
+        api.transport().get("/old")
+    assert str(caught.value) == error.format(api=api.api)
+
+
+def test_absolute_address_is_used_as_it_is(api: ScriptedApi) -> None:
+    api.transport().get(f"{api.api}/other")
+
+    assert api.requests() == [("GET", "/other")]
+
+
+class Seen(ScriptedApi):
+    """Keeps the bodies and headers of requests."""
+
+    def __init__(self) -> None:
+        super().__init__(Path(), "/api", None)
+        self.bodies: list[Any] = []
+        self.headers: list[dict[str, str]] = []
+
+    def respond(self, handler: Any, raw: bytes) -> None:
+        self.bodies.append(orjson.loads(raw) if raw else None)
+        self.headers.append({name.lower(): value for name, value in handler.headers.items()})
+        super().respond(handler, raw)
+
+
+@pytest.fixture
+def seen() -> Iterator[Seen]:
+    api = Seen()
+    with serving(api):
+        yield api
+
+
+def test_credentials_in_use_are_masked_in_every_text_of_a_body(seen: Seen) -> None:
+    learn_credential("secret-in-a-body")
+    text = "a secret-in-a-body"
+
+    seen.transport().write(
+        "POST", "/x", {"a": text, "b": [text, {"c": text}], "d": (text,), "e": 1, "f": None}
+    )
+
+    masked = "a ***"
+    assert seen.bodies == [{"a": masked, "b": [masked, {"c": masked}], "d": [masked], "e": 1, "f": None}]
+
+
+def test_request_names_its_sender_and_what_it_takes_and_sends(seen: Seen) -> None:
+    transport = seen.transport("t0ken-of-a-header")
+    transport.get("/x")
+    transport.query("/graphql", {"query": "q"})
+    plain = http.Transport(
+        seen.api, http.StaticToken(""), transport.budget, clock=transport.clock, headers={"X-Version": "1"}
+    )
+    plain.get("/y")
+
+    read, query, anonymous = seen.headers
+    assert read["authorization"] == "Bearer t0ken-of-a-header"
+    assert (read["user-agent"], read["accept"]) == (f"reconciler/{__version__}", "application/json")
+    assert ("content-type" in read, query["content-type"]) == (False, "application/json")
+    assert ("authorization" in anonymous, anonymous["x-version"]) == (False, "1")
+    assert [entry.method for entry in seen.journal] == ["GET", "POST", "GET"]
+    assert mask_credentials("t0ken-of-a-header") == "***"
+
+
+@pytest.mark.parametrize(
+    ("status", "writes", "kind", "hint"),
+    [
+        (
+            401,
+            True,
+            UnavailableError,
+            "Give a token that is valid, where the rule of spec.credentials reads it from.",
+        ),
+        (404, True, MissingError, "Check the URL, and whether the token may see the repository."),
+        (404, False, MissingError, "Check the URL, and whether the token may see the repository."),
+        (403, True, RefusedError, "Check the token's permissions, and that the repository is not archived."),
+        (
+            403,
+            False,
+            UnavailableError,
+            "Check the token's permissions, and that the repository is not archived.",
+        ),
+        (400, False, UnavailableError, UnavailableError.hint),
+        (400, True, InvalidError, InvalidError.hint),
+    ],
+)
+def test_error_of_a_reply_has_its_kind_and_what_to_do(
+    api: ScriptedApi, status: int, writes: bool, kind: type[ReconcilerError], hint: str
+) -> None:
+    method = "PATCH" if writes else "GET"
+    api.answers[method, "/x"] = Answer(status, {"message": "no"})
+    transport = api.transport()
+
+    with pytest.raises(kind) as caught:
+        transport.write(method, "/x", {}) if writes else transport.get("/x")
+
+    assert (type(caught.value), caught.value.hint) == (kind, hint)
+    about = f"{api.api} refuses the credential" if status == 401 else f"{method} {api.api}/x"
+    assert str(caught.value) == f"{about}: {status} no"
+    causes = {401: f"{api.api} refuses the credential: 401 no", 403: f"{api.api}: 403 no"}
+    assert caught.value.cause == causes.get(status, "")
+    assert getattr(caught.value, "status", status) == status
+
+
+def test_server_that_is_not_there_is_tried_again_and_named(api: ScriptedApi) -> None:
+    clock = api.transport().clock
+    transport = http.Transport(
+        "http://127.0.0.1:1/api", http.StaticToken(""), Budget(WriteLimits(), clock), clock=clock
+    )
+
+    with pytest.raises(UnavailableError) as caught:
+        transport.get("/x")
+
+    assert str(caught.value).startswith("GET http://127.0.0.1:1/api/x: no answer Connect")
+    assert caught.value.cause.startswith("http://127.0.0.1:1/api: no answer Connect")
+    assert api.clock.slept == [1.0, 2.0, 4.0]
+
+
+class Renewing(NamedTuple):
+    """A source of tokens that gives the next one when the first is refused."""
+
+    tokens: list[str]
+
+    def value(self) -> str:
+        return f"Bearer {self.tokens[0]}"
+
+    def renew(self) -> bool:
+        self.tokens.pop(0)
+        return True
+
+
+def test_refused_token_is_renewed_once(seen: Seen) -> None:
+    seen.answers["GET", "/x"] = Answer(401, {"message": "expired"})
+    old = seen.transport()
+    transport = http.Transport(seen.api, Renewing(["first", "second", "third"]), old.budget, clock=old.clock)
+
+    with pytest.raises(UnavailableError, match="refuses the credential"):
+        transport.get("/x")
+
+    assert [headers["authorization"] for headers in seen.headers] == ["Bearer first", "Bearer second"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "slept"),
+    [
+        ({"Retry-After": "7"}, [7.0]),
+        ({}, [60.0]),
+        ({"Retry-After": "300"}, [300.0]),
+        ({"Retry-After": "301"}, []),
+    ],
+)
+def test_limited_read_waits_once_as_long_as_the_forge_demands(
+    api: ScriptedApi, headers: dict[str, str], slept: list[float]
+) -> None:
+    api.answers["GET", "/x"] = Answer(429, {"message": "slow down"}, headers)
+
+    with pytest.raises(LimitedError, match="The forge limits reads: slow down"):
+        api.transport(max_wait_s=300).get("/x")
+
+    assert api.clock.slept == slept
+    assert len(api.requests()) == 1 + len(slept)
+
+
+def test_limited_write_waits_in_the_budget(api: ScriptedApi) -> None:
+    api.answers["POST", "/x"] = Answer(429, {"message": "slow down"}, {"Retry-After": "9"})
+
+    with pytest.raises(LimitedError, match="The forge limits writes again"):
+        api.transport().write("POST", "/x", {})
+
+    assert api.clock.slept == [9.0]
+    assert len(api.requests()) == 2
+
+
+def test_limit_until_a_time_is_measured_by_the_clock_of_the_forge(api: ScriptedApi) -> None:
+    api.skew = 500.0
+    reset = str(int(api.clock.now() + 500 + 30))
+    limit = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset}
+    api.answers["GET", "/x"] = Answer(403, {"message": "limit"}, limit)
+
+    with pytest.raises(LimitedError):
+        api.transport().get("/x")
+
+    assert api.clock.slept == [pytest.approx(30, abs=1)]
+
+
+@pytest.mark.parametrize(
+    ("link", "pages"),
+    [
+        ('<{api}/x?page=2>; rel="next"', [1, 2]),
+        ("<{api}/x?page=2>; rel=next", [1, 2]),
+        ('<http://public.example/x?page=2>; rel="next"', [1, 2]),
+        ('<{api}/x?page=9>; rel="last", <{api}/x?page=2>; rel="next"', [1, 2]),
+        ('<{api}/x?page=9>; rel="last"', [1]),
+        ("", [1]),
+    ],
+)
+def test_next_page_is_of_the_same_list(seen: Seen, link: str, pages: list[int]) -> None:
+    asked: list[int] = []
+
+    def answer(method: str, path: str, query: dict[str, str], body: Any) -> Answer:
+        del method, path, body
+        asked.append(int(query["page"]))
+        headers = {"Link": link.format(api=seen.api)} if asked == [1] else {}
+        return Answer(200, [asked[-1]], headers)
+
+    seen.answer = answer  # type: ignore[method-assign] # each page has its own answer
+
+    listed = list(seen.transport().pages("/x", {"page": 1}))
+
+    assert [item if isinstance(item, int) else item[0] for item in listed] == asked == pages
+
+
+def test_answer_that_is_no_list_is_named(api: ScriptedApi) -> None:
+    api.answers["GET", "/x"] = Answer(200, {"message": "hm"})
+
+    with pytest.raises(UnavailableError, match=f"{api.api}/x answers no list"):
+        list(api.transport().pages("/x", {}))
+
+
+@pytest.mark.parametrize(
+    ("data", "parsed"),
+    [
+        (b"", None),
+        (b"[1]", [1]),
+        (b"<html><b>Bad</b>\n gateway", "  Bad  gateway"),
+        (b"\xff", "\ufffd"),
+        (b"x" * 3000, "x" * 2000),
+    ],
+)
+def test_body_that_is_no_json_is_read_as_text(data: bytes, parsed: Any) -> None:
+    assert http._parsed(data) == parsed
