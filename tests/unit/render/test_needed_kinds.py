@@ -1,0 +1,90 @@
+"""Kinds that a snapshot must have: selected, injected, and those of dependencies."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.porch import InjectionSelector, PackageVariantSpec
+from reconciler.errors import Location
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import GroupKind
+from reconciler.inventory import Source, SourcedDocument
+from reconciler.render.needed_kinds import needed_kinds
+from reconciler.resolve.resolution import ResolvedVariant
+from tests.support.model import package
+from tests.support.plan_values import PACKAGE, WEB, a_pin
+from tests.support.sets import package_set, select, world
+
+CLUSTER = GroupKind("example.dev", "Cluster")
+REPOSITORIES = {"objectSelector": {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "Repository"}}
+
+
+@pytest.mark.parametrize(
+    ("target", "kinds"),
+    [
+        (select(), (CLUSTER,)),
+        ({"objectSelector": {"apiVersion": "v1", "kind": "Node"}}, (GroupKind("", "Node"),)),
+        ({"objectSelector": {"kind": "Node"}}, (GroupKind("", "Node"),)),
+        ({"objectSelector": {"apiVersion": "v1"}}, ()),
+        (REPOSITORIES, ()),
+        ({"repositories": [{"name": "edge"}]}, ()),
+        (
+            {"repositories": [], "template": {"injectors": [{"group": "g", "kind": "K", "name": "a"}]}},
+            (GroupKind("g", "K"),),
+        ),
+    ],
+)
+def test_kinds_that_sets_select_are_needed(target: dict[str, Any], kinds: tuple[GroupKind, ...]) -> None:
+    assert needed_kinds(world(package_set(targets=[target])), (), {}) == kinds
+
+
+@pytest.mark.parametrize(
+    ("selector", "kinds"),
+    [
+        ({"group": "g", "kind": "K"}, (GroupKind("g", "K"),)),
+        ({"group": "", "kind": "K"}, (GroupKind("", "K"),)),
+        ({"kind": "K"}, ()),
+        ({"group": "g"}, ()),
+    ],
+)
+def test_kinds_that_injectors_name_with_their_group_are_needed(
+    selector: dict[str, str], kinds: tuple[GroupKind, ...]
+) -> None:
+    assert needed_kinds(world(), [injected(**selector)], {}) == kinds
+
+
+def injected(**selector: str) -> ResolvedVariant:
+    spec = PackageVariantSpec(injectors=[InjectionSelector(name="a", **selector)])  # type: ignore[arg-type] # its fields
+    return ResolvedVariant(DesiredVariant(WEB, "", spec, Source(Location("web.yaml"))), WEB, PACKAGE, a_pin())
+
+
+def test_kinds_of_injection_points_are_needed() -> None:
+    point = (
+        "apiVersion: hr.io/v1\nkind: Team\nmetadata:\n  name: a\n  annotations:\n"
+        "    kpt.dev/config-injection: required\n"
+    )
+    variant = replace(injected(), variant=replace(injected().variant, spec=PackageVariantSpec()))
+
+    kinds = needed_kinds(world(), [variant], {a_pin().tree: package({"a.yaml": point})})
+
+    assert kinds == (GroupKind("hr.io", "Team"),)
+
+
+def test_kinds_of_dependencies_and_of_definitions_are_needed_and_sorted() -> None:
+    documents = tuple(
+        SourcedDocument(value, Source(Location("a.yaml")))
+        for value in (
+            {"apiVersion": "pkg.crossplane.io/v1", "kind": "Provider"},
+            {"apiVersion": "v1"},
+            {"kind": "Provider"},
+        )
+    )
+    inventory = replace(world(), documents=documents[:1])
+
+    expected = (
+        GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"),
+        GroupKind("pkg.crossplane.io", "Provider"),
+    )
+    assert needed_kinds(inventory, (), {}) == expected
+    assert needed_kinds(replace(inventory, documents=documents[1:]), (), {}) == ()

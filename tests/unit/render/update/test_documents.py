@@ -1,0 +1,164 @@
+"""Files as documents: split and joined without losing a byte, edited one by one, listed."""
+
+import pytest
+
+from reconciler.krm.merge import Identity
+from reconciler.krm.yaml import PACKAGE_LIMITS, SetValue, YamlError
+from reconciler.objects import File, Mode
+from reconciler.render.update.documents import (
+    documents_of,
+    edit_document,
+    join_documents,
+    list_package,
+    split_documents,
+)
+from tests.support.model import package
+
+
+def cm(name: str, comment: str = "") -> str:
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata:{comment}\n  name: {name}\n"
+
+
+MANY = f"# only a comment\n--- # first\n{cm('a')}---\n\n---\n{cm('b', ' # kpt-merge: ns/old')}--- \n{cm('a')}"
+
+
+def test_documents_are_numbered_without_those_that_are_empty() -> None:
+    split = split_documents(File.of(MANY.encode()))
+
+    assert split
+    assert [(marker, text) for marker, text, _ in split.chunks] == [
+        ("", "# only a comment\n"),
+        ("--- # first\n", cm("a")),
+        ("---\n", "\n"),
+        ("---\n", cm("b", " # kpt-merge: ns/old")),
+        ("--- \n", cm("a")),
+    ]
+    assert [(d.index, d.ordinal, d.identity, d.comment) for d in split.documents] == [
+        (0, 0, Identity("", "ConfigMap", "", "a"), ""),
+        (1, 0, Identity("", "ConfigMap", "ns", "old"), "# kpt-merge: ns/old"),
+        (2, 1, Identity("", "ConfigMap", "", "a"), ""),
+    ]
+    assert [d.text for d in split.documents] == [cm("a"), cm("b", " # kpt-merge: ns/old"), cm("a")]
+    assert split.documents[0].data == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+
+
+@pytest.mark.parametrize(
+    "text", [MANY, "\ufeff" + MANY, MANY.replace("\n", "\r\n"), "a: 1", "---\na: 1\n---", ""]
+)
+def test_file_that_is_split_and_joined_is_the_same(text: str) -> None:
+    split = split_documents(File.of(text.encode()))
+
+    assert split
+    pieces = [(marker, chunk) for marker, chunk, _ in split.chunks]
+    assert join_documents(pieces, mark=split.byte_order_mark) == text.encode()
+    assert split.byte_order_mark == ("\ufeff" if text.startswith("\ufeff") else "")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        File.of(b"a: 1\n", Mode.SYMLINK),
+        File.of(b"a: 1\n" + b" " * PACKAGE_LIMITS.max_bytes),
+        File.of(b"a: \xff\n"),
+        File.of(b"%YAML 1.2\n---\na: 1\n"),
+        File.of(b"--- {a: 1}\n"),
+        File.of(b"a: 1\n--- text\n"),
+        File.of(b"a: [\n"),
+        File.of(b"a: 1\n---\nb: [\n"),
+    ],
+    ids=[
+        "link",
+        "too large",
+        "no UTF-8",
+        "directive",
+        "flow",
+        "text on the marker",
+        "broken",
+        "broken later",
+    ],
+)
+def test_file_that_could_not_be_joined_again_is_not_split(file: File) -> None:
+    assert split_documents(file) is None
+    assert documents_of(file) == ()
+
+
+def test_file_of_the_greatest_size_is_split() -> None:
+    file = File.of(b"a: 1\n#" + b" " * (PACKAGE_LIMITS.max_bytes - 6))
+
+    assert len(documents_of(file)) == 1
+
+
+@pytest.mark.parametrize(
+    ("pieces", "joined"),
+    [
+        ([("", "a: 1\n"), ("", "b: 1\n")], "a: 1\n---\nb: 1\n"),
+        ([("", "a: 1"), ("--- # x\n", "b: 1")], "a: 1\n--- # x\nb: 1"),
+        ([("---\n", "a: 1\n")], "---\na: 1\n"),
+        ([("", ""), ("", "b: 1\n")], "---\nb: 1\n"),
+        ([], ""),
+    ],
+)
+def test_documents_are_joined_with_the_markers_that_are_missing(
+    pieces: list[tuple[str, str]], joined: str
+) -> None:
+    assert join_documents(pieces).decode() == joined
+
+
+def test_missing_line_ends_and_markers_are_those_of_the_file() -> None:
+    pieces = [("", "a: 1"), ("", "b: 1\r\n")]
+
+    assert (
+        join_documents(pieces, mark="\ufeff", line_break="\r\n").decode() == "\ufeffa: 1\r\n---\r\nb: 1\r\n"
+    )
+
+
+def test_one_document_is_edited_by_its_number() -> None:
+    file = File.of(f"# comment\n---\n{cm('a')}--- # x\n{cm('b')}...\n".encode(), Mode.EXECUTABLE)
+    rename = [SetValue(("metadata", "name"), "new")]
+
+    assert edit_document(file, rename, index=1) == File.of(
+        f"# comment\n---\n{cm('a')}--- # x\n{cm('new')}...\n".encode(), Mode.EXECUTABLE
+    )
+    assert edit_document(file, rename).data == file.data.replace(b"name: a", b"name: new")
+    assert edit_document(file, []) is file
+    assert edit_document(file, [SetValue(("metadata", "name"), "b")], index=1) is file
+    with pytest.raises(YamlError, match="There is no document number 3"):
+        edit_document(file, rename, index=2)
+
+
+@pytest.mark.parametrize("empty", ["", "\n", "# a\n", "  # a\n", "...\n", "%YAML 1.2\n", "  \n# a\n...\n"])
+def test_document_without_content_has_no_number(empty: str) -> None:
+    file = File.of(f"{empty}---\na: 1\n".encode())
+
+    assert edit_document(file, [SetValue(("a",), 2)]).data.decode() == f"{empty}---\na: 2\n"
+
+
+def test_package_is_listed_as_a_tree() -> None:
+    files = package(
+        {
+            "Kptfile": "kind: Kptfile\n",
+            "a/b.yaml": f"{cm('x')}---\n{cm('y')}",
+            "a/c.yml": cm("z"),
+            "a/d.json": "{}",
+            "broken.yaml": "a: [",
+            "sub/Kptfile": "kind: Kptfile\n",
+            "sub/deep/e.txt": "",
+        }
+    )
+
+    assert list_package("web", files) == [
+        "Package web",
+        "├── Kptfile",
+        "├── a",
+        "│   ├── b.yaml",
+        "│   │   [ConfigMap x]",
+        "│   │   [ConfigMap y]",
+        "│   ├── c.yml",
+        "│   │   [ConfigMap z]",
+        "│   └── d.json",
+        "├── broken.yaml",
+        "└── Package sub",
+        "    ├── Kptfile",
+        "    └── deep",
+        "        └── e.txt",
+    ]

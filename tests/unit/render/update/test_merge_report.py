@@ -1,0 +1,171 @@
+"""What a merge records: conflicts that wait, conflicts that a policy or rule decided, and their order."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.krm.merge import FieldConflict, Node, Winner, root_of
+from reconciler.krm.yaml import Tree
+from reconciler.policy import OnConflict
+from reconciler.render.update import Conflict, ConflictPolicy, Updated
+from reconciler.render.update.conflict_policy import Rule, RuleKind, describe_decision
+from reconciler.render.update.merge_report import DecidedConflict, MergeReport
+
+ASK, FAIL, LOCAL, UPSTREAM = OnConflict.ASK, OnConflict.FAIL, OnConflict.LOCAL, OnConflict.UPSTREAM
+
+
+def report(policy: OnConflict = ASK, **fields: Any) -> MergeReport:
+    return MergeReport(ConflictPolicy(policy, **fields))
+
+
+def node(text: str) -> Node:
+    root = root_of(Tree.parse(text))
+    assert root
+    return root
+
+
+WHOLE = Conflict("a.yaml", "Service a", "", "b", "u", "l", "BothChanged")
+DEFAULT = Rule(RuleKind.DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("policy", "wins", "recorded"),
+    [
+        (ASK, False, "conflicts"),
+        (FAIL, False, "fatal"),
+        (LOCAL, False, "decided"),
+        (UPSTREAM, True, "decided"),
+    ],
+)
+def test_conflict_about_a_whole_resource_is_decided_by_the_policy(
+    policy: OnConflict, recorded: str, *, wins: bool
+) -> None:
+    own = report(policy)
+
+    assert own.record_whole("a.yaml", "Service a", ("b", "u", "l"), "BothChanged") is wins
+
+    decided = DecidedConflict(WHOLE, policy, DEFAULT)
+    expected = {"conflicts": [], "fatal": [], "decided": []}
+    expected[recorded] = [decided if recorded == "decided" else WHOLE]
+    assert {name: getattr(own, name) for name in expected} == expected
+    assert own.has_place(WHOLE.place)
+    assert not own.has_place(("a.yaml", "Service a", "spec"))
+
+
+@pytest.mark.parametrize("sides", [("b", None, "l"), ("b", "u", None)])
+def test_deletion_and_the_change_of_what_was_deleted_stay_whatever_the_policy(
+    sides: tuple[str | None, str | None, str | None],
+) -> None:
+    own = report(UPSTREAM)
+
+    assert not own.record_whole("a.yaml", "Service a", sides, "Deleted")
+    assert own.decided == [
+        DecidedConflict(Conflict("a.yaml", "Service a", "", *sides, "Deleted"), LOCAL, DEFAULT)
+    ]
+    added = report(UPSTREAM)
+    assert added.record_whole("a.yaml", "Service a", (None, "u", "l"), "BothAdded")
+
+
+NOTE = {"metadata": {"annotations": {"reconciler.dev/on-conflict": "upstream"}}}
+
+
+def test_annotation_of_a_resource_decides_about_it() -> None:
+    own = report(LOCAL)
+
+    assert own.record_whole("a.yaml", "Service a", ("b", "u", "l"), "BothChanged", NOTE)
+    assert [each.rule for each in own.decided] == [Rule(RuleKind.RESOURCE)]
+
+
+def test_fields_of_a_resource_are_recorded_with_their_texts_and_rules() -> None:
+    own = report(fields={"spec.shown": LOCAL})
+    path, where = ("spec", "[name=a]", "x.y"), ("spec", "shown")
+    open_, decided, ruled = (
+        FieldConflict(path, node("{b: 1}"), None, node("l"), "BothChanged", Winner.OPEN),
+        FieldConflict(path, None, node("u"), node("l"), "BothAdded", Winner.LOCAL, policy_path=where),
+        FieldConflict(path, None, node("u"), None, "Union", Winner.UPSTREAM, rule="only one may be set"),
+    )
+
+    own.record_fields("a.yaml", "Service a", [open_, decided, ruled], {})
+
+    field = 'spec[name=a]."x.y"'
+    assert own.conflicts == [Conflict("a.yaml", "Service a", field, "{b: 1}", None, "l", "BothChanged")]
+    assert own.decided == [
+        DecidedConflict(
+            Conflict("a.yaml", "Service a", field, None, "u", "l", "BothAdded"),
+            LOCAL,
+            Rule(RuleKind.FIELD, "spec.shown"),
+        ),
+        DecidedConflict(
+            Conflict("a.yaml", "Service a", field, None, "u", None, "Union"),
+            UPSTREAM,
+            Rule(RuleKind.MERGE, "only one may be set"),
+        ),
+    ]
+
+
+def conflict(path: str, field: str = "", reason: str = "BothChanged") -> Conflict:
+    return Conflict(path, "Service a", field, None, "u", "l", reason)
+
+
+def test_reports_of_parts_are_added_and_everything_is_in_a_stable_order() -> None:
+    own, other, fatal = report(), report(), report(FAIL)
+    own.conflicts += [conflict("b"), conflict("a", "z")]
+    other.conflicts += [conflict("a", "y"), conflict("a", "y", "BothAdded")]
+    own.record_decided(conflict("d"), LOCAL, DEFAULT)
+    other.record_decided(conflict("c"), UPSTREAM, DEFAULT)
+    fatal.record_whole("f", "", ("b", "u", "l"), "BothChanged")
+    own.fallbacks, other.fallbacks = 1, 2
+
+    own.add(other)
+    own.add(fatal)
+
+    assert [each.path for each in own.fatal] == ["f"]
+    assert own.has_place(own.fatal[0].place)
+    assert own.has_place(("c", "Service a", ""))
+    assert own.updated({}) == Updated(
+        {},
+        (conflict("a", "y", "BothAdded"), conflict("a", "y"), conflict("a", "z"), conflict("b")),
+        (
+            DecidedConflict(conflict("c"), UPSTREAM, DEFAULT),
+            DecidedConflict(conflict("d"), LOCAL, DEFAULT),
+        ),
+        3,
+    )
+
+
+def test_notes_tell_who_wins_and_why() -> None:
+    decided = (
+        DecidedConflict(conflict("b", "spec"), LOCAL, DEFAULT),
+        DecidedConflict(conflict("a"), UPSTREAM, Rule(RuleKind.STRATEGY, "copy-merge")),
+        DecidedConflict(Conflict("c", "", "", None, None, None, ""), LOCAL, Rule(RuleKind.MERGE, "a rule")),
+    )
+
+    assert Updated({}, decided=decided).notes == (
+        "a: Service a: upstream stays: copy-merge",
+        "b: Service a: spec: both sides changed it; local wins by policy",
+        "c: local stays: a rule",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "policy", "source"),
+    [
+        (Rule(RuleKind.RESOURCE), "reconciler.dev/on-conflict: local", "a.yaml"),
+        (Rule(RuleKind.FIELD, "spec.*"), "fields: spec.*=local", "Kptfile"),
+        (Rule(RuleKind.DEFAULT), "onConflict: local", "reconciler.yaml"),
+        (Rule(RuleKind.STRATEGY, "copy-merge"), "updateStrategy: copy-merge", "Kptfile"),
+        (Rule(RuleKind.MERGE, "a rule"), "a rule", ""),
+        (Rule(RuleKind.PLACE), "", ""),
+    ],
+)
+def test_decision_is_described_in_the_words_of_the_settings(rule: Rule, policy: str, source: str) -> None:
+    origins = {"spec.*": ("fields", "Kptfile"), "": ("onConflict", "reconciler.yaml")}
+
+    assert describe_decision(ConflictPolicy(origins=origins), LOCAL, rule, "a.yaml") == (
+        LOCAL,
+        policy,
+        source,
+    )
+    if rule.kind is RuleKind.DEFAULT:
+        unknown = describe_decision(ConflictPolicy(), LOCAL, rule, "a.yaml")
+        assert unknown == (LOCAL, "onConflict: local", "")
