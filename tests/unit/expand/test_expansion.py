@@ -624,6 +624,21 @@ def test_conflict_stalls_both_owners_and_names_both(case: Collision) -> None:
     assert {(p.reason, p.message, p.hint) for p in desired.problems} == {(case.problem, case.message, hint)}
 
 
+def test_conflicts_of_an_owner_are_listed_up_to_ten_and_claims_up_to_five() -> None:
+    names = [f"p{number:02}" for number in range(12)]
+    twice = {"repositories": [{"name": "edge", "packageNames": names}]}
+
+    problems = expand(world(package_set(targets=[twice, twice]))).problems
+
+    assert [problem.message.rpartition("package ")[2] for problem in problems] == [
+        f"{name} in repository edge" for name in names[:10]
+    ]
+    claim = "PackageVariantSet default/fleet (sets.yaml:1)"
+    for count, shown in ((5, " and ".join([claim] * 5)), (7, f"{' and '.join([claim] * 5)} and 2 more")):
+        (problem,) = expand(world(package_set(targets=[EDGE] * count))).problems
+        assert problem.message == f"{shown} have one downstream: package mine in repository edge"
+
+
 class TargetLines:
     """Marks of a manifest with one target a line."""
 

@@ -1,15 +1,24 @@
 """Selected objects: how messages name them, what expressions see of them, and when a kind is served."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.errors import Location
-from reconciler.expand.targets import Context, SelectedObject, is_served, named_clusters, selected_repository
+from reconciler.expand.targets import (
+    Context,
+    SelectedObject,
+    TargetScope,
+    is_served,
+    named_clusters,
+    selected_repository,
+    unroll,
+)
 from reconciler.ids import GroupKind
 from reconciler.inventory import Source
 from reconciler.snapshot import Snapshot, SnapshotObject
-from tests.support.sets import package_set, repository
+from tests.support.sets import package_set, repository, select
 
 AT = Location("snapshot/clusters.yaml", 7)
 
@@ -96,3 +105,19 @@ def test_kind_is_served_by_the_best_evidence_of_the_snapshot(case: str) -> None:
 
     assert is_served(Snapshot(present=True, **fields), *KIND, "ns") is served
     assert not is_served(Snapshot(present=False, **fields), *KIND, "ns")
+
+
+def test_objects_of_several_clusters_are_in_the_order_of_their_names_then_their_clusters() -> None:
+    def of(*names: str) -> Snapshot:
+        objects = tuple(replace(OBJECT, name=name) for name in names)
+        return Snapshot(present=True, objects={KIND: objects})
+
+    spec = package_set(targets=[select()]).manifest.spec
+    clusters = Snapshot(clusters={"prod": of("a", "b"), "dev": of("b", "a")})
+
+    contexts = unroll(spec, TargetScope("ns", {}, clusters, ("dev", "prod")))
+
+    selected = [context.selected for context in contexts]
+    assert [(s.name, s.cluster, s.annotations) for s in selected if s] == [
+        (name, cluster, {"reconciler.dev/cluster": cluster}) for name in "ab" for cluster in ("dev", "prod")
+    ]

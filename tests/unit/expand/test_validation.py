@@ -10,7 +10,7 @@ from reconciler.cel import Environment
 from reconciler.cel.syntax import Failure
 from reconciler.expand.findings import Finding, field_name, hint_of
 from reconciler.expand.own_checks import check_downstream, check_set, check_variant
-from reconciler.expand.porch_checks import validate_set, validate_variant
+from reconciler.expand.porch_checks import go_json, validate_set, validate_variant
 from reconciler.expand.template import hint_for
 from reconciler.inventory import PackageState, RepositoryRole
 from reconciler.policy import Limits
@@ -357,3 +357,9 @@ def test_new_package_needs_a_name_of_porch_and_any_package_a_path_of_git(
     for finding in findings:
         assert finding.message.startswith(f'package path "{path}" is not valid: ')
         assert ("and in spec.git.directory of Repository blueprints." in finding.hint) == bool(directory)
+
+
+def test_values_in_messages_are_json_as_go_writes_it() -> None:
+    assert go_json({"b": "X<>&\u2028\u2029", "a": [1, None]}) == (
+        r'{"a":[1,null],"b":"X\u003c\u003e\u0026\u2028\u2029"}'
+    )

@@ -136,6 +136,21 @@ WRONG = [
         Reason.REPOSITORY_NOT_FOUND,
     ),
     Wrong(
+        "no name of a repository",
+        {"repo": None},
+        "repo",
+        "could not find upstream package revision: repository default/ is not registered",
+        "Register it as a Repository object. There is blueprints.",
+        Reason.REPOSITORY_NOT_FOUND,
+    ),
+    Wrong(
+        "no name of a package",
+        {"package": None},
+        "package",
+        f"{NOT_FOUND}  in repository blueprints has no published revision",
+        "There is db, old, web.",
+    ),
+    Wrong(
         "revision zero",
         {"revision": 0},
         "revision",
