@@ -40,7 +40,7 @@ class DashboardWriter:
         targets: Mapping[str, Target],
     ) -> Dashboard:
         """Return the dashboard after these results."""
-        if self.shard.parts > 1 and plan.context is not None:
+        if plan.context is not None:
             statuses = statuses_of(self.shard, statuses, plan.context)
             refusals = plan.refusals if self.shard.part == 0 else ()
             plan = replace(plan, problems=problems_of(self.shard, plan), refusals=refusals)

@@ -21,6 +21,7 @@ from reconciler.plan.changes import Effect, LockProposal, Outcome, Plan, Unfinis
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.state import (
     REFUSED_DELETIONS,
+    SETS_DIRECTORY,
     WANTED_LOCK,
     PackageVariantRecord,
     SetRecord,
@@ -295,6 +296,7 @@ def test_recorded_error_of_a_remote_quotes_no_secret(monkeypatch: pytest.MonkeyP
 MINE, THEIRS, LOCK = "packagevariants/d/mine.json", "packagevariants/d/theirs.json", "locks/c.json"
 SETS = "packagevariantsets/d/s.json"
 RECORDS = (MINE, THEIRS, LOCK, SETS, REFUSED_DELETIONS)
+LEFT = ("locks/gone.json", f"{SETS_DIRECTORY}/d/gone.json", "other.json")
 CONDITIONS = ("conditions/mine", "conditions/theirs", "conditions/packages/c.json", "unsolved/c.json")
 
 
@@ -303,7 +305,8 @@ CONDITIONS = ("conditions/mine", "conditions/theirs", "conditions/packages/c.jso
 def test_shard_writes_what_it_decides_and_leaves_the_files_of_others(
     world: World, is_whole: bool, fails: bool
 ) -> None:
-    world.apply(Plan(records=dict.fromkeys(RECORDS, b"old"), status=dict.fromkeys(CONDITIONS, b"old")))
+    records = dict.fromkeys((*RECORDS, *LEFT), b"old")
+    world.apply(Plan(records=records, status=dict.fromkeys(CONDITIONS, b"old")))
     views = {} if is_whole else {ObjectName("d", "x"): SimpleNamespace(role=RepositoryRole.SKIPPED)}
     plan = Plan(
         (world.edge.created(),),
@@ -324,4 +327,6 @@ def test_shard_writes_what_it_decides_and_leaves_the_files_of_others(
     assert {path for path, data in state.items() if data == b"new"} == decided
     observed = {"conditions/mine", *(CONDITIONS[2:] if is_whole else ())}
     assert {path for path, data in status.items() if data == b"new"} == observed
-    assert ({*state}, {*status}) == ({*RECORDS}, {*CONDITIONS})
+    # A file that the plan has no more is removed by the shards that decide on it.
+    kept = {"other.json", *(() if is_whole else ("locks/gone.json",))}
+    assert ({*state}, {*status}) == ({*RECORDS} | kept, {*CONDITIONS})

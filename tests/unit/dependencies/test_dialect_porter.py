@@ -261,3 +261,51 @@ def test_an_external_installation_only_provides() -> None:
 
     assert shared.external
     assert [i.id for i in shared.interfaces] == ["io.cnab.interface.mysql"]
+
+
+def test_requirements_are_a_list_or_a_map_by_name() -> None:
+    as_map = only(bundle({"requires": {"db": {"reference": "acme/db:v1.0.0"}, "log": "acme/log:v2.0.0"}}))
+    as_list = only(
+        bundle(
+            {
+                "requires": [
+                    {"name": "db", "reference": "acme/db:v1.0.0"},
+                    {"name": "log", "reference": "acme/log:v2.0.0"},
+                ]
+            }
+        )
+    )
+
+    assert [str(requirement) for requirement in as_map.requires] == ["acme/db =v1.0.0", "acme/log =v2.0.0"]
+    assert [requirement.alias for requirement in as_map.requires] == ["db", "log"]
+    assert as_map.requires == as_list.requires
+
+
+@pytest.mark.parametrize(
+    ("item", "need"),
+    [
+        ({"reference": "acme/db", "version": {"ranges": ["1.x", "2.x"]}}, "acme/db 1.x || 2.x"),
+        ({"reference": "acme/db", "version": {"ranges": ["1.x"]}}, "acme/db 1.x"),
+        ({"reference": "acme/db", "version": {"prereleases": True}}, "acme/db"),
+        ({"reference": "acme/db:latest"}, "acme/db"),
+        ({"reference": "acme/db:1.0.0_5"}, "acme/db =1.0.0+5"),
+        ({"bundle": "acme/db:1.0.0"}, "acme/db =1.0.0"),
+        ({}, "db"),
+    ],
+)
+def test_version_of_a_required_bundle_is_a_range_or_its_tag(item: dict[str, Any], need: str) -> None:
+    assert str(required({"name": "db", **item})) == need
+
+
+@pytest.mark.parametrize(
+    ("fields", "wired"),
+    [
+        ({"parameters": {"a": "${bundle.dependencies.db.outputs.x}"}}, True),
+        ({"parameters": {"a": "x.outputs.y"}}, True),
+        ({"credentials": {"a": "${bundle.dependencies.db}"}}, True),
+        ({"parameters": {"a": "plain"}, "credentials": {"b": "plain"}}, False),
+        ({}, False),
+    ],
+)
+def test_requirement_is_wired_if_it_takes_what_another_one_gives(fields: dict[str, Any], wired: bool) -> None:
+    assert required({"name": "db", "reference": "acme/db", **fields}).wired is wired

@@ -13,6 +13,7 @@ from reconciler.dependencies.emit import (
     is_generated_by,
     is_unmodified,
 )
+from reconciler.dependencies.emit.manifests import _as_text
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     DesiredState,
@@ -586,3 +587,11 @@ def test_an_empty_lock_generates_nothing() -> None:
     )
 
     assert generate_manifests(world, nothing, owner=OWNER) == GeneratedManifests()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("a", "a"), ("", ""), (3, "3"), (True, "true"), (None, "null"), ({"b": 1, "a": [2]}, '{"a":[2],"b":1}')],
+)
+def test_parameter_is_written_as_text_always_alike(value: Any, text: str) -> None:
+    assert _as_text(value) == text

@@ -25,8 +25,9 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.solve.build_problem import build_problem
+from reconciler.dependencies.solve.explain import _listing
 from reconciler.dependencies.solve.problem import BudgetExceeded
-from reconciler.dependencies.solve.resolve import resolve_cluster
+from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
 from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.versions import parse_strict
 from reconciler.errors import Location
@@ -182,3 +183,28 @@ def test_an_explanation_ends_when_its_steps_are_used_up() -> None:
     (explanation,) = resolve_cluster(limited).explanations
     assert not explanation.minimal
     assert len(str(explanation).splitlines()) < SCREEN
+
+
+@pytest.mark.parametrize(
+    ("texts", "last", "listing"),
+    [
+        ([], False, ""),
+        (["a"], False, "a"),
+        (["a", "b"], False, "a and b"),
+        (["a", "b", "c"], True, "a, b and c"),
+        (["a", "b", "c", "d"], False, "a, b, c and 1 more"),
+        (["a", "b", "c", "d", "e"], False, "a, b, c and 2 more"),
+        (["a", "b", "c", "d", "e"], True, "a, b, … and e"),
+    ],
+)
+def test_many_names_are_shortened_as_a_sentence(texts: list[str], last: bool, listing: str) -> None:
+    assert _listing(texts, most=3, last=last) == listing
+
+
+@pytest.mark.parametrize(("cluster", "subject"), [("edge", "edge"), ("", "the cluster")])
+def test_wrong_solution_is_a_defect_with_each_violation(cluster: str, subject: str) -> None:
+    error = UnverifiedSolutionError(cluster, ("first", "second"))
+
+    assert str(error) == f"the resolution of {subject} is wrong: first; second"
+    assert error.violations == ("first", "second")
+    assert error.hint == "Please report this with the manifests and the index."

@@ -78,3 +78,13 @@ def test_the_roots_of_a_package_are_named_once() -> None:
     ]
 
     assert base.roots == (WEB.instance,)
+
+
+def test_packages_that_need_each_other_alone_are_there_for_nobody() -> None:
+    first, second = needed("a"), needed("b")
+    first = first.model_copy(update={"requested_by": (str(second.instance),)})
+    second = second.model_copy(update={"requested_by": (str(first.instance), "user")})
+
+    assert trails(first, second) == {}
+    both = second.model_copy(update={"requested_by": (str(first.instance), str(WEB.instance))})
+    assert trails(WEB, first, both) == {"a": [["web", "b"]], "b": [["web"], ["web", "b", "a"]]}

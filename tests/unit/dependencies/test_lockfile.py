@@ -18,7 +18,7 @@ from reconciler.dependencies.lock.format import (
     record_bytes,
     resolution_path,
 )
-from reconciler.dependencies.lock.read import locked_choices, locked_pins, read_locks
+from reconciler.dependencies.lock.read import _candidate, locked_choices, locked_pins, read_locks
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Ecosystem, PackageId, dns_label
@@ -264,3 +264,55 @@ def test_a_lock_that_cannot_be_read_says_which_field_is_wrong() -> None:
 )
 def test_a_generated_package_is_called_by_the_path_of_its_source(source: str, label: str) -> None:
     assert dns_label(source) == label
+
+
+def broken_lock(change: dict[str, bytes]) -> tuple[str, str, str]:
+    """Return path, message and hint of the one problem of a fleet's files after a change of some."""
+    resolution = locked(world_of(TEXT))
+    lock = next_lock("edge", input_digest="", resolution=resolution)
+    files = {
+        lock_path(lock): record_bytes(lock),
+        resolution_path(resolution.digest): record_bytes(resolution),
+    }
+    assert read_locks(files).problems == ()
+    (problem,) = read_locks(
+        files | {path.format(**names(files)): data for path, data in change.items()}
+    ).problems
+    return problem.location.path, problem.message, problem.hint
+
+
+def names(files: dict[str, bytes]) -> dict[str, str]:
+    lock, resolution = sorted(files, key=lambda path: "resolutions" in path)
+    return {"lock": lock, "resolution": resolution}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"{lock}": b"{"}, "Invalid JSON"),
+        ({"{lock}": b'{"kind": "PackageLock"}'}, "Missing required field"),
+        ({"{resolution}": b"{"}, "Invalid JSON"),
+        ({"{resolution}": b'{"packages": [{"version": "1"}]}'}, "Missing required field packages[0]"),
+    ],
+)
+def test_lock_that_cannot_be_read_is_named_with_the_reason(change: dict[str, bytes], why: str) -> None:
+    path, message, hint = broken_lock(change)
+
+    assert path == "locks/edge.json"
+    assert message.startswith(f"The lock cannot be read: {why}")
+    assert hint == "Correct or remove it on the state branch; the cluster is resolved anew."
+
+
+@pytest.mark.parametrize(("kind", "text"), [("Provider", "Provider/aws"), ("", "aws")])
+def test_object_of_a_locked_package_has_its_kind_if_it_has_one(kind: str, text: str) -> None:
+    package_ = locked(world_of(TEXT)).packages[0].model_copy(update={"kind": kind, "name": "aws"})
+
+    assert package_.object == text
+
+
+def test_candidate_of_a_pin_has_a_kind_in_crossplane_alone() -> None:
+    body = locked(world_of(TEXT))
+    shop = next(p for p in body.packages if p.kind)
+    aws = shop.model_copy(update={"instance": shop.instance.model_copy(update={"ecosystem": "xpkg"})})
+
+    assert [_candidate(package_).kind for package_ in (shop, aws)] == ["", "PackageInstall"]

@@ -1,9 +1,11 @@
 """What moves in a fleet, and the reason that a reviewer reads beside each pin."""
 
+import pytest
+
 from reconciler.dependencies.lock.format import ClusterLock, LockOp, next_lock
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.changes import object_version_changes, version_changes
+from reconciler.dependencies.update.changes import _same, object_version_changes, version_changes
 from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.text import assert_lines
@@ -84,3 +86,11 @@ def test_what_objects_have_is_compared_with_what_they_shall_have() -> None:
         "change carvel:db.io@namespace/prod 1.0.0 -> 1.1.0: the version that fits best now",
         "remove gone.yaml 3.0.0: nothing requires it any more",
     ]
+
+
+@pytest.mark.parametrize(
+    ("constraints", "version", "same"),
+    [("1.0.0", "1.0.0", True), ("1.0.0", "1.0.1", False), ("main", "1.0.0", True)],
+)
+def test_requirement_that_is_no_version_excludes_nothing(constraints: str, version: str, same: bool) -> None:
+    assert _same(constraints, version) is same

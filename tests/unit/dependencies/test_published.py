@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.catalog.published import read_package_version
+from reconciler.dependencies.catalog.published import provided_kinds, read_package_version
 from reconciler.dependencies.model.packages import (
     Dialect,
     Ecosystem,
@@ -203,3 +203,31 @@ def test_a_header_and_its_manifest_are_of_one_ecosystem() -> None:
     assert [p.message for p in reading.problems] == [
         f"The ecosystem is carvel, but its manifest is bundle:{HEADER['source']}'s"
     ]
+
+
+def definition(kind: str) -> dict[str, Any]:
+    claim = {"kind": "Claim", "plural": "claims"}
+    return {**CRD, "kind": kind, "spec": {**CRD["spec"], "claimNames": claim}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kinds"),
+    [
+        ("CustomResourceDefinition", {"Bucket"}),
+        ("CompositeResourceDefinition", {"Bucket", "Claim"}),
+        ("Deployment", set()),
+    ],
+)
+def test_definition_provides_the_kinds_of_its_names_and_a_composite_one_those_of_claims(
+    kind: str, kinds: set[str]
+) -> None:
+    provided = provided_kinds([definition(kind)])
+
+    assert {api.kind for api in provided if api.version} == kinds
+
+
+def test_document_without_a_group_is_a_bundle() -> None:
+    header = {**HEADER, "source": "r.io/shop", "version": "1.0.0"}
+    reading = read_package_version(folder(header, {"name": "shop", "version": "1.0.0"}))
+
+    assert [str(candidate.id) for candidate in reading.candidates] == ["bundle:r.io/shop"]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.format import ClusterLock, Resolution, next_lock
 from reconciler.dependencies.lock.read import FleetLocks, read_locks
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
@@ -18,7 +19,7 @@ from reconciler.dependencies.model.cluster import (
 from reconciler.dependencies.model.packages import ActivationRequest, Candidate, Ecosystem, Gvk, PackageId
 from reconciler.dependencies.solve import resolve
 from reconciler.dependencies.update.fleet import LockUpdate, record_unsolved, update_locks
-from reconciler.dependencies.update.unsolved import UnsolvedClusters
+from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
 from reconciler.dependencies.versions import parse_strict
 from reconciler.errors import Location, Problem
 from tests.support.dependency_manifests import install, needs, package, world_of
@@ -190,3 +191,14 @@ def test_solved_cluster_has_no_record() -> None:
     _, records = settled(replace(world_of(TEXT.replace(">=2.0.0", ">=1.0.0")), cluster="edge"))
 
     assert records == {}
+
+
+def test_record_has_a_new_lock_if_it_has_lock_and_resolution() -> None:
+    resolution = Resolution()
+    lock_ = next_lock("edge", input_digest="", resolution=resolution)
+    both = UnsolvedCluster(cluster="edge", lock=lock_, resolution=resolution)
+
+    assert both.new_lock == ClusterLock(lock_, resolution)
+    assert both.path == "unsolved/edge.json"
+    partial = [{"lock": None}, {"resolution": None}, {"lock": None, "resolution": None}]
+    assert [both.model_copy(update=without).new_lock for without in partial] == [None] * 3

@@ -1,0 +1,158 @@
+"""The graph of a fleet's locks: manifests, packages, what is outside, and the ways to a package."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.dependencies.graph import dependency_graph, highlight
+from reconciler.dependencies.lock.format import (
+    ClusterLock,
+    LockedDependency,
+    LockedInstance,
+    LockedPackage,
+    LockedSlot,
+    OwnershipEntry,
+    Resolution,
+    next_lock,
+)
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole
+
+
+def instance(name: str, *path: str, namespace: str = "") -> LockedInstance:
+    kind = "install" if path else "global"
+    return LockedInstance(
+        ecosystem="carvel", name=name, slot=LockedSlot(kind=kind, namespace=namespace, path=path)
+    )
+
+
+def need(to: str = "", **fields: Any) -> LockedDependency:
+    resolved = instance(to) if to else None
+    values = {"signature": to, "need": "package", "id": f"carvel:{to}", "via": "candidate", **fields}
+    return LockedDependency(resolved=resolved, **values)
+
+
+WEB = instance("corp/web.io", "web", namespace="prod")
+ROOT = LockedPackage(
+    instance=WEB,
+    dialect="carvel",
+    kind="PackageInstall",
+    name="shop",
+    version="1.0.0",
+    requested_by=("user",),
+    dependencies=(
+        need("db.io", constraints=">=1"),
+        need("log.io"),
+        need(need="api", id="certs.io/v1/Issuer", detail="api:certs.io/v1/Issuer"),
+        need(need="interface", id="mysql", detail="binding:onsite/beast"),
+        need(need="package", id="none"),
+    ),
+)
+DB = LockedPackage(
+    instance=instance("db.io"),
+    dialect="carvel",
+    version="2.0.0",
+    requested_by=(str(WEB),),
+    unavailable=True,
+    dependencies=(need("log.io", constraints="1.x"),),
+)
+LOG = LockedPackage(instance=instance("log.io"), dialect="carvel", version="3.0.0")
+OLD = LockedPackage(instance=instance("old.io"), dialect="carvel", version="4.0.0")
+RESOLUTION = Resolution(
+    packages=(ROOT, DB, LOG, OLD),
+    unused=(instance("old.io"),),
+    custom_resource_definitions={
+        "a.io": OwnershipEntry(package=str(instance("db.io")), controller="x"),
+        "b.io": OwnershipEntry(package=str(instance("log.io"))),
+    },
+    compositions={"c": OwnershipEntry(package=str(instance("db.io")), retained=True)},
+)
+KEYS = {name: str(instance(f"{name}.io")) for name in ("db", "log", "old")} | {"web": str(WEB)}
+MANIFEST = "manifest PackageInstall prod/shop"
+
+
+def update(cluster: str, resolution: Resolution | None) -> ClusterUpdate:
+    if resolution is None:
+        return ClusterUpdate(cluster, None, None)
+    lock = next_lock(cluster, input_digest="", resolution=resolution)
+    return ClusterUpdate(cluster, None, ClusterLock(lock, resolution))
+
+
+def graph_of(*scopes: ClusterUpdate, cluster: str = "") -> Graph:
+    return dependency_graph(LockUpdate(scopes), cluster=cluster)
+
+
+def test_group_has_manifests_packages_and_what_is_outside() -> None:
+    (group,) = graph_of(update("dev", RESOLUTION)).groups
+
+    assert group == Group(
+        "dev",
+        (
+            GraphNode(MANIFEST, "PackageInstall prod/shop", NodeRole.ROOT),
+            GraphNode(KEYS["web"], "corp/web.io 1.0.0"),
+            GraphNode(KEYS["db"], "db.io 2.0.0", notes=("owns a.io", "owns c", "no longer published")),
+            GraphNode(KEYS["log"], "log.io 3.0.0", notes=("owns b.io",), shared=True),
+            GraphNode(KEYS["old"], "old.io 4.0.0", unused=True),
+            GraphNode("api:certs.io/v1/Issuer", "API that the cluster serves", NodeRole.OUTSIDE),
+            GraphNode("binding:onsite/beast", "onsite/beast, which is installed already", NodeRole.OUTSIDE),
+        ),
+        (
+            Edge(KEYS["web"], "api:certs.io/v1/Issuer", "certs.io/v1/Issuer"),
+            Edge(KEYS["web"], "binding:onsite/beast", "mysql"),
+            Edge(KEYS["web"], KEYS["db"], ">=1"),
+            Edge(KEYS["web"], KEYS["log"]),
+            Edge(KEYS["db"], KEYS["log"], "1.x"),
+            Edge(MANIFEST, KEYS["web"]),
+        ),
+    )
+
+
+def test_edges_are_told_in_sentences() -> None:
+    other = Resolution(
+        packages=(LOG, LOG.model_copy(update={"instance": instance("x.io"), "requested_by": ("user",)}))
+    )
+
+    graph = graph_of(update("dev", other))
+
+    assert graph.title == "Dependencies of the fleet"
+    assert graph.description == "dev: carvel needs x.io 3.0.0."
+
+
+def test_clusters_with_equal_locks_are_one_group_and_each_can_be_drawn_alone() -> None:
+    scopes = (update("b", RESOLUTION), update("c", Resolution()), update("a", RESOLUTION), update("d", None))
+
+    assert [group.title for group in graph_of(*scopes).groups] == ["a, b", "c"]
+    alone = graph_of(*scopes, cluster="b")
+    assert ([group.title for group in alone.groups], alone.title) == (["b"], "Dependencies of b")
+    assert graph_of(*scopes, cluster="z").groups == ()
+
+
+@pytest.mark.parametrize(
+    ("package", "path"),
+    [
+        ("carvel:log.io@global", ("web", "log")),
+        ("carvel:log.io", ("web", "log")),
+        ("log.io", ("web", "log")),
+        ("db.io", ("web", "db")),
+        ("web.io", ("web",)),
+        ("corp/web.io", ("web",)),
+        ("old.io", ("old",)),
+        ("io", ()),
+        ("none", ()),
+    ],
+)
+def test_package_is_named_in_several_ways_and_has_the_shortest_path(
+    package: str, path: tuple[str, ...]
+) -> None:
+    graph = highlight(graph_of(update("dev", RESOLUTION), update("empty", Resolution())), package)
+
+    keys = tuple(KEYS[name] for name in path)
+    root = () if path == ("old",) else (MANIFEST,)
+    assert [group.path for group in graph.groups] == ([(*root, *keys)] if path else [])
+    assert graph.title == f"Dependencies of the fleet: why {package}"
+
+
+def test_path_is_told_in_a_sentence() -> None:
+    graph = highlight(graph_of(update("dev", RESOLUTION)), "db.io")
+
+    assert graph.description == "dev: PackageInstall prod/shop needs corp/web.io 1.0.0 needs db.io 2.0.0."
