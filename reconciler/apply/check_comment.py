@@ -44,7 +44,7 @@ class _Find:
 
 def _with_runner(control: Mirror, policy: Policy, environment: Mapping[str, str]) -> Policy:
     """Return the policy with the forge of this runner, if it hosts the control repository."""
-    server, api = environment.get("GITHUB_SERVER_URL", ""), environment.get("GITHUB_API_URL", "")
+    server, api = environment.get("GITHUB_SERVER_URL"), environment.get("GITHUB_API_URL")
     rule = find_rule(policy.forges, control.remote)
     if rule or not server or not api or control.is_local:
         return policy

@@ -56,7 +56,8 @@ class PullRequestTexts:
             described.append(replace(member, impact=reader.impact(before, after, ())))
         if change.group:
             return group_body(described, target.names, files)
-        return pull_body(described[0], target.names, files[change.package])
+        (single,) = described
+        return pull_body(single, target.names, files[change.package])
 
 
 def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> Iterator[Result]:

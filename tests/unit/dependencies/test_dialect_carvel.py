@@ -5,8 +5,14 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.dependencies.dialects.carvel import package_id, read_carvel, read_kpt, version_of
-from reconciler.dependencies.dialects.reading import ParsedManifest
+from reconciler.dependencies.dialects.carvel import (
+    _correct_override,
+    package_id,
+    read_carvel,
+    read_kpt,
+    version_of,
+)
+from reconciler.dependencies.dialects.reading import Diagnostics, ParsedManifest
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -260,3 +266,30 @@ def test_a_status_decides_nothing() -> None:
     reported = document | {"status": {"dependencies": [{"packageInstallRef": "cache.example.org.9.9.9"}]}}
 
     assert read_carvel(reported, HERE).installs == read_carvel(document, HERE).installs
+
+
+def test_package_repository_is_not_fetched_and_other_kinds_are_refused() -> None:
+    repository = read_carvel({"kind": "PackageRepository", "metadata": {"name": "x"}}, HERE)
+    other = read_carvel({"kind": "App"}, HERE)
+
+    (warning,) = repository.warnings
+    assert warning.message == "A PackageRepository is not fetched: packages come from the index in Git"
+    assert (warning.hint, repository.problems) == ("Add its packages with `index add`", ())
+    (problem,) = other.problems
+    assert (problem.message, problem.reason) == (
+        "App is no kind of Carvel's packaging API",
+        Reason.UNKNOWN_KIND,
+    )
+
+
+def test_misspelt_constraints_are_read_and_other_fields_stay() -> None:
+    warned = Diagnostics(HERE, "x")
+    selection = {"contraints": ">=1", "prereleases": {}}
+
+    corrected = _correct_override({"versionSelection": selection, "package": "p"}, ("o", 0), warned)
+
+    expected = {"versionSelection": {"constraints": ">=1", "prereleases": {}}, "package": "p"}
+    assert corrected == expected
+    (warning,) = warned.reading().warnings
+    assert (warning.message, warning.hint) == ("contraints is read as constraints", "Correct the spelling")
+    assert _correct_override(expected, ("o", 0), Diagnostics(HERE, "x")) == expected

@@ -27,6 +27,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.explain import _listing
 from reconciler.dependencies.solve.problem import BudgetExceeded
+from reconciler.dependencies.solve.repairs import _is_near, _qualified
 from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
 from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.versions import parse_strict
@@ -208,3 +209,25 @@ def test_wrong_solution_is_a_defect_with_each_violation(cluster: str, subject: s
     assert str(error) == f"the resolution of {subject} is wrong: first; second"
     assert error.violations == ("first", "second")
     assert error.hint == "Please report this with the manifests and the index."
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "near"),
+    [
+        ("corp/db", "other/db", True),
+        ("db", "corp/db", True),
+        ("corp/db", "db", True),
+        ("db.io", "db.corp", True),
+        ("db.io", "log.io", False),
+        ("corp/db", "db/corp", False),
+    ],
+)
+def test_names_are_near_if_they_share_their_end_or_their_first_part(
+    name: str, other: str, near: bool
+) -> None:
+    assert _is_near(name, other) is near
+
+
+@pytest.mark.parametrize(("namespace", "text"), [("prod", "prod/db"), ("", "db")])
+def test_name_is_qualified_by_its_namespace(namespace: str, text: str) -> None:
+    assert _qualified(namespace, "db") == text

@@ -1,19 +1,30 @@
 """Inputs that must be bound, and bindings that people choose: what somebody gives, and what nobody does."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs, _in_index
 from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.read import read_locks
-from reconciler.dependencies.solve.resolve import resolve_cluster
+from reconciler.dependencies.model.cluster import (
+    ClusterState,
+    InstallSlot,
+    Instance,
+    ObservedInstallation,
+    SlotKind,
+)
+from reconciler.dependencies.model.packages import Ecosystem, Interface, PackageId, compared_hash
+from reconciler.dependencies.solve.lookup import _is_object_of, bundle_name
+from reconciler.dependencies.solve.resolve import _bound_interfaces, resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
+from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location, Problem
-from reconciler.inventory import Source
+from reconciler.inventory import Source, SourcedDocument
 from reconciler.krm.yaml import load_documents
 from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot
 from tests.support.dependency_manifests import bundle, installation, world_of
 
 DB = bundle("db", "1.0.0", more="parameters: [{name: size, type: integer}]\ncredentials: [{name: key}]")
@@ -186,3 +197,94 @@ def test_what_lacks_an_output_cannot_be_bound() -> None:
     shapeless = external("{interface: io.cnab.interface.mysql, version: 5.7.9}")
 
     assert [one.code for one in resolve_cluster(world_of(text + shapeless)).explanations] == ["E-BIND"]
+
+
+INTERFACE = Interface("io.cnab.interface.mysql", parse_loose("8.0.0"))
+OTHER = Interface("io.cnab.interface.log", parse_loose("1.0.0"))
+THERE = ObservedInstallation("onsite", "beast", PackageId(Ecosystem.BUNDLE, "db"), interfaces=(INTERFACE,))
+
+
+@pytest.mark.parametrize(
+    ("target", "interfaces"),
+    [
+        ("binding:onsite/beast", (INTERFACE,)),
+        ("binding:beast", (OTHER,)),
+        ("binding:onsite/none", ()),
+        ("onsite/beast", (INTERFACE,)),
+    ],
+)
+def test_bound_installation_is_named_with_its_namespace(
+    target: str, interfaces: tuple[Interface, ...]
+) -> None:
+    alone = replace(THERE, namespace="", interfaces=(OTHER,))
+    inputs = replace(world_of(DB), presence=ClusterState(installations=(THERE, alone)))
+
+    assert _bound_interfaces(inputs, target) == interfaces
+
+
+@pytest.mark.parametrize(
+    ("clusters", "names", "path"),
+    [
+        (("dev", "prod"), "", "snapshot/dev"),
+        (("dev",), "", "snapshot"),
+        (("dev", "prod"), "dev", "snapshot"),
+    ],
+)
+def test_snapshot_without_a_name_counts_where_no_other_cluster_installs(
+    clusters: tuple[str, ...], names: str, path: str
+) -> None:
+    snapshot = Snapshot(present=True, cluster=names, path="snapshot")
+
+    found = FleetClusters({}, snapshot).snapshot_of("dev", clusters)
+
+    is_dropped = path != "snapshot"
+    assert (found.present, found.path) == (not is_dropped, path)
+    assert found.cluster == ("dev" if is_dropped else names)
+
+
+CLUSTER_SLOT, NAMESPACE_SLOT = InstallSlot(SlotKind.CLUSTER), InstallSlot(SlotKind.NAMESPACE, "prod")
+OWN_SLOT = InstallSlot(SlotKind.FOR, "prod", ("shop", "db"))
+
+
+@pytest.mark.parametrize(
+    ("ecosystem", "slot", "namespace", "name", "is_object"),
+    [
+        (Ecosystem.CARVEL, NAMESPACE_SLOT, "prod", "db.io", True),
+        (Ecosystem.CARVEL, NAMESPACE_SLOT, "test", "db.io", False),
+        (Ecosystem.CARVEL, NAMESPACE_SLOT, "prod", "mine", False),
+        (Ecosystem.CARVEL, CLUSTER_SLOT, "test", "db.io", True),
+        (Ecosystem.XPKG, CLUSTER_SLOT, "", "mine", True),
+        (Ecosystem.BUNDLE, OWN_SLOT, "prod", "db.io", False),
+        (Ecosystem.BUNDLE, OWN_SLOT, "prod", "shop-db", True),
+        (Ecosystem.BUNDLE, NAMESPACE_SLOT, "prod", bundle_name("db.io", NAMESPACE_SLOT), True),
+    ],
+)
+def test_generated_object_is_recognised_by_namespace_and_name(
+    *, ecosystem: Ecosystem, slot: InstallSlot, namespace: str, name: str, is_object: bool
+) -> None:
+    instance = Instance(PackageId(ecosystem, "db.io"), slot)
+
+    assert _is_object_of(ObservedInstallation(namespace, name, instance.package), instance) is is_object
+    other = ObservedInstallation(namespace, name, PackageId(ecosystem, "other.io"))
+    assert not _is_object_of(other, instance)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_index"), [("index/a.yaml", True), ("x/index/a.yaml", False), ("i", False)]
+)
+def test_index_is_a_directory_at_the_root(path: str, is_index: bool) -> None:
+    document = SourcedDocument({}, Source(Location(path)))
+
+    assert _in_index(document) is is_index
+
+
+def test_hash_of_a_value_is_that_of_its_compared_fields() -> None:
+    @dataclass(frozen=True)
+    class Point:
+        x: int
+        note: str = field(default="", compare=False)
+
+    points = [Point(1, "a"), Point(1, "b"), Point(2, "a")]
+
+    first, same, other = map(compared_hash, points)
+    assert (first == same, first == other) == (True, False)

@@ -8,6 +8,7 @@ import pytest
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, imported_pins
 from reconciler.dependencies.dialects import read_lock
 from reconciler.dependencies.lock.format import (
+    ClusterLock,
     LockChange,
     LockOp,
     PackageLock,
@@ -18,13 +19,19 @@ from reconciler.dependencies.lock.format import (
     record_bytes,
     resolution_path,
 )
-from reconciler.dependencies.lock.read import _candidate, locked_choices, locked_pins, read_locks
+from reconciler.dependencies.lock.read import (
+    _broken_lock,
+    _candidate,
+    locked_choices,
+    locked_pins,
+    read_locks,
+)
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Ecosystem, PackageId, dns_label
 from reconciler.dependencies.revisions.reconcile import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.fleet import update_locks
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate, update_locks
 from reconciler.dependencies.update.memo import SolutionCache, input_digest, outdated_clusters
 from reconciler.errors import Location
 from reconciler.inventory import Source
@@ -316,3 +323,22 @@ def test_candidate_of_a_pin_has_a_kind_in_crossplane_alone() -> None:
     aws = shop.model_copy(update={"instance": shop.instance.model_copy(update={"ecosystem": "xpkg"})})
 
     assert [_candidate(package_).kind for package_ in (shop, aws)] == ["", "PackageInstall"]
+
+
+def test_broken_lock_is_named_with_each_violation() -> None:
+    problem = _broken_lock("locks/edge.json", ("first", "second"))
+
+    assert (problem.location.path, problem.message) == (
+        "locks/edge.json",
+        "The lock is broken: first; second",
+    )
+    assert problem.hint == "Correct it on the state branch; until then nothing of this cluster changes."
+
+
+def test_fleet_changed_if_one_cluster_did() -> None:
+    same, other = (ClusterUpdate(name, None, None) for name in "ab")
+    resolution = locked(world_of(TEXT))
+    lock = next_lock("c", input_digest="", resolution=resolution)
+    new = ClusterUpdate("c", None, ClusterLock(lock, resolution))
+
+    assert [LockUpdate(scopes).changed for scopes in ((), (same, other), (same, new))] == [False, False, True]

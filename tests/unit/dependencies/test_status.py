@@ -2,14 +2,15 @@
 
 import json
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.read import FleetLocks
 from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.dependencies.status import status_entries, status_files
+from reconciler.dependencies.status import _Reader, status_entries, status_files
 from reconciler.dependencies.update.fleet import LockUpdate, update_locks
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 
@@ -144,3 +145,18 @@ def test_the_documents_depend_on_nothing_but_the_decision() -> None:
 
     assert status_files([shuffled], decision) == status_files([world], decision)
     assert status_files([], decision_of(world)) == {}
+
+
+@pytest.mark.parametrize(("source", "digest"), [("", ""), ("mirror.io/net", ""), ("", "sha256:ab")])
+def test_package_is_identified_by_its_source_version_and_digest(source: str, digest: str) -> None:
+    world = replace(world_of(PLATFORM + NET), cluster="dev")
+    (scope,) = decision_of(world).scopes
+    assert scope.after is not None
+    package_ = scope.after.resolution.packages[0].model_copy(update={"source": source, "digest": digest})
+    nothing = SimpleNamespace(revisions_of=lambda _: (), resolution=scope.after.resolution)
+
+    shown = _Reader._crossplane(cast("Any", SimpleNamespace(locked=nothing)), package_, (), None)
+
+    image = f"{source or package_.instance.name}:{package_.version}"
+    assert (shown["currentRevision"], shown["currentIdentifier"]) == ("", image)
+    assert shown["resolvedPackage"] == (f"{image}@{digest}" if digest else image)
