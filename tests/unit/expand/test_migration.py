@@ -38,6 +38,8 @@ def test_v1alpha1_set_is_translated_into_a_valid_one() -> None:
     text = migrate_set(OLD)
 
     manifest = PackageVariantSet.model_validate(load_documents(text.encode())[0].value)
+    assert (manifest.api_version, manifest.kind) == ("config.porch.kpt.dev/v1alpha2", "PackageVariantSet")
+    assert manifest.metadata.name == "old"
     assert validate_set(manifest.spec) == ()
     assert check_set(manifest.spec, Environment(Limits())) == ()
     assert manifest.spec.model_dump(by_alias=True, exclude_none=True) == {

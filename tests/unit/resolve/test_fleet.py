@@ -37,7 +37,7 @@ from reconciler.dependencies.versions import parse_strict
 from reconciler.errors import Location, Problem
 from reconciler.expand import expand
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, RepositoryView, Source, SourcedDocument
 from reconciler.plan import build_plan
 from reconciler.plan.changes import Plan
@@ -49,7 +49,7 @@ from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve import fleet as fleet_module
 from reconciler.resolve.deliveries import Deliveries, Delivery, DeliveryTarget, delivery_owner
 from reconciler.resolve.dependency_roots import Root, RootKey, Roots
-from reconciler.resolve.fleet import find_dependent_clusters
+from reconciler.resolve.fleet import find_dependent_clusters, with_deliveries
 from reconciler.resolve.resolution import Release, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution
 from reconciler.state import PackageVariantRecord
@@ -479,3 +479,26 @@ def test_problem_of_an_install_is_told_at_its_variant_alone() -> None:
     assert fleet_module._is_explained(problem(Reason.DEPENDENCY_CYCLE, "PackageVariant default/web"))
     assert not fleet_module._is_explained(problem(Reason.DEPENDENCY_CONFLICT, "Provider net"))
     assert not fleet_module._is_explained(problem(Reason.VALIDATION_ERROR, "PackageVariant default/web"))
+
+
+def test_deliveries_join_the_variants_of_a_fleet(world: DependencyWorld) -> None:
+    inventory = world.inventory()
+    fleet = world.fleet()
+    owner = ObjectName(NAMESPACE, "a-delivery@prod")
+    spec = PackageVariantSpec(downstream=Downstream(repo="edge-03", package="dependencies"))
+    delivered = DesiredVariant(owner, "", spec, Source(Location("a")))
+    where = PackageKey(world.repositories["edge-03"].url, "dependencies")
+    resolved = ResolvedVariant(delivered, ObjectName(NAMESPACE, "edge-03"), where, a_pin())
+    first, second = (Problem(Location(path), Reason.VALIDATION_ERROR, "") for path in "ab")
+    before, after = (ObjectKey("", "PackageVariant", NAMESPACE, name) for name in "ab")
+    fleet = replace(fleet, desired=replace(fleet.desired, stalled=frozenset({before}), problems=(second,)))
+
+    joined = with_deliveries(fleet, inventory, [resolved], frozenset({after}), [first, second])
+
+    assert [v.key for v in joined.desired.variants] == [owner, *(v.key for v in fleet.desired.variants)]
+    assert joined.desired.stalled == {before, after}
+    assert joined.desired.problems == (first, second)
+    assert joined.resolution.variants == (*fleet.resolution.variants, resolved)
+    assert joined.resolution.downstreams == {**fleet.resolution.downstreams, where: (delivered,)}
+    assert joined.resolution.publications == fleet.resolution.publications
+    assert with_deliveries(fleet, inventory, [], frozenset(), []) == fleet

@@ -9,11 +9,11 @@ from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.errors import Location, Problem, UsageError
 from reconciler.expand import DesiredVariant, expand
 from reconciler.ids import Lifecycle, ObjectName, Oid
-from reconciler.inventory import Commit, Inventory, PackageRevision, PackageState, ReviewedLock
+from reconciler.inventory import Commit, Inventory, PackageRevision, PackageState, ReviewedLock, Source
 from reconciler.plan.changes import Op
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
 from reconciler.reasons import Reason
-from reconciler.resolve.pins import PinChoice, choose_pin, find_floating, follow, hold
+from reconciler.resolve.pins import PinChoice, choose_pin, find_floating, follow, hold, upstream_data
 from reconciler.state import WANTED_LOCK
 from reconciler.upstream_lock import UpstreamLock, lock_upstream
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
@@ -482,3 +482,11 @@ def test_variant_with_a_floating_upstream_is_found_by_its_name_alone_if_no_other
     with pytest.raises(UsageError, match=r"^web is ambiguous: default/web, elsewhere/web$") as caught:
         find_floating(variants[::-1], "web")
     assert caught.value.hint == "Name the namespace too."
+
+
+def test_upstream_is_locked_as_it_is_on_disk() -> None:
+    spec = PackageVariantSpec(upstream=Upstream(repo="r", package="p", workspace_name="w", revision=1))
+    exact = DesiredVariant(WEB, "", spec, Source(Location("web.yaml")))
+
+    assert upstream_data(exact) == {"repo": "r", "package": "p", "workspaceName": "w", "revision": 1}
+    assert upstream_data(replace(exact, spec=PackageVariantSpec())) == {}

@@ -1,12 +1,19 @@
 """Resolution: bases by commit, and trees that are needed only where something has to be made."""
 
+from dataclasses import replace
+
 import pytest
 
-from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.api.porch import Downstream, InjectionSelector, PackageVariantSpec, Upstream
+from reconciler.errors import Location
 from reconciler.expand import expand
-from reconciler.inventory import Inventory
+from reconciler.ids import ObjectName
+from reconciler.inventory import Inventory, RepositoryRole
 from reconciler.resolve import Resolution
-from tests.support.model import MAIN, ModelWorld, blueprint, resolve
+from reconciler.resolve.variants import extend_resolution
+from reconciler.snapshot import Snapshot, SnapshotObject
+from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, resolve
+from tests.support.sets import snapshot
 
 
 @pytest.fixture
@@ -126,3 +133,41 @@ def test_one_unresolvable_variant_stalls_alone(world: ModelWorld) -> None:
 
     assert [one.variant.key.name for one in resolution.variants] == ["web"]
     assert [key.name for key in resolution.stalled] == ["bad"]
+
+
+@pytest.mark.parametrize("role", RepositoryRole)
+def test_variant_that_another_shard_plans_is_not_resolved(world: ModelWorld, role: RepositoryRole) -> None:
+    inventory = world.inventory()
+    key = ObjectName(NAMESPACE, "edge")
+    edge = replace(inventory.repositories[key], role=role)
+    inventory = replace(inventory, repositories={**inventory.repositories, key: edge})
+
+    resolution = extend_resolution(Resolution(), inventory, expand(inventory))
+
+    assert bool(resolution.variants) is (role is RepositoryRole.PLANNED)
+    assert (resolution.stalled, resolution.waiting) == (frozenset(), ())
+
+
+def test_variants_of_clusters_without_a_snapshot_of_their_own_share_one(world: ModelWorld) -> None:
+    spec = world.variants["web"].model_copy(update={"injectors": [InjectionSelector(name="blue")]})
+    world.add_repository("west")
+    world.variants["web"] = spec
+    world.variants["other"] = spec.model_copy(update={"downstream": Downstream(repo="west", package="web")})
+    inventory = world.inventory()
+    views = {key: replace(view, cluster=key.name) for key, view in inventory.repositories.items()}
+    blue, red = (
+        SnapshotObject("v1", "Team", NAMESPACE, "blue", {}, {}, {"spec": code}, Location("s.yaml"))
+        for code in ("1", "2")
+    )
+
+    def digests(**clusters: Snapshot) -> list[dict[str, str]]:
+        root = snapshot(blue, clusters=clusters)
+        given = replace(inventory, repositories=views, snapshot=root)
+        return [dict(resolved.objects) for resolved in resolve(given, expand(given)).variants]
+
+    (first, second) = digests()
+    assert first == second
+    assert first.keys() == {"Team blue"}
+    first, second = digests(edge=snapshot(red))
+    assert first.keys() == second.keys() == {"Team blue"}
+    assert first != second

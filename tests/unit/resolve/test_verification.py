@@ -1,0 +1,54 @@
+"""Verified upstreams: which revisions are taken, and what a variant is told about others."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.porch import PackageVariantSpec
+from reconciler.errors import Location, Problem
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import Oid
+from reconciler.inventory import Source, Trust
+from reconciler.reasons import Reason
+from reconciler.resolve.verification import NOT_VERIFIED_HINT, check_pin, find_fault
+from tests.support.plan_values import WEB, a_pin, oid
+from tests.support.sets import world
+
+PIN = a_pin()
+URL, COMMIT = PIN.package.url, PIN.commit.oid
+UNSIGNED = f"commit {COMMIT[:12]} is not signed, or web/v1 was moved"
+
+
+@pytest.mark.parametrize(
+    ("trust", "fault"),
+    [
+        (None, ""),
+        (Trust(commits=frozenset({COMMIT})), ""),
+        (Trust(refs=frozenset({("web/v1", COMMIT)})), ""),
+        (Trust(refs=frozenset({("web/v2", COMMIT)})), UNSIGNED),
+        (Trust(refs=frozenset({("web/v1", oid("a9"))})), UNSIGNED),
+        (Trust(commits=frozenset({oid("a9")})), UNSIGNED),
+        (Trust(faults={("web/v1", COMMIT): "its key has expired"}), "its key has expired"),
+        (Trust(faults={("web/v2", COMMIT): "its key has expired"}), UNSIGNED),
+    ],
+)
+def test_revision_is_verified_by_its_commit_or_its_name_if_a_rule_is_about_its_repository(
+    trust: Trust | None, fault: str
+) -> None:
+    class Marks:
+        def mark(self, path: tuple[str | int, ...]) -> tuple[int, int]:
+            return 9 if path == ("spec", "upstream") else 1, 1
+
+    inventory = replace(world(), trust={} if trust is None else {URL: trust})
+    variant = DesiredVariant(WEB, "", PackageVariantSpec(), Source(Location("web.yaml"), 0, Marks()))
+
+    assert find_fault(URL, "web/v1", Oid(COMMIT), inventory) == fault
+    assert find_fault("host/other", "web/v1", Oid(COMMIT), inventory) == ""
+    problem = Problem(
+        Location("web.yaml", 9, 1),
+        Reason.UPSTREAM_NOT_VERIFIED,
+        f"Upstream web/v1 of repository blueprints is not verified: {fault}",
+        NOT_VERIFIED_HINT,
+        "PackageVariant default/web",
+    )
+    assert check_pin(PIN, variant, inventory) == (problem if fault else PIN)
