@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.output import Output, control_options, make_printer, output_options, require_readable
-from reconciler.errors import Exit, UsageError
+from reconciler.cli.output import Output, control_options, make_printer, output_options
+from reconciler.cli.selecting import find_change
+from reconciler.errors import Exit
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
@@ -31,22 +32,24 @@ def explain(settings: "RunOptions", output: str, package: str, *, no_color: bool
       reconciler explain edge-east/nginx -o json
     """
     from reconciler.report.json import API_VERSION, change_value, problem_value
+    from reconciler.report.summary import statuses_of
     from reconciler.report.text import change_lines, problem_lines
     from reconciler.run.plan import plan_run
 
     planned = plan_run(settings)
-    change = _find(planned, package)
+    change = find_change(planned, package)
     variant = _variant(planned, change)
     origins = _origins(planned, change, variant)
     view = planned.inputs.inventory.repositories.get(change.repository)
     address = view.remote if view else ""
     problems = _owner_problems(planned, change)
+    status = statuses_of(planned.plan).get(change.package)
     printer = make_printer(color=not no_color)
     if output == Output.JSON:
         trace = dict(_trace(variant))
         fields = [_value(origin) for origin in origins]
         value = {
-            **change_value(change, planned.names),
+            **change_value(change, planned.names, status),
             "apiVersion": API_VERSION,
             "kind": "Explanation",
             "address": address,
@@ -56,7 +59,8 @@ def explain(settings: "RunOptions", output: str, package: str, *, no_color: bool
         }
         printer.value(value)
     else:
-        printer.lines(change_lines(change, planned.names, address=address, paint=printer.paint))
+        lines = change_lines(change, planned.names, address=address, status=status, paint=printer.paint)
+        printer.lines(lines)
         printer.lines(problem_lines(problems, paint=printer.paint))
         sources = [origin.source for origin in origins]
         others = (
@@ -65,22 +69,6 @@ def explain(settings: "RunOptions", output: str, package: str, *, no_color: bool
         printer.lines(f"  {name}: {terminal(value)}" for name, value in others)
         printer.lines(_lines(origins))
     return Exit.DONE
-
-
-def _find(planned: "PlannedRun", package: str) -> "Change":
-    from reconciler.cli.pull_requests import suggest
-
-    names = planned.names
-    for change in planned.plan.changes:
-        if package in (names.of(change), f"{change.repository.name}/{change.package.path}"):
-            return change
-    require_readable(planned.inputs.inventory, [package])
-    names_in_plan = [names.of(change) for change in planned.plan.changes]
-    hint = suggest(package, names_in_plan)
-    if problem := next(iter(planned.plan.problems), None):
-        # A manifest that nobody can parse names no package: it may be this one's.
-        hint += f" Or mend its manifest: {problem}."
-    raise UsageError(f"The plan has no package {package}", hint=hint)
 
 
 def _owner_problems(planned: "PlannedRun", change: "Change") -> "list[Problem]":

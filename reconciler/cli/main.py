@@ -40,6 +40,9 @@ COMMANDS = {
     "pr": Command("pr", "List, show, merge and close pull requests of the local forge."),
     "status": Command("status", "Show the conditions of every PackageVariant and PackageVariantSet."),
     "explain": Command("explain", "Explain the change of one package, and the origin of its fields."),
+    "why-not": Command("why_not", "Explain what keeps a package from an upstream revision."),
+    "history": Command("history", "List the revisions of a package: when, from which upstream, by whom."),
+    "doctor": Command("doctor", "Check the set-up, and name the next step for whatever is wrong."),
     "graph": Command("graph", "Draw the dependencies of the fleet: text, Mermaid, DOT or SVG."),
     "expand": Command("expand", "Print the PackageVariants that the sets expand to."),
     "package": Command("package", "Update, render, compare and list packages in directories."),
@@ -81,7 +84,7 @@ class LazyGroup(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         module = import_module(f"reconciler.cli.{COMMANDS[cmd_name].module}")
-        command = getattr(module, cmd_name)
+        command = getattr(module, cmd_name.replace("-", "_"))
         if not isinstance(command, click.Command):
             raise TypeError(f"reconciler.cli.{COMMANDS[cmd_name].module}.{cmd_name} is not a click command")
         return _laid_out(command)

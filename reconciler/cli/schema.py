@@ -15,9 +15,11 @@ NAMES = ("Reconciler", "PackageVariant", "PackageVariantSet", "Repository", "Sna
 OUTPUTS = {
     "Approval": ("approve",),
     "Comparison": ("check",),
+    "Diagnosis": ("doctor",),
     "Expansion": ("expand",),
     "Explanation": ("explain",),
     "Functions": ("functions list",),
+    "History": ("history",),
     "Images": ("functions pull",),
     "IndexPackage": ("index list",),
     "Lock": ("lock", "lock hold", "lock follow"),
@@ -27,6 +29,7 @@ OUTPUTS = {
     "Prospect": ("lock what-if",),
     "PullRequest": ("pr list", "pr show", "pr merge", "pr close", "pr reopen"),
     "SnapshotKind": ("snapshot kinds",),
+    "Standstill": ("why-not",),
     "Status": ("status",),
 }
 """The commands that print each kind of JSON output."""

@@ -1,12 +1,15 @@
 """Push refs: one atomic compare-and-swap per repository, with the result of each ref."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.command import GitResult, is_local_failure, last_line, run_git
+from reconciler.git.database import objects_directory
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.report.redact import mask_credentials
@@ -87,6 +90,24 @@ def push(mirror: Mirror, updates: Sequence[RefUpdate]) -> tuple[PushResult, ...]
     if _NO_ATOMIC in result.err:
         return tuple(_one_by_one(mirror, updates))
     return _results(mirror, updates, result)
+
+
+def check_push(mirror: Mirror, ref: str, oid: Oid) -> str:
+    """Return why this process may not push to a repository, "" if it may; nothing is pushed.
+
+    A server is asked as for a push of a ref that stays as it is. Of a directory the permissions count.
+    """
+    if mirror.is_local:
+        repository = mirror.open()
+        places = (Path(repository.path), objects_directory(repository))
+        return next((f"{p} is not writable" for p in places if not os.access(p, os.W_OK)), "")
+    result = run_git(
+        ["push", "--dry-run", "--porcelain", "--no-verify", "--", mirror.remote, f"{oid}:{ref}"],
+        directory=mirror.attach_store(),
+        remote=mirror.remote,
+        credential=mirror.location.credential,
+    )
+    return last_line(result.err) if result.code else ""
 
 
 def name_refs(results: Sequence[PushResult]) -> str:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from pydantic.alias_generators import to_camel
+
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE
 from reconciler.errors import Location
 from reconciler.expand import DesiredVariant
@@ -17,6 +19,8 @@ from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.values import dataclass
+
+_SELECTORS = ("revision", "workspace_name", "tag", "version", "branch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ class _Provenance:
         resolved = self.resolved
         kept = resolved.draft_base or resolved.base if resolved.moved else None
         pin = kept or resolved.pin
-        source, at = self._origin("upstream")
+        spec = self.variant.spec.upstream
+        selectors = [name for name in _SELECTORS if spec and getattr(spec, name) is not None]
+        source, at = self._origin("upstream", *map(to_camel, selectors[:1]))
         commit = f"{pin.ref} at commit {pin.commit.oid}"
         yield Origin(KPTFILE, "upstream", f"{pin.address} {pin.package.path} {pin.ref}", source, at)
         yield Origin(KPTFILE, "upstreamLock", pin.commit.oid, f"upstream {commit}")

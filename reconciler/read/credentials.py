@@ -56,6 +56,15 @@ def commit_signing(policy: CommitPolicy, environment: Mapping[str, str]) -> Comm
     return CommitSigning(policy.sign_off, lambda: _signing_key(policy, environment))
 
 
+def check_signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> None:
+    """Check that the key with which commits are signed can be read.
+
+    Raises:
+        UnavailableError: Its variable or file is missing.
+    """
+    _signing_key(policy, environment)
+
+
 def _signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> bytes:
     hint = "Set it, or correct spec.commits of reconciler.yaml."
     if policy.signing_key_env:

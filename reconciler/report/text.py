@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from reconciler.errors import Exit, Problem
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
+from reconciler.plan.status import PackageStatus
 from reconciler.reasons import Reason
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
@@ -25,6 +26,7 @@ from reconciler.report.summary import (
     move_text,
     plural,
     risk_summary,
+    since_text,
     sorted_changes,
     statuses_of,
     summary_line,
@@ -141,10 +143,17 @@ def _hint_lines(hint: str) -> Iterator[str]:
     yield from (f"    {terminal(line)}" for line in rest)
 
 
-def change_lines(change: Change, names: Names, *, address: str = "", paint: Paint = plain) -> Iterator[str]:
+def change_lines(
+    change: Change,
+    names: Names,
+    *,
+    address: str = "",
+    status: PackageStatus | None = None,
+    paint: Paint = plain,
+) -> Iterator[str]:
     """Return all that is known of one package's change: why, from where, and what would be written.
 
-    `address` is that of its repository, as git is called with it.
+    `address` is that of its repository, as git is called with it, `status` its state before the change.
     """
     head = paint(change.op, _COLOURS[change.op])
     yield f"{terminal(names.of(change))}: {head} ({change.reason})"
@@ -155,6 +164,8 @@ def change_lines(change: Change, names: Names, *, address: str = "", paint: Pain
         "variant": f"PackageVariant {change.variant}" if change.variant else "",
         "manifest": str(change.location) if change.location else "",
         "upstream": upstream_text(change),
+        "state": f"{status.phase} {since_text(status)}".strip() if status else "",
+        "address": status.url if status else "",
         "tree": arrow(change.before or "", change.after or ""),
         "pull request": change.pull.title if change.pull else "",
         "waits": "for a person" if change.waits else "",

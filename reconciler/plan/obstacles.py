@@ -1,0 +1,155 @@
+"""Obstacles of a package: everything that keeps it from an upstream revision, with the next step. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from reconciler.ids import ObjectName
+from reconciler.plan.changes import Change, Plan
+from reconciler.plan.commits import upstream_label
+from reconciler.plan.context import PlanContext
+from reconciler.plan.overview import package_overviews
+from reconciler.plan.provenance import find_origins
+from reconciler.plan.status import PackageStatus, Phase, current_statuses
+from reconciler.resolve.resolution import Pin, ResolvedVariant
+
+_MOST = 5
+"""Revisions of the upstream that a hint names."""
+_NEXT = {
+    Phase.PENDING: "Run `reconciler apply`.",
+    Phase.IN_REVIEW: "Review it, and merge it: `reconciler approve {name}`.",
+    Phase.NOT_READY: "Mend what it names; the next apply renders the package again.",
+    Phase.CONFLICT: "Answer each conflict in the draft: `reconciler pr show {name}` lists them.",
+    Phase.REJECTED: 'Change it, or set reconciler.dev/retry: "1" on its manifest.',
+    Phase.PAUSED: "Remove reconciler.dev/paused.",
+    Phase.HELD_BACK: "`reconciler explain {name}` has every detail.",
+    Phase.STALLED: "Correct the manifest or the repository; `reconciler doctor` checks repositories.",
+}
+
+
+class Obstacle(NamedTuple):
+    """One thing that keeps a package from moving, and the next step."""
+
+    message: str
+    hint: str = ""
+
+
+class Standstill(NamedTuple):
+    """The upstream revisions of a package, "" if unknown, and the obstacles on the way to another one."""
+
+    main: str
+    review: str
+    requested: str
+    newest: str
+    obstacles: tuple[Obstacle, ...]
+
+
+def find_obstacles(
+    plan: Plan, change: Change, name: str, version: str, trace: Mapping[ObjectName, Mapping[str, str]]
+) -> Standstill:
+    """Return what keeps a package from an upstream revision, in the order in which it would move.
+
+    Args:
+        plan: The plan of the fleet.
+        change: The change of the package.
+        name: Name of the package in hints.
+        version: The upstream revision (`v2`, `web/v2`), "" for the newest one.
+        trace: For variants of sets, the origin of each field.
+    """
+    context = plan.context
+    if context is None or change.variant is None:
+        hint = "Adopt it with a PackageVariant whose adoptionPolicy is adoptExisting."
+        return Standstill("", "", "", "", (Obstacle("No PackageVariant of this instance owns it", hint),))
+    overview = package_overviews(plan).get(change.variant)
+    resolved = context.resolved.get(change.variant)
+    revisions = _revisions(resolved, context)
+    main, review = (overview.main, overview.review) if overview else ("", "")
+    requested = upstream_label(resolved.pin) if resolved else ""
+    newest = revisions[-1] if revisions else ""
+    goal = _full(version, resolved) or newest or requested
+    is_missing = bool(version and revisions) and goal not in (*revisions, requested)
+    obstacles = (
+        *_problems(plan, change.variant),
+        *(_request(resolved, goal, revisions, context, trace) if resolved else ()),
+        *(() if main == goal or is_missing else _state(plan, change, name)),
+    )
+    return Standstill(main, review, requested, newest, tuple(dict.fromkeys(obstacles)))
+
+
+def _full(version: str, resolved: ResolvedVariant | None) -> str:
+    """Return a revision with the name of its package, as labels have it."""
+    if not version or resolved is None or "/" in version:
+        return version
+    number = f"v{version}" if version.isdecimal() else version
+    return f"{resolved.pin.ref.rpartition('/')[0]}/{number}" if "/" in resolved.pin.ref else number
+
+
+def _revisions(resolved: ResolvedVariant | None, context: PlanContext) -> tuple[str, ...]:
+    """Return the numbered revisions of the upstream package, the newest last."""
+    if resolved is None:
+        return ()
+    pin = resolved.pin
+    published = (
+        revision
+        for view in context.inventory.views_of(pin.package.url)
+        if (state := view.packages.get(pin.package.path))
+        for revision in state.published
+        if revision.revision > 0
+    )
+    prefix = pin.ref.rpartition("/")[0] if pin.revision > 0 else pin.package.path
+    return tuple(f"{prefix}/v{number}" for number in sorted({each.revision for each in published}))
+
+
+def _problems(plan: Plan, variant: ObjectName) -> Iterator[Obstacle]:
+    subjects = {f"PackageVariant {variant}"}
+    for problem in plan.problems:
+        if problem.subject in subjects:
+            yield Obstacle(f"{problem.message} ({problem.location})", problem.hint)
+
+
+def _request(
+    resolved: ResolvedVariant,
+    goal: str,
+    revisions: Iterable[str],
+    context: PlanContext,
+    trace: Mapping[ObjectName, Mapping[str, str]],
+) -> Iterator[Obstacle]:
+    """Yield why another revision is requested: the manifest, the lock, or a revision that is not there."""
+    numbered = tuple(revisions)
+    offered = upstream_label(resolved.offers) if resolved.offers else ""
+    requested = upstream_label(resolved.pin)
+    if goal == requested:
+        return
+    if numbered and goal not in (*numbered, offered):
+        yield Obstacle(f"The upstream has no revision {goal}", f"It has {', '.join(numbered[-_MOST:])}.")
+        return
+    if goal == offered or _is_floating(resolved.pin, resolved.offers):
+        message = f"The lock holds {requested}, while the upstream offers {offered or goal}"
+        yield Obstacle(
+            message, f"Run `reconciler lock follow {resolved.variant.key}`, or merge its pull request."
+        )
+        return
+    origin = next(iter(find_origins(resolved, {}, context.inventory, trace.get(resolved.variant.key, {}))))
+    place = f" ({origin.location})" if origin.location else ""
+    yield Obstacle(f"The manifest asks for {requested}: {origin.source}{place}", "Change it there.")
+
+
+def _is_floating(pin: Pin, offers: Pin | None) -> bool:
+    return offers is not None and pin.commit.oid != offers.commit.oid
+
+
+def _state(plan: Plan, change: Change, name: str) -> Iterator[Obstacle]:
+    """Yield the state of the package, and what else waits with it."""
+    assert plan.context is not None  # noqa: S101 - the caller looked
+    if plan.context.inventory.policy.suspend:
+        yield Obstacle("spec.suspend is true, so nothing changes", "Set it to false in reconciler.yaml.")
+    status = next((s for s in current_statuses(plan) if s.package == change.package), None)
+    if status is not None and status.phase is not Phase.PUBLISHED:
+        yield Obstacle(_state_text(status, change), _NEXT[status.phase].format(name=name))
+    if change.postponed is not None:
+        yield Obstacle(change.postponed.message, "Limits and schedules are in spec.pullRequests.")
+
+
+def _state_text(status: PackageStatus, change: Change) -> str:
+    message = status.message or change.detail
+    pull = f" as #{status.pull}" if status.pull else ""
+    return f"It is {status.phase}{pull}{f': {message}' if message else ''}"

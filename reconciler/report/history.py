@@ -1,0 +1,77 @@
+"""History of a package: its revisions with time, upstream, author and difference. Pure."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from reconciler.plan.impact import Impact
+from reconciler.report.console import Color, Paint, indented, plain, table_rows
+from reconciler.report.escape import terminal
+from reconciler.report.folding import impact_text, risk_texts
+from reconciler.report.json import impact_value, listing, risk_value
+
+_SHORT = 8
+
+
+class HistoryEntry(NamedTuple):
+    """A revision or an open draft; `author` made its commit on main, which is the merge that approved it.
+
+    `time` is that of the commit in seconds, 0 if unknown. `impact` is the difference from the revision before
+    it; that of a draft is from main.
+    """
+
+    revision: str
+    commit: str
+    upstream: str = ""
+    time: int = 0
+    author: str = ""
+    subject: str = ""
+    impact: Impact | None = None
+
+    @property
+    def date(self) -> str:
+        """The time as ISO 8601, "" if unknown."""
+        return datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if self.time else ""
+
+
+def history_lines(
+    entries: Sequence[HistoryEntry], *, width: int | None = None, paint: Paint = plain
+) -> Iterator[str]:
+    """Yield a row for each revision, the newest first, with the risks of its difference below it."""
+    if not entries:
+        yield "It has no revision: nothing of it was published."
+        return
+    heads = ("REVISION", "DATE", "UPSTREAM", "COMMIT", "CHANGE", "BY", "SUBJECT")
+    rows = [
+        (
+            *(terminal(entry.revision), entry.date[:10], terminal(entry.upstream), entry.commit[:_SHORT]),
+            impact_text(entry.impact) if entry.impact else "",
+            terminal(entry.author),
+            terminal(entry.subject),
+        )
+        for entry in entries
+    ]
+    first, *lines = table_rows(heads, rows, width)
+    yield from (paint(line, Color.BOLD) for line in first)
+    for entry, own in zip(entries, lines, strict=True):
+        yield from own
+        for text in risk_texts(entry.impact.risks if entry.impact else ()):
+            yield from (paint(line, Color.RED) for line in indented(terminal(text), width))
+
+
+def history_value(name: str, entries: Sequence[HistoryEntry]) -> dict[str, Any]:
+    """Return the history of a package as a JSON value."""
+    items = [
+        {
+            "revision": entry.revision,
+            "commit": entry.commit,
+            "upstream": entry.upstream,
+            "date": entry.date or None,
+            "author": entry.author,
+            "subject": entry.subject,
+            "diff": impact_value(entry.impact) if entry.impact else None,
+            "risks": [risk_value(risk) for risk in entry.impact.risks] if entry.impact else [],
+        }
+        for entry in entries
+    ]
+    return {**listing("History", items), "name": name}

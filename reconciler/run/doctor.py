@@ -1,0 +1,229 @@
+"""The run of `doctor`: check the set-up of an instance and of every repository. Writes nothing."""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from reconciler.errors import ConfigurationError, ReconcilerError, UnavailableError, UsageError
+from reconciler.forge.registry import Forges
+from reconciler.git.command import run_git
+from reconciler.git.push import check_push
+from reconciler.git.urls import local_path
+from reconciler.inventory import Inventory, RepositoryView
+from reconciler.policy import ForgeKind, Policy, find_rule
+from reconciler.read.credentials import check_signing_key, find_credentials
+from reconciler.reasons import Reason
+from reconciler.refs import HEADS
+from reconciler.report.doctor import Diagnosis, Severity
+from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
+
+_RESERVED = ("drafts", "proposed", "reconciler")
+_AHEAD_S = 300
+"""A commit may be this much newer than the clock: clocks of servers differ."""
+_ELSEWHERE = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})
+"""Problems that are findings of their own, or that the fleet has and no set-up."""
+
+
+def diagnose(options: RunOptions) -> tuple[Diagnosis, ...]:
+    """Return the finding of every check, in the order in which a run needs what they check.
+
+    Raises:
+        UsageError: There is no control repository.
+    """
+    try:
+        version = run_git(["--version"]).out.decode(errors="replace").strip()
+    except UnavailableError as error:
+        return (_error("git", "the git command", error),)
+    findings = [Diagnosis("git", version)]
+    forges = Forges(writes=False)
+    try:
+        inputs = read_inputs(options, forges)
+    except UsageError:
+        raise
+    except ConfigurationError as error:
+        where = f"{error.location}" if error.location else "reconciler.yaml"
+        return (*findings, _error("configuration", where, error))
+    except ReconcilerError as error:
+        return (*findings, _error("control repository", options.control, error))
+    inventory = inputs.inventory
+    findings += [
+        Diagnosis("configuration", f"{inventory.policy.config_path} of instance {inventory.policy.instance}"),
+        *_control(inventory),
+        *_manifests(inventory),
+        *_tokens(inventory.policy),
+        *_engines(inventory.policy),
+        *_clock(inventory, forges.clock.now()),
+        *_snapshots(inventory),
+    ]
+    for url in sorted({view.url for view in inventory.repositories.values()}):
+        findings += _repository(url, inputs)
+    return tuple(findings)
+
+
+def _error(check: str, subject: str, error: ReconcilerError) -> Diagnosis:
+    return Diagnosis(check, subject, Severity.ERROR, str(error), error.hint)
+
+
+def _warning(check: str, subject: str, message: str, hint: str) -> Diagnosis:
+    return Diagnosis(check, subject, Severity.WARNING, message, hint)
+
+
+# The control repository and this machine
+
+
+def _control(inventory: Inventory) -> Iterator[Diagnosis]:
+    yield Diagnosis("control repository", inventory.control.remote)
+    for note in inventory.notes:
+        yield _warning("control repository", inventory.control.remote, note, "")
+
+
+def _manifests(inventory: Inventory) -> Iterator[Diagnosis]:
+    problems = [p for p in inventory.problems if p.reason not in _ELSEWHERE]
+    for problem in problems:
+        yield Diagnosis("manifests", str(problem.location), Severity.ERROR, problem.message, problem.hint)
+    if not problems:
+        count = len(inventory.variants) + len(inventory.sets) + len(inventory.repositories)
+        yield Diagnosis("manifests", f"{count} read")
+
+
+def _tokens(policy: Policy) -> Iterator[Diagnosis]:
+    """Check that each credential is there; whether a server accepts it is seen at its repositories."""
+    find = find_credentials(policy, os.environ)
+    for rule in policy.credentials:
+        if rule.app_id:
+            continue  # a GitHub App's token is made by the forge, when its repositories are read
+        try:
+            find(rule.prefix)
+        except ReconcilerError as error:
+            yield _error("credentials", rule.prefix, error)
+        else:
+            yield Diagnosis("credentials", rule.prefix)
+    if policy.commits.sign:
+        try:
+            check_signing_key(policy.commits, os.environ)
+        except ReconcilerError as error:
+            yield _error("signing key", "spec.commits", error)
+        else:
+            yield Diagnosis("signing key", "spec.commits")
+
+
+def _engines(policy: Policy) -> Iterator[Diagnosis]:
+    engine = policy.functions.runtime
+    if engine and shutil.which(engine) is None:
+        message = f"The engine {engine} of spec.functions.runtime was not found"
+        yield Diagnosis(
+            "engines", engine, Severity.ERROR, message, f"Install {engine}, or choose another one."
+        )
+    elif engine:
+        yield Diagnosis("engines", engine)
+    for name, path in sorted(policy.functions.exec.items()):
+        if os.access(path, os.X_OK) and Path(path).is_file():
+            yield Diagnosis("engines", path)
+        else:
+            message = f"The executable {path} of function {name} is not there, or may not be executed"
+            hint = "Install it, or correct spec.functions.exec."
+            yield Diagnosis("engines", name, Severity.ERROR, message, hint)
+
+
+def _clock(inventory: Inventory, now: float) -> Iterator[Diagnosis]:
+    heads = (view.head.time for view in inventory.repositories.values() if view.head)
+    newest = max((inventory.control.commit.time, *heads))
+    if newest > now + _AHEAD_S:
+        message = f"The newest commit is {int(newest - now)} seconds in the future"
+        hint = "Set the clock of this machine, or find out which machine made that commit."
+        yield Diagnosis("clock", "this machine", Severity.ERROR, message, hint)
+    else:
+        yield Diagnosis("clock", "this machine")
+
+
+def _snapshots(inventory: Inventory) -> Iterator[Diagnosis]:
+    snapshot = inventory.snapshot
+    every = [snapshot, *snapshot.clusters.values()] if snapshot.present else [*snapshot.clusters.values()]
+    if not every:
+        hint = "Import one with `reconciler snapshot import` if sets select objects of clusters."
+        yield _warning("snapshot", inventory.policy.snapshot.path, "There is no snapshot", hint)
+    for each in every:
+        newest = max(inventory.control.commit.time, each.time)
+        age = newest - each.taken if each.taken is not None else 0
+        if age > inventory.policy.snapshot.max_age_s:
+            message = f"It is {age // 3600} hours older than the newest commit, so nothing is deleted by it"
+            yield _warning("snapshot", each.path or each.cluster, message, "Import the cluster again.")
+        elif not each.complete:
+            hint = "Import it with `reconciler snapshot import`, which says what it lists completely."
+            message = "It lists no kind completely, so nothing is deleted because an object is not there"
+            yield _warning("snapshot", each.path or each.cluster, message, hint)
+        else:
+            yield Diagnosis("snapshot", each.path or each.cluster)
+
+
+# Repositories
+
+
+def _repository(url: str, inputs: RunInputs) -> Iterable[Diagnosis]:
+    inventory = inputs.inventory
+    views = sorted(inventory.views_of(url), key=lambda view: view.key)
+    view = views[0]
+    if view.problem is not None:
+        message, hint = view.problem.message, view.problem.hint
+        return [Diagnosis("reach", f"Repository {view.key}", Severity.ERROR, message, hint)]
+    if not view.is_available:
+        return []
+    return [
+        Diagnosis("reach", view.remote),
+        *(finding for each in views for finding in _branches(each)),
+        *_tags(view),
+        *_rights(view, inputs),
+        *_forge(view, inventory),
+    ]
+
+
+def _branches(view: RepositoryView) -> Iterator[Diagnosis]:
+    subject = f"Repository {view.key}"
+    blocking = sorted(name for name in view.branches if name in _RESERVED)
+    for name in blocking:
+        message = f"The branch {name} is in the way of branches {name}/…, which drafts need"
+        yield Diagnosis("branches", subject, Severity.ERROR, message, f"Rename the branch {name}.")
+    if not blocking:
+        yield Diagnosis("branches", subject)
+
+
+def _tags(view: RepositoryView) -> Iterator[Diagnosis]:
+    """Check for tags that are prefixes of package revisions: Git has no tag `web` beside `web/v1`."""
+    paths = set(view.packages)
+    blocking = sorted(name for name in view.tags if name in paths)
+    for name in blocking:
+        message = f"The tag {name} is in the way of tags {name}/v…, which name the revisions of the package"
+        yield Diagnosis("tags", view.remote, Severity.ERROR, message, f"Rename or delete the tag {name}.")
+    if not blocking:
+        yield Diagnosis("tags", view.remote)
+
+
+def _rights(view: RepositoryView, inputs: RunInputs) -> Iterator[Diagnosis]:
+    """Check that this run may push, where packages are written; only reading is needed elsewhere."""
+    inventory = inputs.inventory
+    targets = {variant.manifest.spec.downstream for variant in inventory.variants}
+    names = {(target.repo if target else "") for target in targets}
+    is_target = bool(inventory.sets) or view.key.name in names
+    if not is_target or view.head is None:
+        return
+    why = check_push(inputs.mirrors.open(view.remote), f"{HEADS}{view.branch}", view.head.oid)
+    if why:
+        hint = "Give the token or key the right to write, or make the directory writable."
+        yield Diagnosis("rights", view.remote, Severity.ERROR, f"It cannot be written: {why}", hint)
+    else:
+        yield Diagnosis("rights", view.remote)
+
+
+def _forge(view: RepositoryView, inventory: Inventory) -> Iterator[Diagnosis]:
+    rule = find_rule(inventory.policy.forges, view.remote)
+    unreadable = inventory.unreadable_pulls.get(view.url, ())
+    for pull in unreadable:
+        message = f"Pull request {pull.number} cannot be read: {pull.unreadable}"
+        yield _warning("forge", view.remote, message, "Update reconciler, or close the pull request.")
+    if rule is None and local_path(view.remote) is None:
+        message = "No rule of spec.forges matches, so pull requests are kept in Git alone"
+        hint = "Add its prefix with `type: github`, `gitlab`, `gitea`, or `local` to spec.forges."
+        yield _warning("forge", view.remote, message, hint)
+    elif not unreadable:
+        yield Diagnosis("forge", f"{view.remote} ({rule.kind if rule else ForgeKind.LOCAL})")

@@ -1,0 +1,142 @@
+"""`doctor` names the cause of a broken set-up, and the next step."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.git import Repo
+from tests.support.schema import violations
+from tests.support.small_world import repository, write_world
+from tests.support.world import World, git
+
+CREDENTIALS = "  credentials:\n  - prefix: https://git.example.com\n    {}\n"
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> World:
+    root = tmp_path_factory.mktemp("doctor") / "w"
+    write_world(root, ("edge-1",))
+    return World(root)
+
+
+def configure(world: World, text: str) -> None:
+    old = git(world.control, "show", "main:reconciler.yaml")
+    Repo(world.control, time=world.clock + 60).commit({"reconciler.yaml": old + text})
+
+
+def remove_repository(world: World) -> None:
+    shutil.rmtree(world.root / "edge-1.git")
+
+
+def register_branch(world: World) -> None:
+    text = repository("edge-1").replace("branch: main", "branch: release")
+    Repo(world.control, time=world.clock + 60).commit({"manifests/repositories/edge-1.yaml": text})
+
+
+def add_branch(world: World) -> None:
+    git(world.root / "edge-1.git", "branch", "drafts", "main")
+
+
+def add_tag(world: World) -> None:
+    Repo(world.root / "edge-1.git", time=world.clock).commit(
+        {"web/Kptfile": "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"}
+    )
+    git(world.root / "edge-1.git", "tag", "web", "main")
+
+
+def name_token(world: World) -> None:
+    configure(world, CREDENTIALS.format("tokenEnv: NO_SUCH_TOKEN"))
+
+
+def name_token_file(world: World) -> None:
+    configure(world, CREDENTIALS.format("tokenFile: /no/such/token"))
+
+
+def name_engine(world: World) -> None:
+    configure(world, "  functions:\n    runtime: nerdctl\n")
+
+
+def name_executable(world: World) -> None:
+    configure(world, "  functions:\n    exec:\n      fix: /no/such/executable\n")
+
+
+def commit_tomorrow(world: World) -> None:
+    Repo(world.root / "edge-1.git", time=4_000_000_000).commit({"README.md": "tomorrow\n"})
+
+
+def break_manifest(world: World) -> None:
+    Repo(world.control, time=world.clock + 60).commit({"manifests/broken.yaml": "kind: [\n"})
+
+
+def break_configuration(world: World) -> None:
+    configure(world, "  manifest: []\n")
+
+
+def sign_without_key(world: World) -> None:
+    configure(world, "  commits:\n    sign: ssh\n    signingKeyEnv: NO_SUCH_KEY\n")
+
+
+CASES: list[tuple[Callable[[World], None], str, str, str]] = [
+    (remove_repository, "reach", "is not a Git repository", ""),
+    (register_branch, "reach", "has no branch release", "push the branch"),
+    (add_branch, "branches", "branch drafts is in the way", "Rename the branch drafts"),
+    (add_tag, "tags", "tag web is in the way", "Rename or delete the tag web"),
+    (name_token, "credentials", "NO_SUCH_TOKEN is not set", "Set it"),
+    (name_token_file, "credentials", "/no/such/token", "correct spec.credentials"),
+    (name_engine, "engines", "nerdctl", "Install nerdctl"),
+    (name_executable, "engines", "/no/such/executable", "Install it"),
+    (commit_tomorrow, "clock", "in the future", "Set the clock"),
+    (break_manifest, "manifests", "", ""),
+    (break_configuration, "configuration", "manifest", "manifests"),
+    (sign_without_key, "signing key", "NO_SUCH_KEY is not set", "Set it"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
+def test_broken_set_up_has_a_named_cause_and_a_next_step(
+    healthy: World, tmp_path: Path, case: tuple[Callable[[World], None], str, str, str]
+) -> None:
+    damage, check, message, hint = case
+    shutil.copytree(healthy.root, tmp_path / "w")
+    world = World(tmp_path / "w")
+    damage(world)
+
+    said = world.run("doctor", "-o", "json")
+
+    (error,) = [item for item in json.loads(said.out)["items"] if item["severity"] == "error"]
+    assert (said.code, error["check"]) == (3, check)
+    assert message in error["message"]
+    assert hint in error["hint"]
+
+
+def test_directory_without_permission_to_write_is_named(
+    healthy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: "edge-1" not in str(path) and allowed(path, mode))
+
+    said = healthy.run("doctor")
+
+    assert said.code == 3
+    assert "error    rights: " in said.out
+    assert "next: Give the token or key the right to write" in said.out
+
+
+def test_healthy_set_up_has_no_error(healthy: World) -> None:
+    said = healthy.run("doctor")
+
+    assert said.code == 0
+    assert said.out.splitlines()[-1] == "0 errors, 1 warning."
+    assert "There is no snapshot" in said.out
+
+
+def test_json_is_as_its_schema_says(healthy: World) -> None:
+    schema = json.loads(
+        (Path(__file__).resolve().parents[2] / "docs/schemas/diagnosis.schema.json").read_text()
+    )
+
+    assert violations(schema, json.loads(healthy.run("doctor", "-o", "json").out)) == []

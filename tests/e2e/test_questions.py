@@ -1,0 +1,99 @@
+"""`history` and `why-not` answer from Git alone what happened to a package, and what keeps it."""
+
+import json
+import re
+
+import pytest
+
+from reconciler.cli.main import invoke
+from tests.support.git import Repo
+from tests.support.schema import violations
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.world import World
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A fleet: edge-1/web has v1 and a draft of v2, edge-1/db was rejected, edge-2 is pending and stalled."""
+    world = World(tmp_path_factory.mktemp("w") / "w")
+    write_world(world.root, ("edge-1",))
+    world.run("apply")
+    world.run("approve", "edge-1/web")
+    world.run("pr", "close", "edge-1/db")
+    control = Repo(world.control, time=world.clock + 60)
+    control.commit({manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+    world.run("apply")
+    broken = variant("edge-1", "web", revision=9).replace("name: web-edge-1", "name: broken")
+    broken = broken.replace("repo: edge-1\n    package: web", "repo: edge-1\n    package: broken")
+    control.commit({manifest("edge-1", "broken"): broken})
+    return world
+
+
+def schema_of(kind: str, capfd: pytest.CaptureFixture[str]) -> dict[str, object]:
+    assert invoke(["schema", kind]) == 0
+    return dict(json.loads(capfd.readouterr().out))
+
+
+def test_history_has_drafts_and_revisions_with_their_differences(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    schema = schema_of("history", capfd)
+    value = json.loads(world.run("history", "edge-1/web", "-o", "json").out)
+    text = world.run("history", "edge-1/web").out.splitlines()
+
+    assert violations(schema, value) == []
+    assert [(item["revision"], item["upstream"]) for item in value["items"]] == [
+        ("draft packagevariant-2", "web/v2"),
+        ("v1", "web/v1"),
+    ]
+    draft, first = (item["diff"] for item in value["items"])
+    assert (draft["files"], first["files"]) == (2, 3)
+    assert first["removed"] == 0 < draft["removed"]
+    assert [line.split()[0] for line in text] == ["REVISION", "draft", "v1"]
+
+
+def test_history_of_an_unknown_package_suggests_a_name(world: World) -> None:
+    said = world.run("history", "edge-1/wbe")
+
+    assert said.code == 2
+    assert "Did you mean edge-1/web" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "messages", "hint"),
+    [
+        (("edge-1/web",), ["It is in review as #3"], "reconciler approve edge-1/web"),
+        (("edge-1/web", "v1"), ["The manifest asks for web/v2: spec.upstream.revision"], "Change it there"),
+        (("edge-1/web", "web/v7"), ["The upstream has no revision web/v7"], "It has web/v1, web/v2."),
+        (("edge-1/db",), ["It is rejected as #1: "], "reconciler.dev/retry"),
+        (("edge-1/broken",), ["could not find upstream package revision"], "v1"),
+    ],
+)
+def test_every_obstacle_is_named_with_the_next_step(
+    world: World, arguments: tuple[str, ...], messages: list[str], hint: str
+) -> None:
+    value = json.loads(world.run("why-not", *arguments, "-o", "json").out)
+    text = world.run("why-not", *arguments).out
+
+    found = [obstacle["message"] for obstacle in value["obstacles"]]
+    assert len(found) == len(messages), found
+    assert all(message in each for message, each in zip(messages, found, strict=True))
+    assert hint in value["obstacles"][-1]["hint"]
+    assert all(message in text for message in messages)
+
+
+def test_package_on_the_revision_has_no_obstacle(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    schema = schema_of("standstill", capfd)
+    said = world.run("why-not", "edge-1/web", "2", "-o", "json")
+
+    assert violations(schema, json.loads(said.out)) == []
+    assert json.loads(said.out)["newest"] == "web/v2"
+
+
+def test_explain_has_state_and_pull_request(world: World) -> None:
+    said = world.run("explain", "edge-1/web")
+    value = json.loads(world.run("explain", "edge-1/web", "-o", "json").out)
+
+    assert re.search(r"(?m)^  state: in review since 2026-01-0\d, #3$", said.out)
+    assert value["status"]["pullRequest"]["number"] == 3
+    assert "spec.upstream.revision (manifests/edge-1-web.yaml:10:15)" in said.out
