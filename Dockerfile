@@ -19,6 +19,8 @@ COPY pyproject.toml README.md LICENSE CHANGELOG.md requirements-build.lock /src/
 COPY reconciler /src/reconciler
 COPY templates /src/templates
 COPY docs/schemas /src/docs/schemas
+COPY .github/examples /src/.github/examples
+COPY deploy/gitlab /src/deploy/gitlab
 RUN python3 -m venv /opt/build \
  && /opt/build/bin/python -m pip install --no-cache-dir --disable-pip-version-check --quiet \
       --require-hashes --only-binary :all: -r /src/requirements-build.lock \

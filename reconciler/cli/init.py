@@ -1,106 +1,152 @@
-"""`init`: a first reconciler.yaml, with every common setting explained."""
+"""`init`: the first files of a control repository, or those of a cluster with Porch."""
 
 import re
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from string import Template
 
 import click
 
 from reconciler.cli.output import make_printer
 from reconciler.errors import Exit, RefusedError, UsageError
+from reconciler.workdir.starter import FILES, FORGES, SCHEMAS, Starter
 
-CONFIGURATION = Template(
-    """\
-# What the reconciler may do in this repository; `reconciler schema` has every setting.
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata:
-  # Packages are owned under this name. Choose it once: it must never change.
-  name: $instance
-spec:
-  # Files and directories with PackageVariants, PackageVariantSets and Repositories.
-  manifests:
-  - manifests
-  # Namespace of manifests that name none.
-  # defaultNamespace: default
-
-  # What the cluster holds; `reconciler snapshot import` writes it.
-  snapshot:
-    path: snapshot
-    # A snapshot that is older than this deletes nothing.
-    # maxAge: 7d
-
-  # A draft gets its pull request at once (draft), or when somebody proposes it (propose).
-  # pullRequests:
-  #   openOn: draft
-
-  # A plan that deletes more than this is refused until a person consents.
-  # deletions:
-  #   share: 0.3
-  #   minimum: 10
-  #   count: 100
-
-  # Who makes the commits.
-  # commits:
-  #   name: Package Reconciler
-  #   email: package-reconciler@reconciler.dev
-
-  # What one unreachable repository means: fail (exit code 5) or warn.
-  # unavailable: fail
-
-  # Where credentials are found: names of variables and files, never secrets.
-  # credentials:
-  # - prefix: https://git.example.com/
-  #   tokenEnv: GIT_TOKEN
-"""
-)
-
-MANIFESTS = """\
-# Manifests
-
-PackageVariants, PackageVariantSets and Repositories: any number in a file, any number of files.
-`reconciler plan` shows what they mean.
-"""
-
-SNAPSHOT = """\
-# Snapshot
-
-What the cluster holds, for sets that select objects; `reconciler snapshot import` writes it.
-"""
+_UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
+"""The placeholder of the publisher in workflows, until a release is made."""
 
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=".")
 @click.option("--instance", default="", help="Name of the instance.  [default: the directory's name]")
-def init(directory: Path, instance: str) -> Exit:
-    r"""Write a first reconciler.yaml into DIRECTORY, with folders for manifests and snapshot.
+@click.option("--forge", type=click.Choice(FORGES), help="Where pull requests are.  [default: none]")
+@click.option("--upstream", default="", metavar="URL", help="The repository with the packages to install.")
+@click.option("--package", default="web", show_default=True, help="A package of it.")
+@click.option("--revision", type=click.IntRange(1), default=1, show_default=True, help="Its revision.")
+@click.option("--downstream", default="", metavar="URL", help="The repository of a cluster.")
+@click.option(
+    "--from-porch",
+    "exports",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Convert what kubectl exported of a cluster with Porch; may be repeated.",
+)
+def init(
+    directory: Path,
+    *,
+    instance: str,
+    forge: str | None,
+    upstream: str,
+    package: str,
+    revision: int,
+    downstream: str,
+    exports: tuple[Path, ...],
+) -> Exit:
+    r"""Write the first files of a control repository into DIRECTORY, and print the next steps.
 
-    What exists is never overwritten: if any of the files is there, nothing is written.
+    These are reconciler.yaml, first manifests, a folder for the snapshot, the schemas by which editors
+    complete and check them, and the workflow of the forge. On a terminal it prompts for values
+    without option. What exists is never overwritten: if any of the files is there, nothing is written.
 
     \b
-    Example:
-      reconciler init fleet && cd fleet && git init && git add . && git commit -m "Start"
+    Examples:
+      reconciler init fleet
+      reconciler init fleet --forge github --upstream https://github.com/acme/blueprints.git \\
+        --package web --downstream https://github.com/acme/edge.git
+      kubectl get repositories.config.porch.kpt.dev,packagevariants,packagevariantsets -A -o yaml > porch.yaml
+      reconciler init fleet --from-porch porch.yaml
     """
     name = instance or _instance_of(directory)
-    files = {
-        "reconciler.yaml": CONFIGURATION.substitute(instance=name),
-        "manifests/README.md": MANIFESTS,
-        "snapshot/README.md": SNAPSHOT,
-    }
-    _check(name, files["reconciler.yaml"])
+    starter = Starter(name, forge or FORGES[0], upstream, downstream, package, revision)
+    if not (forge or upstream or downstream or exports) and _is_terminal():
+        starter = _ask(starter)
+    notes: list[str] = []
+    files = starter.files(_converted(exports, notes) if exports else None)
+    _check(starter.instance, files)
+    files |= _schemas(files)
+    _write(directory, files)
+    printer = make_printer()
+    printer.lines(f"note: {note}" for note in notes)
+    printer.lines(f"wrote {directory / path}" for path in files)
+    printer.lines(_next_steps(directory, starter, files, converted=bool(exports)))
+    return Exit.DONE
+
+
+def _converted(exports: tuple[Path, ...], notes: list[str]) -> Mapping[str, str]:
+    from reconciler.workdir.porch_export import convert_export
+
+    conversion = convert_export({str(path): path.read_bytes() for path in exports})
+    notes += conversion.lines()
+    return conversion.manifests
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _ask(starter: Starter) -> Starter:
+    """Return the answers of the person at the terminal; each question has an answer already."""
+    instance = click.prompt("Name of the instance, which owns packages and never changes", starter.instance)
+    forge = click.prompt("Where are pull requests", FORGES[0], type=click.Choice(FORGES))
+    upstream = click.prompt("URL of the repository with the packages to install (empty: later)", "")
+    if not upstream:
+        return starter._replace(instance=instance, forge=forge)
+    package = click.prompt("A package of it", starter.package)
+    revision = click.prompt("Its revision", starter.revision, type=click.IntRange(1))
+    downstream = click.prompt("URL of the repository of a cluster (empty: later)", "")
+    return Starter(instance, forge, upstream, downstream, package, revision)
+
+
+def _schemas(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the schemas that the files name."""
+    from reconciler.cli.schema import manifest_schema
+    from reconciler.report.json import dump
+    from reconciler.report.redact import Redactor
+
+    kinds = ["Reconciler", *(kind for kind, name in FILES.items() if f"manifests/{name}" in files)]
+    return {f"{SCHEMAS}/{kind.lower()}.json": dump(manifest_schema(kind), Redactor()) for kind in kinds}
+
+
+def _write(directory: Path, files: Mapping[str, str]) -> None:
+    """Write all files, or none if one of them exists.
+
+    Raises:
+        RefusedError: A file is there.
+    """
     there = [path for path in files if (directory / path).exists()]
     if there:
+        more = f" and {len(there) - 1} more" if len(there) > 1 else ""
         raise RefusedError(
-            f"{', '.join(str(directory / path) for path in there)} exists already",
+            f"{directory / there[0]}{more}: exists already",
             hint="Nothing was written. Name another directory, or remove it first.",
         )
     for path, text in files.items():
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_text(text, encoding="utf-8")
-    make_printer().lines(
-        [*(f"wrote {directory / path}" for path in files), "Next: commit, `reconciler plan`."]
-    )
-    return Exit.DONE
+
+
+def _next_steps(
+    directory: Path, starter: Starter, files: Mapping[str, str], *, converted: bool
+) -> Iterator[str]:
+    from reconciler.git.working_copy import find_working_copy
+
+    yield ""
+    yield "Next:"
+    if not converted and not starter.is_complete:
+        yield "  write your repositories and a package into manifests/: the files show how"
+    if starter.forge == "github":
+        yield "  create a GitHub App (docs/security.md has its permissions), install it on the repositories,"
+        yield "  write its numbers into reconciler.yaml and its private key into the secret FLEET_APP_KEY"
+    if starter.forge == "gitlab":
+        yield "  create the tokens that the head of .gitlab-ci.yml names, as variables of the project"
+    if any(map(_UNRELEASED.search, files.values())):
+        yield "  write your copy of the reconciler into the workflow: this version was not released"
+    if directory.resolve() != Path.cwd():
+        yield f"  cd {directory}"
+    if find_working_copy(directory.absolute()) is None:
+        yield "  git init -b main"
+    yield '  git add . && git commit -m "Describe the fleet"'
+    yield "  reconciler plan"
 
 
 def _instance_of(directory: Path) -> str:
@@ -108,16 +154,24 @@ def _instance_of(directory: Path) -> str:
     return word[:63].strip("-") or "default"
 
 
-def _check(name: str, text: str) -> None:
-    """Refuse a name that the configuration could not hold.
+def _check(name: str, files: Mapping[str, str]) -> None:
+    """Refuse a name, an address or a package that the files could not hold.
 
     Raises:
-        UsageError: The name cannot be an instance's.
+        UsageError: A file would be wrong.
     """
     from reconciler.config import parse_configuration
     from reconciler.errors import ConfigurationError
+    from reconciler.krm.yaml import YamlError, load_documents
 
     try:
-        parse_configuration(text.encode(), "reconciler.yaml", {})
+        parse_configuration(files["reconciler.yaml"].encode(), "reconciler.yaml", {})
     except ConfigurationError as error:
         raise UsageError(f"{name!r} cannot name an instance", hint=error.hint) from error
+    for path in (f"manifests/{file}" for file in FILES.values()):
+        try:
+            load_documents(files.get(path, "").encode())
+        except YamlError as error:
+            raise UsageError(
+                f"{path} would not be YAML: {error}", hint="Check addresses and names."
+            ) from error

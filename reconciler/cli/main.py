@@ -48,7 +48,7 @@ COMMANDS = {
     "package": Command("package", "Update, render, compare and list packages in directories."),
     "functions": Command("functions", "List the functions that run here, and pin the images of the others."),
     "snapshot": Command("snapshot", "Turn cluster objects into the snapshot that plans read."),
-    "init": Command("init", "Write a first reconciler.yaml."),
+    "init": Command("init", "Write the first files of a control repository, or convert those of Porch."),
     "schema": Command("schema", "Print the JSON schema of a manifest or an output."),
     "action": Command("action", "Run one mode of the GitHub action, its inputs in the environment."),
     "demo": Command("demo", "Write a small world of real Git repositories to try things on."),

@@ -1,7 +1,7 @@
 """`schema`: the JSON schema of what users write and machines read."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -52,15 +52,19 @@ def schema(kind: str) -> Exit:
     if kind in OUTPUTS:
         make_printer().text(_output_schema(kind))
         return Exit.DONE
+    make_printer().value(manifest_schema(kind))
+    return Exit.DONE
+
+
+def manifest_schema(kind: str) -> dict[str, Any]:
+    """Return the JSON schema of what users write."""
     from reconciler.cli.field_descriptions import DescribedFields
 
-    document = {
+    return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **_model(kind).model_json_schema(by_alias=True, schema_generator=DescribedFields),
         "title": kind,
     }
-    make_printer().value(document)
-    return Exit.DONE
 
 
 def _output_schema(kind: str) -> str:

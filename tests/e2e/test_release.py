@@ -55,7 +55,6 @@ def test_release_replaces_every_placeholder(project_root: Path, tmp_path: Path) 
     examples = "".join(path.read_text() for path in (tmp_path / ".github/examples").glob("*.yml"))
     assert set(re.findall(r"uses: (\S*reconciler\S*)", examples)) == {f"Acme/reconciler@{COMMIT}"}
     assert "newName: ghcr.io/acme/reconciler" in (tmp_path / "deploy/cronjob/kustomization.yaml").read_text()
-    assert 'REPOSITORY = "Acme/reconciler"' in (tmp_path / "reconciler/__init__.py").read_text()
 
 
 @pytest.mark.parametrize("arguments", [("acme", COMMIT), ("acme/a b", COMMIT), ("acme/reconciler", "main")])

@@ -49,6 +49,9 @@ def test_the_wheel_runs_elsewhere(tmp_path: Path, project_root: Path) -> None:
     for name in (kind.lower() for kind in OUTPUTS):
         shipped = run(command, "schema", name, cwd=tmp_path)
         assert shipped == (project_root / f"docs/schemas/{name}.schema.json").read_text()
+    run(command, "init", "own", "--forge", "github", cwd=tmp_path)
+    shipped = (project_root / ".github/examples/apply.yml").read_text()
+    assert (tmp_path / "own/.github/workflows/reconciler-apply.yml").read_text() == shipped
     said = run(command, "plan", "--output", "markdown", cwd=tmp_path / "fleet/control", **environment)
     assert "cluster-europe-01" in said
     run(command, "apply", cwd=tmp_path / "fleet/control", **environment)

@@ -1,35 +1,74 @@
-"""`init` writes a configuration that is right as it is, and right with every comment removed."""
+"""`init` writes files that are right as they are, and a configuration right with every comment removed."""
 
+import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from reconciler.cli.init import CONFIGURATION, init
+from reconciler.api.porch import PackageVariantSet, Repository
+from reconciler.api.validation import parse_model
+from reconciler.cli import init as module
+from reconciler.cli.init import init
+from reconciler.cli.schema import manifest_schema
 from reconciler.config import parse_configuration
 from reconciler.errors import RefusedError, UsageError
-from reconciler.policy import CredentialRule, Policy
+from reconciler.krm.yaml import load_documents
+from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
+
+ADDRESSES = (
+    "--upstream",
+    "https://github.com/acme/blueprints.git",
+    "--downstream",
+    "https://github.com/acme/edge",
+)
+FOLDERS = {
+    "reconciler.yaml": "",
+    "manifests/repositories.yaml": "../",
+    "manifests/package-variant-sets.yaml": "../",
+}
 
 
-def run(*arguments: str) -> None:
-    CliRunner().invoke(init, arguments, catch_exceptions=False, standalone_mode=False)
+cached_schema = cache(manifest_schema)
+
+
+@pytest.fixture(autouse=True)
+def _schemas_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.cli.schema.manifest_schema", cached_schema)
+
+
+def run(*arguments: str, answers: str = "") -> str:
+    return (
+        CliRunner()
+        .invoke(init, arguments, input=answers, catch_exceptions=False, standalone_mode=False)
+        .output
+    )
+
+
+def uncommented(text: str) -> str:
+    return re.sub(r"^( *)# ((?:- |  )*[a-zA-Z]+:(?: .*)?)$", r"\1\2", text, flags=re.MULTILINE)
+
+
+def policy(path: Path) -> Policy:
+    return parse_configuration(path.read_bytes(), "reconciler.yaml", {})
 
 
 def test_the_first_configuration_is_valid_and_chooses_the_defaults(tmp_path: Path) -> None:
     run(str(tmp_path / "My Fleet"))
 
-    data = (tmp_path / "My Fleet" / "reconciler.yaml").read_bytes()
-    assert parse_configuration(data, "reconciler.yaml", {}) == Policy(
+    assert policy(tmp_path / "My Fleet/reconciler.yaml") == Policy(
         instance="my-fleet", manifests=("manifests",)
     )
-    assert (tmp_path / "My Fleet" / "manifests").is_dir()
-    assert (tmp_path / "My Fleet" / "snapshot").is_dir()
+    assert (tmp_path / "My Fleet/manifests").is_dir()
+    assert (tmp_path / "My Fleet/snapshot").is_dir()
 
 
-def test_what_the_comments_show_is_the_default() -> None:
-    text = CONFIGURATION.substitute(instance="fleet")
-    shown = re.sub(r"^( *)# ((?:- |  )*[a-zA-Z]+:(?: .*)?)$", r"\1\2", text, flags=re.MULTILINE)
+def test_what_the_comments_show_is_the_default(tmp_path: Path) -> None:
+    run(str(tmp_path), "--instance", "fleet")
+    text = (tmp_path / "reconciler.yaml").read_text()
+    shown = uncommented(text.partition("\n")[2])
 
     assert shown.count("#") < text.count("#")
     assert parse_configuration(shown.encode(), "reconciler.yaml", {}) == Policy(
@@ -39,7 +78,99 @@ def test_what_the_comments_show_is_the_default() -> None:
     )
 
 
-@pytest.mark.parametrize("there", ["reconciler.yaml", "manifests/README.md"])
+@pytest.mark.parametrize(
+    ("forge", "prefix", "rule"),
+    [
+        ("github", "https://github.com/acme/",
+         {"app_id": "1", "installation_id": "2", "app_key_env": "RECONCILER_APP_KEY"}),
+        ("gitlab", "https://gitlab.com/", {"token_env": "RECONCILER_CONTROL_TOKEN"}),
+        ("gitea", "https://codeberg.org/", {"token_env": "GIT_TOKEN"}),
+    ],
+)  # fmt: skip
+def test_forge_and_credentials_are_set_up(
+    tmp_path: Path, forge: str, prefix: str, rule: dict[str, str]
+) -> None:
+    run(str(tmp_path), "--forge", forge, *(ADDRESSES if forge == "github" else ()))
+    text = (tmp_path / "reconciler.yaml").read_text().partition("# Where pull requests are.")
+    shown = parse_configuration((text[0] + uncommented(text[2])).encode(), "reconciler.yaml", {})
+
+    assert policy(tmp_path / "reconciler.yaml").forges == (ForgeRule(prefix, ForgeKind(forge)),)
+    assert shown.credentials == (CredentialRule(prefix, **rule),)
+
+
+@pytest.mark.parametrize(
+    ("forge", "workflows"),
+    [
+        ("none", set()),
+        ("gitea", set()),
+        ("github", {".github/workflows/reconciler-check.yml", ".github/workflows/reconciler-apply.yml"}),
+        ("gitlab", {".gitlab-ci.yml"}),
+    ],
+)
+def test_workflow_of_the_forge_is_written(
+    tmp_path: Path, project_root: Path, forge: str, workflows: set[str]
+) -> None:
+    run(str(tmp_path), "--forge", forge)
+
+    written = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.suffix == ".yml"}
+    assert written == workflows
+    shipped = {p.read_text() for p in (project_root / ".github/examples").glob("*")}
+    shipped |= {(project_root / "deploy/gitlab/gitlab-ci.yml").read_text()}
+    assert {(tmp_path / path).read_text() for path in written} <= shipped
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_first_manifests_are_valid(tmp_path: Path, complete: bool) -> None:
+    run(str(tmp_path), *(ADDRESSES if complete else ()), "--package", "db", "--revision", "3")
+    texts = [
+        (tmp_path / f"manifests/{name}").read_text()
+        for name in ("repositories.yaml", "package-variant-sets.yaml")
+    ]
+    if not complete:
+        assert all(load_documents(text.encode()) == () for text in texts), "comments only"
+        texts = [re.sub(r"(?m)^# (?![A-Z])", "", text.partition("\n")[2]) for text in texts]
+
+    upstream, downstream = (document.value for document in load_documents(texts[0].encode()))
+    (variants,) = (document.value for document in load_documents(texts[1].encode()))
+
+    assert isinstance(parse_model(Repository, upstream), Repository)
+    assert isinstance(parse_model(Repository, downstream), Repository)
+    assert isinstance(parse_model(PackageVariantSet, variants), PackageVariantSet)
+    assert variants["spec"]["upstream"] == {
+        "repo": upstream["metadata"]["name"],
+        "package": "db",
+        "revision": 3,
+    }
+    assert variants["spec"]["targets"] == [{"repositories": [{"name": downstream["metadata"]["name"]}]}]
+
+
+def test_repositories_of_one_name_get_two(tmp_path: Path) -> None:
+    run(
+        str(tmp_path),
+        "--upstream",
+        "https://a.example/x/Web_1.git",
+        "--downstream",
+        "git@b.example:x/web-1.git",
+    )
+
+    text = (tmp_path / "manifests/repositories.yaml").read_text()
+    assert re.findall(r"(?m)^  name: (.*)$", text) == ["web-1", "web-1-packages"]
+
+
+@pytest.mark.parametrize("path", FOLDERS)
+def test_editors_find_the_schema_of_each_file(tmp_path: Path, path: str) -> None:
+    run(str(tmp_path), *ADDRESSES)
+    first = (tmp_path / path).read_text().partition("\n")[0]
+    named = first.removeprefix("# yaml-language-server: $schema=")
+
+    schema = json.loads(((tmp_path / path).parent / named).resolve().read_text())
+    assert named.startswith(f"{FOLDERS[path]}.schemas/")
+    assert schema["properties"].keys() >= {"apiVersion", "kind", "metadata", "spec"}
+
+
+@pytest.mark.parametrize(
+    "there", ["reconciler.yaml", "manifests/repositories.yaml", ".schemas/reconciler.json"]
+)
 def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
     (tmp_path / there).parent.mkdir(exist_ok=True)
     (tmp_path / there).write_text("mine")
@@ -52,10 +183,60 @@ def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [tmp_path / there]
 
 
-def test_the_name_can_be_given_but_must_be_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--instance", "A/B"),
+        ("--forge", "gitlab", "--downstream", "git@gitlab.com:acme/edge.git"),
+        ("--upstream", "https://a.example/x: y", "--downstream", "b"),
+    ],
+)
+def test_what_no_file_could_hold_is_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):
-        run(str(tmp_path), "--instance", "A/B")
+        run(str(tmp_path), *arguments)
+
     assert list(tmp_path.iterdir()) == []
 
-    run(str(tmp_path), "--instance", "east")
-    assert "name: east" in (tmp_path / "reconciler.yaml").read_text()
+
+def test_on_a_terminal_it_asks_for_what_no_option_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_is_terminal", lambda: True)
+    answers = "east\ngithub\nhttps://github.com/acme/blueprints\nnginx\n2\nhttps://github.com/acme/edge\n"
+
+    said = run(str(tmp_path), answers=answers)
+
+    assert policy(tmp_path / "reconciler.yaml").instance == "east"
+    assert (tmp_path / ".github/workflows/reconciler-apply.yml").is_file()
+    assert (
+        "package: nginx\n    revision: 2\n" in (tmp_path / "manifests/package-variant-sets.yaml").read_text()
+    )
+    assert "create a GitHub App" in said
+
+
+def test_empty_answers_are_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_is_terminal", lambda: True)
+
+    run(str(tmp_path / "fleet"), answers="\n\n\n")
+
+    assert policy(tmp_path / "fleet/reconciler.yaml") == Policy(instance="fleet", manifests=("manifests",))
+
+
+def test_options_are_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_is_terminal", lambda: True)
+
+    assert "Where are pull requests" not in run(str(tmp_path), "--forge", "none")
+
+
+def test_next_steps_are_those_that_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    said = run("fleet")
+
+    assert said.partition("\nNext:\n")[2].splitlines() == [
+        "  write your repositories and a package into manifests/: the files show how",
+        "  cd fleet",
+        "  git init -b main",
+        '  git add . && git commit -m "Describe the fleet"',
+        "  reconciler plan",
+    ]

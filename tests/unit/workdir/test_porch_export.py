@@ -1,0 +1,199 @@
+"""Exports of kubectl become manifests: what a cluster added is gone, what has no equivalent is told."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.errors import ConfigurationError
+from reconciler.krm.yaml import emit, load_documents
+from reconciler.workdir.porch_export import convert_export
+
+API = "config.porch.kpt.dev/v1alpha1"
+
+
+def exported(kind: str, name: str, spec: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return an object as `kubectl get -o yaml` prints it."""
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-{name}",
+        "resourceVersion": "12",
+        "generation": 3,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": ["config.porch.kpt.dev/packagevariants"],
+        "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+        **more.pop("metadata", {}),
+    }
+    return {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, **more}
+
+
+def variant(name: str, **more: Any) -> dict[str, Any]:
+    spec = {
+        "upstream": {"repo": "blueprints", "package": "web", "revision": 1},
+        "downstream": {"repo": "edge", "package": name},
+        **more.pop("spec", {}),
+    }
+    return exported("PackageVariant", name, spec, **more)
+
+
+def package_set(name: str, **more: Any) -> dict[str, Any]:
+    spec = {
+        "upstream": {"repo": "blueprints", "package": "web", "revision": 1},
+        "targets": [{"repositories": [{"name": "edge"}]}],
+    }
+    return {
+        **exported("PackageVariantSet", name, spec, **more),
+        "apiVersion": API.replace("alpha1", "alpha2"),
+    }
+
+
+def git_repository(name: str, **more: Any) -> dict[str, Any]:
+    spec = {"type": "git", "git": {"repo": f"https://git.example/{name}.git", "branch": "main"}, **more}
+    return exported("Repository", name, spec)
+
+
+def convert(*objects: dict[str, Any]) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return the converted manifests by kind, and the notes."""
+    conversion = convert_export({"porch.yaml": f"{emit(listed(*objects))}\n".encode()})
+    values = {
+        kind: [document.value for document in load_documents(text.encode())]
+        for kind, text in conversion.manifests.items()
+    }
+    return values, list(conversion.lines())
+
+
+def listed(*objects: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": list(objects)}
+
+
+def test_what_the_cluster_added_is_gone() -> None:
+    values, notes = convert(variant("web", status={"conditions": []}, metadata={"labels": {"team": "a"}}))
+
+    assert values == {
+        "PackageVariant": [
+            {
+                "apiVersion": API,
+                "kind": "PackageVariant",
+                "metadata": {"name": "web", "namespace": "default", "labels": {"team": "a"}},
+                "spec": variant("web")["spec"],
+            }
+        ]
+    }
+    assert notes == []
+
+
+def test_variant_whose_package_exists_adopts_it() -> None:
+    made = {"downstreamTargets": [{"name": "edge.web.packagevariant-1"}]}
+    values, notes = convert(variant("a", status=made, spec={"adoptionPolicy": "adoptNone"}), variant("b"))
+
+    assert [v["spec"].get("adoptionPolicy") for v in values["PackageVariant"]] == ["adoptExisting", None]
+    assert notes == [
+        "PackageVariant default/a: packages that exist are taken over: adoptionPolicy is adoptExisting"
+    ]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {
+            "ownerReferences": [
+                {"apiVersion": API, "kind": "PackageVariantSet", "name": "all", "uid": "uid-all"}
+            ]
+        },
+        {"labels": {"config.porch.kpt.dev/packagevariantset": "uid-all"}},
+    ],
+    ids=["reference", "label"],
+)
+def test_variants_of_a_set_are_left_to_the_set(metadata: dict[str, Any]) -> None:
+    values, notes = convert(package_set("all"), variant("web", metadata=metadata))
+
+    assert values.keys() == {"PackageVariantSet"}
+    (target,) = values["PackageVariantSet"][0]["spec"]["targets"]
+    assert target["template"] == {"adoptionPolicy": "adoptExisting"}
+    assert "PackageVariantSet default/all: 1 PackageVariants are left out, the set makes them" in notes
+
+    alone, _ = convert(variant("web", metadata=metadata))
+    assert alone.keys() == {"PackageVariant"}, "without its set it is converted"
+
+
+def test_set_of_which_no_variant_exists_keeps_its_policy() -> None:
+    values, notes = convert(package_set("all"))
+
+    assert "template" not in values["PackageVariantSet"][0]["spec"]["targets"][0]
+    assert notes == []
+
+
+def test_set_of_the_first_version_is_translated() -> None:
+    old = exported(
+        "PackageVariantSet",
+        "old",
+        {
+            "upstream": {"package": {"repo": "blueprints", "name": "web"}, "revision": "v2"},
+            "targets": [{"package": {"repo": "edge", "name": "web"}}],
+        },
+    )
+    values, _ = convert(old)
+
+    (value,) = values["PackageVariantSet"]
+    assert value["apiVersion"] == API.replace("alpha1", "alpha2")
+    assert value["spec"]["upstream"] == {"repo": "blueprints", "package": "web", "revision": 2}
+
+
+REPOSITORY_FIELDS = [
+    ({"git": {"repo": "x", "secretRef": {"name": "auth"}}}, "credentials come from the environment"),
+    ({"sync": {"schedule": "*/10 * * * *"}}, "repositories are read by every run"),
+    ({"mutators": [{"image": "set-labels"}]}, "no equivalent: write functions into Kptfiles"),
+    ({"upstream": {"name": "x"}}, "no equivalent: name the upstream in a PackageVariant"),
+    ({"mystery": True}, "spec.mystery has no equivalent"),
+]
+
+
+@pytest.mark.parametrize(("spec", "note"), REPOSITORY_FIELDS, ids=lambda value: next(iter(value)))
+def test_field_without_an_equivalent_is_told_and_gone(spec: dict[str, Any], note: str) -> None:
+    values, notes = convert(git_repository("edge", **spec))
+
+    (value,) = values["Repository"]
+    assert value["spec"].keys() <= {"type", "git"}
+    assert "secretRef" not in value["spec"]["git"]
+    assert [line for line in notes if note in line] == notes
+    assert len(notes) == 1
+    assert notes[0].startswith("Repository default/edge: ")
+
+
+def test_objects_that_are_no_manifests_are_told_once_for_each_kind() -> None:
+    revisions = [
+        exported("PackageRevision", f"r{n}", {}) | {"apiVersion": "porch.kpt.dev/v1alpha1"} for n in (1, 2)
+    ]
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    oci = git_repository("images", type="oci")
+
+    values, notes = convert(variant("web"), *revisions, other, other, oci)
+
+    assert values.keys() == {"PackageVariant"}
+    assert notes == [
+        "every PackageRevision: left out, what it describes is in Git, and is read there",
+        "every ConfigMap: left out, not of Porch: `reconciler snapshot import` takes what sets select",
+        "Repository default/images: left out, only Git repositories are read",
+    ]
+
+
+def test_notes_of_many_objects_are_one_line() -> None:
+    _, (note,) = convert(*(git_repository(f"r{n}", sync={"schedule": "x"}) for n in range(5)))
+
+    assert "Repository default/r2 and 2 more: repositories are read" in note
+
+
+def test_lists_of_one_kind_and_several_documents_are_read() -> None:
+    typed = {"kind": "RepositoryList", "apiVersion": API, "items": [{"metadata": {"name": "a"}, "spec": {}}]}
+    data = f"{emit(typed)}\n---\n{emit(variant('web'))}\n".encode()
+
+    assert convert_export({"a": data}).manifests.keys() == {"Repository", "PackageVariant"}
+
+
+@pytest.mark.parametrize("data", [b"", b"kind: List\napiVersion: v1\nitems: []\n", b"- a\n", b"a: [\n"])
+def test_file_without_such_objects_is_refused(data: bytes) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        convert_export({"porch.yaml": data})
+
+    assert "porch.yaml" in str(caught.value)
