@@ -310,7 +310,7 @@ class GitHub:
 
     def _list(self, state: str, sort: str, direction: str) -> Iterator[list[ApiPullRequest]]:
         query: Query = {"state": state, "sort": sort, "direction": direction, "per_page": 100}
-        for page in self.transport.pages(f"{self._root}/pulls", query):
+        for page in self.transport.pages(f"{self._root}/pulls", query, conditional=True):
             yield list(self._parse_all(page))
 
     def _parse_all(self, items: Any) -> Iterator[ApiPullRequest]:

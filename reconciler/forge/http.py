@@ -26,6 +26,7 @@ from reconciler.forge.api_errors import (
     classify,
 )
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock
+from reconciler.forge.reply_cache import CachedReply, ReplyCache
 from reconciler.git.effects import effect
 from reconciler.report.redact import Redactor, learn_credential, mask_credentials
 
@@ -36,6 +37,7 @@ ATTEMPTS = 4
 T = TypeVar("T")
 LARGEST = 32 << 20
 _HOPS = 3
+_OK, _NOT_MODIFIED = 200, 304
 _NEXT = re.compile(r'<([^>]+)>\s*;[^,]*\brel="?next"?')
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -80,6 +82,7 @@ class _Request(NamedTuple):
     body: object = None
     params: Mapping[str, str | int] | None = None
     writes: bool = False
+    conditional: bool = False
 
 
 class _Raw(NamedTuple):
@@ -113,6 +116,7 @@ class Transport:
         clock: Clock = SYSTEM_CLOCK,
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 30.0,
+        replies: ReplyCache | None = None,
     ) -> None:
         import httpx  # noqa: PLC0415 - slow to import, and needed only where a forge is remote
 
@@ -126,6 +130,7 @@ class Transport:
         self.budget = budget
         self.clock = clock
         self.skew_s = 0.0
+        self._replies = replies
         self._timeout_s = timeout_s
         agent = {"User-Agent": f"reconciler/{__version__}", "Accept": "application/json"}
         self._client = httpx.Client(
@@ -136,9 +141,12 @@ class Transport:
         )
         weakref.finalize(self, self._client.close)
 
-    def get(self, path: str, params: Mapping[str, str | int] | None = None) -> Reply:
-        """Read; retried while the forge fails."""
-        return self._call(_Request("GET", self._url(path), None, params), repeatable=True)
+    def get(
+        self, path: str, params: Mapping[str, str | int] | None = None, *, conditional: bool = False
+    ) -> Reply:
+        """Read; retried while the forge fails. With `conditional` an unchanged reply comes from the cache."""
+        request = _Request("GET", self._url(path), None, params, conditional=conditional)
+        return self._call(request, repeatable=True)
 
     def write(self, method: str, path: str, body: object = None, *, repeatable: bool = False) -> Reply:
         """Write once; a lost reply is retried only if `repeatable`, else it raises LostReplyError."""
@@ -153,13 +161,15 @@ class Transport:
         for page in self.pages(path, params):
             yield from page
 
-    def pages(self, path: str, params: Mapping[str, str | int]) -> Iterator[list[Any]]:
+    def pages(
+        self, path: str, params: Mapping[str, str | int], *, conditional: bool = False
+    ) -> Iterator[list[Any]]:
         """Yield the pages of a list, all of them from this path of this API.
 
         Only the query of the link to the next page counts: a server that is reached by another name, as in
         its own cluster or behind a proxy, links to its public address.
         """
-        reply = self.get(path, params)
+        reply = self.get(path, params, conditional=conditional)
         while True:
             if not isinstance(reply.data, list):
                 raise UnavailableError(f"{self._url(path)} answers no list")
@@ -167,7 +177,7 @@ class Transport:
             following = _NEXT.search(reply.headers.get("link", ""))
             if not following:
                 return
-            reply = self.get(f"{path}?{urlsplit(following.group(1)).query}")
+            reply = self.get(f"{path}?{urlsplit(following.group(1)).query}", conditional=conditional)
 
     def write_once(
         self,
@@ -250,7 +260,7 @@ class Transport:
     def _send(self, request: _Request) -> _Raw:
         import httpx  # noqa: PLC0415 - see above
 
-        method, url, body, params, _ = request
+        method, url, body, params, _, conditional = request
         headers = {"Authorization": value} if (value := self.auth.value()) else {}
         learn_credential(value.rpartition(" ")[2])
         content = None
@@ -259,6 +269,10 @@ class Transport:
             headers["Content-Type"] = "application/json"
         # httpx limits the time between two chunks only: a server that trickles would hold us for ever.
         until = time.monotonic() + 2 * self._timeout_s
+        address = str(httpx.URL(url, params=params)) if params else url
+        cached = self._replies.find(address) if self._replies and conditional else None
+        if cached is not None:
+            headers["If-None-Match"] = cached.etag
         with self._client.stream(method, url, content=content, params=params, headers=headers) as reply:
             data = bytearray()
             for chunk in reply.iter_bytes():
@@ -267,6 +281,11 @@ class Transport:
                     raise httpx.ReadTimeout("the reply is too large or too slow")
         lowered = {name.lower(): value for name, value in reply.headers.items()}
         self._learn_time(lowered.get("date", ""))
+        if cached is not None and reply.status_code == _NOT_MODIFIED:
+            return _Raw(_OK, {**lowered, "link": cached.link}, _parsed(cached.body))
+        etag = lowered.get("etag", "")
+        if self._replies and conditional and etag and reply.status_code == _OK:
+            self._replies.store(address, CachedReply(etag, lowered.get("link", ""), bytes(data)))
         return _Raw(reply.status_code, lowered, _parsed(bytes(data)))
 
     def _learn_time(self, date: str) -> None:

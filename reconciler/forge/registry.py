@@ -19,6 +19,7 @@ from reconciler.forge.github import (
 )
 from reconciler.forge.http import Authorization, StaticToken, Transport
 from reconciler.forge.local import LocalForge
+from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential
 from reconciler.inventory import PullRequest, RepositoryView
@@ -125,8 +126,10 @@ class Forges:
         *,
         writes: bool = True,
         lists_ended: bool = False,
+        replies: ReplyCache | None = None,
     ) -> None:
         self.clock = clock
+        self._replies = replies
         self.lists_ended = lists_ended
         self._writes = writes
         self.shard = shard
@@ -206,6 +209,7 @@ class Forges:
                 clock=self.clock,
                 headers=_HEADERS.get(rule.kind),
                 timeout_s=self._timeout_s,
+                replies=self._replies,
             )
         return self._transports[key]
 

@@ -274,7 +274,7 @@ class GitLab(RestDialect):
             yield Issue(item["iid"], item.get("description") or "", is_open, write_times(item))
 
     def _list(self, query: Query) -> Iterator[list[ApiPullRequest]]:
-        for page in self.transport.pages(self._pulls, query):
+        for page in self.transport.pages(self._pulls, query, conditional=True):
             yield [self._parse_item(item) for item in page]
 
     def _parse_item(self, item: Any) -> ApiPullRequest:
@@ -501,7 +501,8 @@ class Gitea(RestDialect):
                 yield Issue(item["number"], item.get("body") or "", is_open, write_times(item))
 
     def _list(self, state: str, sort: str) -> Iterator[list[ApiPullRequest]]:
-        for page in self.transport.pages(self._pulls, {"state": state, "sort": sort, "limit": _PAGE}):
+        query: Query = {"state": state, "sort": sort, "limit": _PAGE}
+        for page in self.transport.pages(self._pulls, query, conditional=True):
             yield [self._parse_item(item) for item in page]
 
     def _parse_item(self, item: Any) -> ApiPullRequest:

@@ -12,6 +12,7 @@ from reconciler.dependencies.catalog.published import DependencyInputs
 from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import ConfigurationError
 from reconciler.forge.registry import Forges
+from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.repository import Mirrors
 from reconciler.inventory import Inventory
 from reconciler.plan.shard import WHOLE, Shard
@@ -86,8 +87,9 @@ def read_inputs(
     Raises:
         RefusedError: The commit is not merged, and `writes`.
     """
-    forges = forges or Forges(shard=options.shard, writes=writes, lists_ended=lists_ended)
     mirrors = open_mirrors(options)
+    replies = ReplyCache(mirrors.cache_dir / "replies")
+    forges = forges or Forges(shard=options.shard, writes=writes, lists_ended=lists_ended, replies=replies)
     opened = open_control(options.control, mirrors)
     if writes:
         _check_merged(opened)

@@ -23,6 +23,7 @@ class GiteaSimulator(Simulator):
     was seen to handle them.
     """
 
+    has_etags: bool = False
     draft_prefixes: tuple[str, ...] = ("WIP:", "[WIP]")
     organization_labels: dict[str, int] = field(default_factory=dict)
 

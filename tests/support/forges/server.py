@@ -6,6 +6,7 @@ and written to a journal. Faults are planned, the time is virtual.
 """
 
 import base64
+import hashlib
 import json
 import re
 import socket
@@ -173,6 +174,8 @@ class Simulator(ABC):
     """By how many items later pages are off: below 0 some come twice, above 0 some are left out."""
     public_address: str = ""
     """The address in links of replies, where it differs from the one that clients use."""
+    has_etags: bool = True
+    """Whether replies have tags, by which a client asks for what changed only; Gitea's API has none."""
     rechecks_s: float = 0.0
     """How long after a merge the forge still checks the other open pull requests of its repository."""
     skew: float = 0.0
@@ -324,6 +327,8 @@ class Simulator(ABC):
             answer = self._answer(method, inside, parts.query, body, authorization, fault, writes=writes)
             if self.tamper is not None and not writes and answer.status < 300:
                 answer = answer._replace(body=self.tamper(inside, answer.body))
+            if self.has_etags and method == "GET" and answer.status == 200:
+                answer = _tagged(answer, handler.headers.get("If-None-Match", ""))
             kind = fault.kind if fault else ""
             self.journal.append(Entry(*entry, answer.status, writes, kind, authorization))
         return self._send(handler, answer, kind)
@@ -396,7 +401,7 @@ class Simulator(ABC):
             return handler.reset(b"")
         is_text = isinstance(answer.body, str)
         data = answer.body.encode() if is_text else json.dumps(answer.body).encode()
-        if answer.status == 204:
+        if answer.status in (204, 304):
             data = b""
         headers = {"Content-Type": "text/html" if is_text else "application/json", **answer.headers}
         headers["Date"] = self._date()
@@ -411,6 +416,14 @@ class Simulator(ABC):
 
 def _basic(token: str) -> str:
     return f"Basic {base64.b64encode(f'x-access-token:{token}'.encode()).decode()}"
+
+
+def _tagged(answer: Answer, tag: str) -> Answer:
+    """Return a reply with its tag, without its body where the client has it."""
+    etag = f'W/"{hashlib.sha256(json.dumps(answer.body).encode()).hexdigest()}"'
+    if tag == etag:
+        return Answer(304, None, {"ETag": etag})
+    return answer._replace(headers={**answer.headers, "ETag": etag})
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -11,6 +11,7 @@ import pytest
 from reconciler.errors import Exit
 from reconciler.forge.budget import Clock
 from reconciler.forge.registry import Forges
+from reconciler.forge.reply_cache import ReplyCache
 from reconciler.plan.changes import Outcome, Plan
 from reconciler.plan.shard import WHOLE, Shard
 from reconciler.read.credentials import CONTROL_TOKEN
@@ -55,7 +56,8 @@ class ForgeWorld:
     def plan(self, *, timeout_s: float = 10.0, shard: Shard = WHOLE, lists_ended: bool = False) -> PlannedRun:
         clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
         settings = RunOptions(self.control, self.root / self.cache, shard=shard)
-        return plan_run(settings, Forges(clock, shard, timeout_s, lists_ended=lists_ended))
+        replies = ReplyCache(self.root / self.cache / "replies")
+        return plan_run(settings, Forges(clock, shard, timeout_s, lists_ended=lists_ended, replies=replies))
 
     def run(self, *, timeout_s: float = 10.0, shard: Shard = WHOLE) -> Ran:
         return self.apply(self.plan(timeout_s=timeout_s, shard=shard))
