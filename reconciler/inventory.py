@@ -309,6 +309,7 @@ class PullRequest:
     `redraft` converts an open one back into a draft. `closed` is the time when it was closed, in seconds, 0
     if unknown. With `unreadable`, a reason, only number and head are known; the head may be "" then.
     `reviewers` (teams as `owner/team`) and `assignees` are whom to ask, each once; they are never read.
+    `difference` is the address of everything that it changes, for a text that is too long.
     `auto_merge` is the head for which auto-merge was enabled.
     """
 
@@ -329,6 +330,7 @@ class PullRequest:
     reviewers: tuple[str, ...] = ()
     assignees: tuple[str, ...] = ()
     auto_merge: str = ""
+    difference: str = ""
 
 
 def unreadable_problem(where: Location, repository: str, pull: PullRequest, subject: str = "") -> Problem:

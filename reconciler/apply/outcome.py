@@ -5,6 +5,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from reconciler.apply.links import NO_LINKS, Links
 from reconciler.errors import Exit, ReconcilerError
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
@@ -93,3 +94,4 @@ class Target:
     policy: CommitPolicy
     names: Names
     risks: RiskPolicy = RiskPolicy()
+    links: Links = NO_LINKS

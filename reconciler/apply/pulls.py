@@ -41,7 +41,8 @@ class PullRequestTexts:
         """Return the pull request to open, its body as reviewers will read it; one that it has stays."""
         if pull.head not in self._made:
             body = pull.body or self._body(target, change, pull)
-            self._made[pull.head] = replace(pull, body=body)
+            difference = target.links.whole_difference(target.mirror, pull.base, pull.head)
+            self._made[pull.head] = replace(pull, body=body, difference=difference)
         return self._made[pull.head]
 
     def _body(self, target: Target, change: Change, pull: PullRequest) -> str:
@@ -49,15 +50,23 @@ class PullRequestTexts:
 
         reader = ImpactReader(target.risks)
         members = self._groups[change.group] if change.group else [change]
-        files, described = {}, []
+        files, described, links = {}, [], {}
         for member in members:
             before, after = _sides(target.mirror, member, pull)
             files[member.package] = file_changes(before, after)
+            links[member.package] = dict(target.links.of(member, target.mirror, pull.base))
             described.append(replace(member, impact=reader.impact(before, after, ())))
         if change.group:
-            return group_body(described, target.names, files)
+            return group_body(described, target.names, files, links)
         (single,) = described
-        return pull_body(single, target.names, files[change.package])
+        difference = target.links.whole_difference(target.mirror, pull.base, pull.head)
+        return pull_body(
+            single,
+            target.names,
+            files[change.package],
+            links=links[change.package],
+            difference=difference,
+        )
 
 
 def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> Iterator[Result]:

@@ -354,6 +354,7 @@ class ApiForge:
             content=desired.digest,
             people=_people(desired),
             auto_merge=around.auto_merge,
+            difference=desired.difference,
         )
 
     def _ask_people(

@@ -12,6 +12,8 @@ _BEGIN = re.compile(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
 _FENCE = re.compile(r"`{3,}|~{3,}")
 _END = "<!-- reconciler:end -->"
 _CUT = "\n\nThe rest does not fit here; the files of this pull request show it."
+_CUT_LINKED = "\n\nThe rest does not fit here: [all changes of this pull request]({})."
+_CUT_COMMENT = "\n\nThe rest does not fit here."
 
 
 class MarkedBody(NamedTuple):
@@ -59,6 +61,7 @@ def compose(
     content: str = "",
     people: Iterable[str] = (),
     auto_merge: str = "",
+    difference: str = "",
 ) -> str:
     """Return a pull request's text with a new generated part, cut to at most `limit` characters.
 
@@ -71,6 +74,7 @@ def compose(
         content: The digest of the part's source.
         people: The reviewers and assignees that were asked.
         auto_merge: The head for which auto-merge was enabled.
+        difference: The address of everything that the pull request changes, "" if unknown.
     """
     fields: dict[str, object] = {"labels": sorted(labels), "title": digest(title)}
     if names := sorted(people):
@@ -83,7 +87,7 @@ def compose(
     before = f"{around.before.rstrip()}\n\n" if around.before.strip() else ""
     room = limit - len(before) - len(begin) - len(_END) - len(around.after) - 1
     body = body.replace("<!-- reconciler:", "<!-- reconciler :")  # a generated text cannot forge a marker
-    part = body if len(body) <= room else _cut(body, max(0, room - len(_CUT)))
+    part = _fitting(body, room, _CUT_LINKED.format(difference) if difference else _CUT)
     if content:
         begin = _begin({**fields, "part": digest(part)})
     return f"{before}{begin}{part}\n{_END}{around.after}"
@@ -137,7 +141,8 @@ def _with_field(text: str, name: str, value: object) -> str:
 
 def comment_text(key: str, body: str, limit: int) -> str:
     """Return a comment's text with a hidden key, cut to at most `limit` characters."""
-    return f"{_comment_marker(key)}\n{body}"[:limit]
+    marker = _comment_marker(key)
+    return f"{marker}\n{_fitting(body, limit - len(marker) - 1, _CUT_COMMENT)}"
 
 
 def is_comment(key: str, text: str) -> bool:
@@ -175,6 +180,11 @@ def _fields(encoded: str) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
+def _fitting(body: str, room: int, end: str) -> str:
+    """Return a text that fits: all of it, or its first lines and an end."""
+    return body if len(body) <= room else _cut(body, max(0, room - len(end))) + end
+
+
 def _cut(body: str, room: int) -> str:
     """Keep whole lines only, and close an open code block: text after it must not become code."""
     kept: list[str] = []
@@ -189,4 +199,4 @@ def _cut(body: str, room: int) -> str:
             break
         kept.append(line)
         fence = after
-    return "\n".join([*kept, *([fence] if fence else [])]) + _CUT
+    return "\n".join([*kept, *([fence] if fence else [])])

@@ -137,6 +137,15 @@ class ClosePull:
     duplicate_of: int = 0
 
 
+class UpstreamCommits(NamedTuple):
+    """Upstream commits of a pull request: main's, "" for none, and the one that it brings."""
+
+    remote: str
+    path: str
+    before: str
+    after: str
+
+
 @dataclass(frozen=True, slots=True)
 class PullRequestContent:
     """Content of the pull request of one package: the difference between main and the draft.
@@ -154,6 +163,7 @@ class PullRequestContent:
     requested_by: tuple[str, ...] = ()
     edited: bool = False
     is_back: bool = False
+    upstream: UpstreamCommits | None = None
 
 
 class Approval(NamedTuple):

@@ -150,7 +150,11 @@ def _new_draft(case: Case, change: Change, package: Package) -> Change:
     reason = _reason(case, None)
     op = Op.EDIT if reason is Reason.CONTENT_CHANGED else case.op
     change = replace(change, op=op, reason=reason, writes=(*start, write), pull=pull)
-    return _asking(_explained(case, change, None), package)
+    change = _explained(case, change, None)
+    if rejected:
+        again = "It was rejected before, and a person asked for it again"
+        change = replace(change, message="; ".join(filter(None, (change.message, again))))
+    return _asking(change, package)
 
 
 def _rejected(case: Case, change: Change, why: str) -> Change:

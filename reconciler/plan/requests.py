@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from reconciler.inventory import PullRequest, PullState
-from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent
+from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent, UpstreamCommits
 from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.reviewers import find_people
@@ -22,7 +22,7 @@ from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
 _DIGITS = 16
-_TEXT_VERSION = 1
+_TEXT_VERSION = 2
 """Another number lets every open pull request get its text anew: for when the texts themselves change."""
 
 _DESCRIBED = frozenset(
@@ -134,6 +134,9 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
         requested_by=resolved.variant.requested_by,
         edited=edited,
         is_back=base is not None and 0 < pin.revision < base.revision,
+        upstream=UpstreamCommits(
+            pin.remote, pin.package.path, base.commit.oid if base is not None else "", pin.commit.oid
+        ),
     )
 
 
@@ -227,6 +230,8 @@ def _title(members: Sequence[Change], context: PlanContext) -> str:
         return ""
     name = package_name(context.targets[first.package].view, first.package.path)
     old, new = request.upstream_from, request.upstream_to
+    if request.kind is Op.UPDATE and request.is_back:
+        return f"Roll {name} back from {old} to {new}"
     if request.kind is Op.UPDATE:
         return f"Update {name} from {old} to {new}" if old and old != new else f"Update {name} to {new}"
     return _TITLES[request.kind].format(name=name, to=new)

@@ -11,6 +11,7 @@ LONGEST_LINE = 300
 MOST_LINES = 200
 """Lines of one file's difference; more than these are counted, not shown."""
 MOST_FILES = 100
+_NO_NEWLINE = "\\ No newline at end of file"
 MOST_TEXT = 30_000
 """Characters of all differences together."""
 
@@ -66,10 +67,11 @@ def _shown(body: list[str]) -> Iterator[str]:
 
 
 def _lines(file: File | None) -> list[str] | None:
-    """Return a file's lines, None if it is no text."""
+    """Return a file's lines, None if it is no text; a last line without its newline is marked as git does."""
     if file is None:
         return []
     try:
-        return file.data.decode("utf-8").split("\n")
+        *lines, last = file.data.decode("utf-8").split("\n")
     except UnicodeDecodeError:
         return None
+    return [*lines, f"{last} {_NO_NEWLINE}"] if last else lines

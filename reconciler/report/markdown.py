@@ -43,22 +43,39 @@ LONGEST = 500
 
 _SENTENCES = {
     Op.CREATE: "Adds a package.",
-    Op.UPDATE: "Brings a new upstream revision into a package; local changes are kept.",
+    Op.UPDATE: "Brings a new upstream revision into a package.",
     Op.EDIT: "Changes a package; its upstream revision stays the same.",
-    Op.ADOPT: "Takes an existing package under management; its files are kept.",
+    Op.ADOPT: "Takes an existing package under management.",
     Op.TRANSFER: "Hands a package to another variant.",
-    Op.DELETE: "Removes a package that is no longer desired.",
-    Op.ORPHAN: "Lets a package go; its content stays.",
+    Op.DELETE: "Deletes a package that no variant wants any more.",
+    Op.ORPHAN: "Ends the management of a package.",
 }
-_BACK = "Takes a package back to an older upstream revision; local changes are kept."
-_REASONS = {
-    Op.CREATE: Reason.NEW,
-    Op.UPDATE: Reason.UPSTREAM_CHANGED,
-    Op.EDIT: Reason.CONTENT_CHANGED,
-    Op.ADOPT: Reason.ADOPTED,
-    Op.TRANSFER: Reason.OWNER_CHANGED,
-    Op.DELETE: Reason.NOT_DESIRED,
-    Op.ORPHAN: Reason.ORPHANED,
+_BACK = "Rolls a package back to an older upstream revision."
+_LOCAL = "What people changed on main stays. A value that upstream changed too is listed below."
+_KEPT = {
+    Op.UPDATE: _LOCAL,
+    Op.EDIT: _LOCAL,
+    Op.ADOPT: "Its files stay; upstream adds what is missing. A value that differs is listed below.",
+    Op.TRANSFER: "All of its content stays; only the owner in its Kptfile changes.",
+    Op.DELETE: "Its revisions stay as tags, and its content in the history of Git.",
+    Op.ORPHAN: "All of its content stays; from then on no run changes it.",
+}
+_ENDS = {
+    Op.DELETE: "Merge this pull request to delete the package. Close it to keep the package.",
+    Op.ORPHAN: "Merge this pull request to end the management. Close it to go on.",
+}
+_END = (
+    "Merge this pull request to approve it. Close it to reject exactly this content. To change it, push to "
+    "this branch: your commits stay."
+)
+_CAUSES = {
+    Op.CREATE: (Reason.NEW, "its variant asks for a package that is not there"),
+    Op.UPDATE: (Reason.UPSTREAM_CHANGED, "its variant has another upstream revision now"),
+    Op.EDIT: (Reason.CONTENT_CHANGED, "its variant, or something that it reads, changed"),
+    Op.ADOPT: (Reason.ADOPTED, "its variant has adoptionPolicy: adoptExisting"),
+    Op.TRANSFER: (Reason.OWNER_CHANGED, "another variant has it as its downstream now"),
+    Op.DELETE: (Reason.NOT_DESIRED, "no variant has it as its downstream any more"),
+    Op.ORPHAN: (Reason.ORPHANED, "its variant is gone and had deletionPolicy: orphan"),
 }
 
 
@@ -114,13 +131,32 @@ def comparison_markdown(comparison: Comparison, names: Names, *, title: str = "C
     )
 
 
-def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) -> str:
-    """Return the body of the pull request that proposes `change`; `files` are what it does to its files."""
+def pull_body(
+    change: Change,
+    names: Names,
+    files: Sequence[FileChange] = (),
+    *,
+    links: Mapping[str, str] | None = None,
+    difference: str = "",
+) -> str:
+    """Return the body of the pull request that proposes `change`: what, why, what is kept, what to do.
+
+    Args:
+        change: The change of its package.
+        names: The names of packages.
+        files: What it does to the files.
+        links: Addresses behind the facts, by their name.
+        difference: The address of everything that it changes, "" if unknown.
+    """
     conflicts = conflict_rows(change)
+    kind = change.request.kind if change.request else change.op
     return fill(
         "pull-request.md",
         sentence=_sentence(change),
-        facts=[(name, _short(value)) for name, value in _facts(change, names) if value],
+        kept=_kept(change, kind),
+        end=_end(change, kind),
+        facts=[(n, _short(value), (links or {}).get(n, "")) for n, value in _facts(change, names) if value],
+        difference=difference,
         risks=list(map(_short, _risks(change))),
         conflicts=conflicts,
         more_conflicts=len(change.conflicts) - len(conflicts),
@@ -137,7 +173,10 @@ def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) ->
 
 
 def group_body(
-    changes: Sequence[Change], names: Names, files: Mapping[PackageKey, Sequence[FileChange]]
+    changes: Sequence[Change],
+    names: Names,
+    files: Mapping[PackageKey, Sequence[FileChange]],
+    links: Mapping[PackageKey, Mapping[str, str]] | None = None,
 ) -> str:
     """Return the body of the pull request that proposes several packages; each is a row.
 
@@ -148,6 +187,7 @@ def group_body(
             "name": names.of(change),
             "what": _WORDS.get(change.request.kind, "changed") if change.request else "as it stands",
             "upstream": _upstream(change),
+            "link": (links or {}).get(change.package, {}).get("upstream", ""),
             "files": len(files.get(change.package, ())),
             "note": _short("; ".join(filter(None, (*_risks(change), _note(change), *change.unready)))),
         }
@@ -205,8 +245,24 @@ def _sentence(change: Change) -> str:
     request = change.request
     if request is None:
         return "Changes a package."
-    sentence = _BACK if request.kind is Op.UPDATE and request.is_back else _SENTENCES[request.kind]
-    return f"{sentence} The draft also has commits of a person." if request.edited else sentence
+    return _BACK if request.kind is Op.UPDATE and request.is_back else _SENTENCES[request.kind]
+
+
+def _kept(change: Change, kind: Op) -> str:
+    """Return what stays of the package, and of what people did on the branch."""
+    is_edited = change.request is not None and change.request.edited
+    edits = "People committed to this branch: their commits stay." if is_edited else ""
+    return " ".join(filter(None, (_KEPT.get(kind, ""), edits)))
+
+
+def _end(change: Change, kind: Op) -> str:
+    """Return what a reviewer does, with what comes before that."""
+    end = _ENDS.get(kind, _END)
+    if change.conflicts:
+        count = len(change.conflicts)
+        first = f"First answer {'the conflict' if count == 1 else f'the {count} conflicts'} below."
+        return f"{first} {end}"
+    return f"It is not ready yet: see below. {end}" if change.unready else end
 
 
 def _upstream(change: Change) -> str:
@@ -230,11 +286,17 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     # Without the line, which moves whenever somebody edits the file above it.
     yield "manifest", change.location.path if change.location else ""
     yield "upstream", _upstream(change)
-    yield "reason", str(_REASONS.get(request.kind, change.reason) if request else change.reason)
+    yield "why", _cause(change)
     yield "required by", ", ".join(request.requested_by) if request else ""
     yield "last change", _note(change)
     yield "instance", names.instance
     yield "not ready", "; ".join(change.unready)
+
+
+def _cause(change: Change) -> str:
+    """Return why the request as a whole is there, whatever the last run did."""
+    cause = _CAUSES.get(change.request.kind) if change.request else None
+    return f"{cause[1]} ({cause[0]})" if cause else str(change.reason)
 
 
 def fill(template: str, **values: object) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from reconciler.apply.dashboard import DashboardWriter
+from reconciler.apply.links import Links
 from reconciler.apply.outcome import Target
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
@@ -34,7 +35,12 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect =
         mirrors[inventory.control.url] = control
     targets = {
         url: Target(
-            mirror, inputs.forges.of(mirror), commits.get(url, policy.commits), planned.names, policy.risks
+            mirror,
+            inputs.forges.of(mirror),
+            commits.get(url, policy.commits),
+            planned.names,
+            policy.risks,
+            Links(policy.forges, control, inventory.control.commit.oid),
         )
         for url, mirror in mirrors.items()
     }

@@ -173,8 +173,8 @@ def test_title_describes_the_whole_pull_request(world: ForgeWorld) -> None:
     world.upgrade("web", revision=1)
     world.run()
 
-    assert only(world).title.endswith("Update web from web/v2 to web/v1")
-    assert "Takes a package back to an older upstream revision" in only(world).body
+    assert only(world).title.endswith("Roll web back from web/v2 to web/v1")
+    assert "Rolls a package back to an older upstream revision" in only(world).body
     settled(world)
 
 
@@ -185,5 +185,5 @@ def test_a_persons_commit_is_mentioned(world: ForgeWorld) -> None:
 
     world.run()
 
-    assert "commits of a person" in only(world).body
+    assert "People committed to this branch" in only(world).body
     settled(world)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.forge import body_marker
 from reconciler.forge.body_marker import MarkedBody, compose, digest, mark_duplicate, parse
 
 LIMIT = 10_000
@@ -65,3 +66,30 @@ def test_duplicate_is_marked_whoever_wrote_the_text(own: str) -> None:
 
     assert marked.duplicate_of == 7
     assert parse(own).body.strip() in f"{marked.before}{marked.body}"
+
+
+@pytest.mark.parametrize(
+    ("difference", "end"),
+    [
+        ("", "The rest does not fit here; the files of this pull request show it."),
+        (
+            "https://forge.example/compare/a...b",
+            "The rest does not fit here: [all changes of this pull request](https://forge.example/compare/a...b).",
+        ),
+    ],
+)
+def test_text_that_does_not_fit_ends_with_where_the_rest_is(difference: str, end: str) -> None:
+    body = "\n".join(f"line {number}" for number in range(200))
+
+    text = body_marker.compose(body, "t", (), body_marker.MarkedBody(""), 800, difference=difference)
+
+    assert len(text) <= 800
+    assert body_marker.parse(text).body.endswith(f"\n\n{end}")
+
+
+def test_comment_that_does_not_fit_says_so_after_whole_lines() -> None:
+    text = body_marker.comment_text("k", "```\n" + "a line\n" * 100, 300)
+
+    assert len(text) <= 300
+    assert text.endswith("a line\n```\n\nThe rest does not fit here.")
+    assert body_marker.is_comment("k", text)

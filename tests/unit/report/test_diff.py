@@ -5,7 +5,7 @@ import pytest
 from reconciler.objects import File, Mode
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES, MOST_TEXT, FileChange, file_changes
 
-PLAIN, OTHER = File.of(b"a: 1"), File.of(b"a: 2")
+PLAIN, OTHER = File.of(b"a: 1\n"), File.of(b"a: 2\n")
 SECRET = File.of(b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: hunter2}\n")
 
 
@@ -56,9 +56,17 @@ def test_lines_beyond_the_limit_are_counted(surplus: int) -> None:
     ("length", "shown"), [(LONGEST_LINE - 1, LONGEST_LINE), (LONGEST_LINE, LONGEST_LINE + 1)]
 )
 def test_long_lines_are_cut(length: int, shown: int) -> None:
-    (change,) = file_changes({"f": PLAIN}, {"f": File.of(b"y" * length)})
+    (change,) = file_changes({"f": PLAIN}, {"f": File.of(b"y" * length + b"\n")})
 
     assert len(change.text.split("\n")[-1]) == shown
+
+
+def test_lines_are_counted_as_git_counts_them() -> None:
+    (new,) = file_changes({}, {"f": File.of(b"a\nb\n")})
+    (unfinished,) = file_changes({"f": File.of(b"a\nb\n")}, {"f": File.of(b"a\nb")})
+
+    assert (new.added, new.removed) == (2, 0)
+    assert unfinished.text == "@@ -1,2 +1,2 @@\n a\n-b\n+b \\ No newline at end of file"
 
 
 def test_differences_beyond_the_room_of_a_text_are_left_out() -> None:

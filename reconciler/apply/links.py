@@ -1,0 +1,107 @@
+"""Links in the text of pull requests: only to what is sure to be there, by the kind of each forge.
+
+Source: the documented addresses of GitHub, GitLab and Gitea; all of them name commits, which stay.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote
+
+from reconciler.git.repository import Mirror
+from reconciler.ids import Oid
+from reconciler.plan.changes import Change
+from reconciler.policy import ForgeKind, ForgeRule, find_rule
+from reconciler.refs import HEADS
+from reconciler.values import dataclass
+
+_HOSTS = {
+    "github.com": ForgeKind.GITHUB,
+    "gitlab.com": ForgeKind.GITLAB,
+    "codeberg.org": ForgeKind.GITEA,
+}
+"""Public hosts with their product; their pages have the host of their SSH addresses."""
+_WEB = re.compile(r"(https?)://(?:[^@/]*@)?([A-Za-z0-9.-]+(?::\d+)?)/([A-Za-z0-9._/~-]+?)(?:\.git)?/?")
+_SSH = re.compile(r"(?:ssh://)?git@([A-Za-z0-9.-]+)[:/]([A-Za-z0-9._/~-]+?)(?:\.git)?/?")
+_PREFIX = {ForgeKind.GITHUB: "", ForgeKind.GITLAB: "/-", ForgeKind.GITEA: ""}
+_COMMIT = {ForgeKind.GITHUB: "", ForgeKind.GITLAB: "", ForgeKind.GITEA: "/commit"}
+_TREE = {ForgeKind.GITHUB: "tree", ForgeKind.GITLAB: "tree", ForgeKind.GITEA: "src"}
+_BLOB = {ForgeKind.GITHUB: "blob", ForgeKind.GITLAB: "blob", ForgeKind.GITEA: "src"}
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """The pages of one repository on its forge."""
+
+    kind: ForgeKind
+    address: str
+
+    def compare(self, before: str, after: str) -> str:
+        """Return the address of the difference between two commits."""
+        return f"{self.address}{_PREFIX[self.kind]}/compare/{before}...{after}"
+
+    def directory(self, commit: str, path: str) -> str:
+        """Return the address of a directory at a commit."""
+        return self._at(_TREE[self.kind], commit, path)
+
+    def line(self, commit: str, path: str, line: int) -> str:
+        """Return the address of a line of a file at a commit."""
+        return self._at(_BLOB[self.kind], commit, path) + (f"#L{line}" if line > 0 else "")
+
+    def _at(self, page: str, commit: str, path: str) -> str:
+        where = f"{self.address}{_PREFIX[self.kind]}/{page}{_COMMIT[self.kind]}/{commit}"
+        return f"{where}/{quote(path, safe='/')}"
+
+
+def find_web(remote: str, rules: Iterable[ForgeRule]) -> Web | None:
+    """Return the pages of a repository, None where its forge or their address is not known."""
+    rule = find_rule(rules, remote)
+    if rule is not None and rule.kind is ForgeKind.LOCAL:
+        return None
+    if match := _WEB.fullmatch(remote):
+        kind = rule.kind if rule is not None else _HOSTS.get(match[2])
+        return Web(kind, f"{match[1]}://{match[2]}/{match[3]}") if kind else None
+    # By SSH a forge may have another host or port than its pages.
+    match = _SSH.fullmatch(remote)
+    kind = _HOSTS.get(match[1]) if match else None
+    return Web(kind, f"https://{match[1]}/{match[2]}") if match and kind else None
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Links about changes of one run; `commit` is that of the control repository."""
+
+    rules: tuple[ForgeRule, ...] = ()
+    control: Mirror | None = None
+    commit: Oid | None = None
+
+    def of(self, change: Change, mirror: Mirror, base: str) -> Iterator[tuple[str, str]]:
+        """Yield the address behind facts of a change's text: its package, manifest and upstream."""
+        own, request = find_web(mirror.remote, self.rules), change.request
+        main = mirror.refs().get(f"{HEADS}{base}")
+        if own is not None and main and change.before is not None:
+            yield "package", own.directory(main, change.package.path)
+        if manifest := self._manifest(change):
+            yield "manifest", manifest
+        web = find_web(request.upstream.remote, self.rules) if request and request.upstream else None
+        if web is not None and request is not None and request.upstream is not None:
+            _, path, before, after = request.upstream
+            has_both = before and before != after
+            yield "upstream", web.compare(before, after) if has_both else web.directory(after, path)
+
+    def _manifest(self, change: Change) -> str:
+        """Return the address of the manifest, "" where the file is not in the control repository."""
+        web = find_web(self.control.remote, self.rules) if self.control is not None else None
+        where = change.location
+        if web is None or where is None or self.control is None or self.commit is None:
+            return ""
+        is_there = self.control.blob_at(self.commit, where.path) is not None
+        return web.line(self.commit, where.path, where.line) if is_there else ""
+
+    def whole_difference(self, mirror: Mirror, base: str, head: str) -> str:
+        """Return the address of everything that a pull request changes, "" where it is not known."""
+        web, refs = find_web(mirror.remote, self.rules), mirror.refs()
+        before, after = refs.get(f"{HEADS}{base}"), refs.get(f"{HEADS}{head}")
+        return web.compare(before, after) if web is not None and before and after else ""
+
+
+NO_LINKS = Links()
