@@ -9,8 +9,7 @@ import pytest
 from reconciler.errors import Exit
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.dialect import Issue
-from reconciler.ids import normalise_url
-from reconciler.plan.shard import Shard, shard_of
+from reconciler.plan.shard import Shard
 from reconciler.plan.status import current_statuses, status_value
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
@@ -188,7 +187,6 @@ def test_dashboard_is_off_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_shards_keep_their_parts_in_one_issue(world: ForgeWorld) -> None:
-    edges = {edge: shard_of(normalise_url(world.simulator.url(f"acme/{edge}")), 2) for edge in world.edges}
     shards = [Shard(part, 2) for part in range(2)]
     for shard in shards:
         world.run(shard=shard)
@@ -200,15 +198,15 @@ def test_shards_keep_their_parts_in_one_issue(world: ForgeWorld) -> None:
         world.run(shard=shard)
 
     (issue,) = issues(world)
-    assert issue.body.count("- [ ]") == len(edges)
-    assert issue.body.count("<!-- reconciler:shard end -->") == len(set(edges.values()))
+    assert issue.body.count("- [ ]") == len(world.edges)
+    assert issue.body.count("<!-- reconciler:shard end -->") == 2
     writes = len(world.simulator.writes())
     world.simulator.clock.sleep(60)
     issue.body = issue.body.replace("- [ ]", "- [x]")
     assert len(world.simulator.writes()) == writes
     for shard in shards:
         world.run(shard=shard)
-    assert len([head for _, head in world.open_heads() if "web" in head]) == len(edges)
+    assert len([head for _, head in world.open_heads() if "web" in head]) == len(world.edges)
     assert "[x]" not in issue.body
 
 
@@ -216,7 +214,7 @@ def test_shards_keep_their_parts_in_one_issue(world: ForgeWorld) -> None:
 def test_shards_side_by_side_lose_no_part(
     world: ForgeWorld, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    shards = split(world)
+    shards = [Shard(part, 2) for part in range(2)]
     for shard in shards:
         world.run(shard=shard)
     for edge in world.edges:
@@ -238,11 +236,3 @@ def test_shards_side_by_side_lose_no_part(
     (issue,) = issues(world)
     assert issue.body.count("- [ ]") == len(world.edges)
     assert issue.body.count("<!-- reconciler:shard end -->") == 2
-
-
-def split(world: ForgeWorld) -> tuple[Shard, Shard]:
-    """Return two shards of as many as it takes that both have repositories with packages."""
-    urls = [normalise_url(world.simulator.url(f"acme/{edge}")) for edge in world.edges]
-    parts = next(n for n in range(2, 50) if len({shard_of(url, n) for url in urls}) == 2)
-    first, second = sorted({shard_of(url, parts) for url in urls})
-    return Shard(first, parts), Shard(second, parts)

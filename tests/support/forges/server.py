@@ -479,10 +479,15 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(simulator: Simulator) -> Iterator[Simulator]:
-    """Serve until the block ends."""
-    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"simulator": simulator}))
-    simulator.address = f"http://127.0.0.1:{server.server_address[1]}"
+def serving(simulator: Simulator, *, accepts: Callable[[str], bool] = lambda _: True) -> Iterator[Simulator]:
+    """Serve until the block ends, at the first free address that `accepts` takes."""
+    handler = type("Handler", (_Handler,), {"simulator": simulator})
+    while True:
+        server = _Server(("127.0.0.1", 0), handler)
+        simulator.address = f"http://127.0.0.1:{server.server_address[1]}"
+        if accepts(simulator.address):
+            break
+        server.server_close()
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

@@ -12,8 +12,9 @@ from reconciler.errors import Exit
 from reconciler.forge.budget import Clock
 from reconciler.forge.registry import Forges
 from reconciler.forge.reply_cache import ReplyCache
+from reconciler.ids import normalise_url
 from reconciler.plan.changes import Outcome, Plan
-from reconciler.plan.shard import WHOLE, Shard
+from reconciler.plan.shard import WHOLE, Shard, shard_of
 from reconciler.read.credentials import CONTROL_TOKEN
 from reconciler.report.summary import exit_of
 from reconciler.run.apply import apply_plan
@@ -96,8 +97,9 @@ def forge_world(
 ) -> Iterator[ForgeWorld]:
     """Serve a world; violations of the forge's description fail the test at the end.
 
-    With `hosted_control` the control repository stands on the forge too; `others` are further
-    repositories there, which no variant names.
+    Two shards each hold some of several downstream repositories: that depends on the address. With
+    `hosted_control` the control repository stands on the forge too; `others` are further repositories
+    there, which no variant names.
     """
     root.mkdir(exist_ok=True)
     simulator = make_simulator(kind, root)
@@ -110,7 +112,12 @@ def forge_world(
     for edge in (*edges, *others):
         repo = make_repository(root / ORGANISATION / f"{edge}.git", {"README.md": f"{edge}\n"})
         simulator.host(f"{ORGANISATION}/{edge}", repo)
-    with serving(simulator):
+
+    def divides(address: str) -> bool:
+        urls = (normalise_url(f"{address}/{ORGANISATION}/{edge}.git") for edge in edges)
+        return len({shard_of(url, 2) for url in urls}) == min(2, len(edges))
+
+    with serving(simulator, accepts=divides):
         files = _control(kind, simulator, edges, packages, more, others)
         control = root / "control.git"
         if hosted_control:
