@@ -1,15 +1,18 @@
 """The forge that a check's comment is sent to: the configured one, else that of the runner's own host."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from reconciler.apply.check_comment import _Find, _with_runner
+from reconciler.apply.check_comment import KEY, _Find, _with_runner, write_check_comment
 from reconciler.forge.registry import Forges
 from reconciler.git.urls import Credential
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
 from reconciler.read.credentials import CONTROL_TOKEN
+from tests.unit.apply.world import Edge
 
 REMOTE = "https://forge.example/acme/control.git"
 RUNNER = {"GITHUB_SERVER_URL": "https://forge.example", "GITHUB_API_URL": "https://forge.example/api/v1"}
@@ -68,3 +71,28 @@ def test_configured_credential_comes_before_that_of_the_control_repository(
 
     assert named == Credential("", token)
     assert own == (Credential("", "own") if CONTROL_TOKEN in environment else None)
+
+
+def test_comment_is_written_to_the_pull_request_or_the_reason_is_returned(tmp_path: Path) -> None:
+    edge = Edge(tmp_path)
+    edge.apply(edge.created())
+    pull = "refs/reconciler/pulls/1"
+
+    assert write_check_comment(edge.mirror(), Policy(), {}, 1, "One") == ""
+    first = edge.repo.read(pull, "pull.json")
+    assert write_check_comment(edge.mirror(), Policy(), {}, 1, "Two") == ""
+
+    assert json.loads(first)["comments"] == {KEY: "One"}
+    assert json.loads(edge.repo.read(pull, "pull.json"))["comments"] == {KEY: "Two"}
+    reason = write_check_comment(edge.mirror(), Policy(), {}, 9, "Three")
+    assert reason == f"There is no pull request 9 in {edge.repo.path}"
+
+
+def test_missing_credential_is_the_reason_and_nothing_is_sent() -> None:
+    control = cast("Any", SimpleNamespace(remote=REMOTE, url="forge.example/acme/control", is_local=False))
+    named = Policy(credentials=(CredentialRule("https://forge.example", token_env="NAMED"),))
+
+    reason = write_check_comment(control, named, RUNNER, 1, "One")
+
+    expected = "The credential for https://forge.example is missing: environment variable NAMED is not set"
+    assert reason == expected

@@ -1,17 +1,92 @@
-"""Where the dashboard is kept: an issue of one run, a file of each shard."""
+"""Where the dashboard is kept, what of a shard is in it, and how its issue is written."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from reconciler.apply.dashboard import DashboardWriter
+from reconciler.apply.dashboard import EMPTY, DashboardWriter, _eta, reserve_dashboard_write
+from reconciler.apply.outcome import EffectKind, Result, Target
+from reconciler.apply.state import MOST_TRIES
+from reconciler.errors import Exit, Location, Problem, UnavailableError
+from reconciler.forge.api_errors import LimitedError
 from reconciler.forge.api_forge import ApiForge
+from reconciler.forge.body_marker import comment_text
+from reconciler.forge.budget import Budget, Clock
+from reconciler.forge.dialect import Issue
+from reconciler.forge.http import Transport
+from reconciler.ids import ObjectName, PackageKey
+from reconciler.plan.changes import Effect, Plan, Refusal
 from reconciler.plan.shard import WHOLE, Shard, dashboard_file
+from reconciler.plan.status import PackageStatus, Phase
+from reconciler.policy import WriteLimits
+from reconciler.reasons import Reason
 from reconciler.report.dashboard import Dashboard
 from reconciler.report.summary import Names
-from tests.support.forges.scripted import scripted_api
+from tests.support.forges.server import VirtualClock
 from tests.unit.apply.world import Edge
+
+TITLE = "Dashboard of demo"
+CALLS, QUIET, GONE = (
+    Dashboard("Two packages", calls=True),
+    Dashboard("One", calls=False),
+    Dashboard("", False),
+)
+
+
+@dataclass
+class Issues:
+    """The issues of one repository; `down` makes every call fail."""
+
+    issues_: list[Issue] = field(default_factory=list)
+    name: str = "acme/control"
+    most_text: int = 10_000
+    down: bool = False
+
+    def issues(self) -> Iterator[Issue]:
+        if self.down:
+            raise UnavailableError("down", hint="Wait.")
+        return iter(list(self.issues_))
+
+    def create_issue(self, title: str, body: str) -> Issue:
+        assert title == TITLE
+        self.issues_.append(Issue(len(self.issues_) + 1, body))
+        return self.issues_[-1]
+
+    def edit_issue(self, number: int, body: str) -> None:
+        self.issues_[number - 1] = self.issues_[number - 1]._replace(body=body)
+
+    @property
+    def texts(self) -> list[str]:
+        return [issue.body.partition("\n")[2] for issue in self.issues_]
+
+
+def dashboard_issue(text: str, *, is_open: bool = True) -> Issue:
+    return Issue(1, comment_text("dashboard/demo", text, 10_000), is_open=is_open)
+
+
+def transport(**limits: int) -> Transport:
+    """Return a transport that nothing is sent over, with a budget on a clock of its own."""
+    clock = VirtualClock()
+    ticking = Clock(clock.now, clock.sleep)
+    budget = Budget(WriteLimits(**limits), ticking)
+    return cast("Any", SimpleNamespace(budget=budget, skew_s=0.0, clock=ticking, write_once=_create))
+
+
+def _create(create: Any, _: Any, __: Any, *, attempts: int) -> Any:
+    assert attempts == 1
+    return create()
+
+
+def forge_of(issues: Issues, over: Transport | None = None) -> ApiForge:
+    return ApiForge(cast("Any", issues), over or transport(), "demo")
+
+
+def writer(issues: Issues, shard: Shard = WHOLE) -> DashboardWriter:
+    return DashboardWriter(forge_of(issues), Names("demo"), shard)
 
 
 @pytest.mark.parametrize(
@@ -28,13 +103,198 @@ from tests.unit.apply.world import Edge
 def test_dashboard_is_a_file_where_no_issue_of_one_run_holds_it(
     tmp_path: Path, has_api: bool, shard: Shard, text: str, is_file: bool
 ) -> None:
-    with scripted_api() as api:
-        forge = (
-            ApiForge(cast("Any", None), api.transport(), "demo") if has_api else Edge(tmp_path).target().forge
-        )
-    writer = DashboardWriter(forge, Names("demo"), shard)
+    forge = forge_of(Issues()) if has_api else Edge(tmp_path).target().forge
+    own = DashboardWriter(forge, Names("demo"), shard)
 
-    files = writer.files(Dashboard(text, calls=True))
+    files = own.files(Dashboard(text, calls=True))
 
     assert files == ({dashboard_file(shard): text.encode()} if is_file else {})
-    assert writer.is_shared is (shard.parts > 1)
+    assert own.is_shared is (shard.parts > 1)
+
+
+WRITES: list[tuple[str, Dashboard, Issue | None, list[str], bool]] = [
+    ("something needs attention", CALLS, None, ["Two packages"], True),
+    ("nothing needs attention", QUIET, None, [], False),
+    ("there is no package", GONE, None, [], False),
+    ("attention is over", QUIET, dashboard_issue("Old"), ["One"], True),
+    ("every package is gone", GONE, dashboard_issue("Old"), [EMPTY], True),
+    ("it is up to date", CALLS, dashboard_issue("Two packages"), ["Two packages"], False),
+    ("people closed it", CALLS, dashboard_issue("Old", is_open=False), ["Old"], False),
+]
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "issue", "texts", "is_reported"),
+    [row[1:] for row in WRITES],
+    ids=[row[0] for row in WRITES],
+)
+def test_issue_is_opened_for_attention_then_kept_up_to_date(
+    dashboard: Dashboard, issue: Issue | None, texts: list[str], is_reported: bool
+) -> None:
+    issues = Issues([issue] if issue else [])
+
+    result = writer(issues).write(dashboard)
+
+    assert issues.texts == texts
+    reported = (Effect("acme/control", EffectKind.UPDATED, "#1 Dashboard of demo"),)
+    assert result == Result(reported if is_reported else ())
+
+
+def test_dashboard_of_a_local_forge_is_no_issue(tmp_path: Path) -> None:
+    assert DashboardWriter(Edge(tmp_path).target().forge, Names("demo")).write(CALLS) == Result()
+
+
+def test_issue_that_cannot_be_read_is_a_failed_effect() -> None:
+    result = writer(Issues(down=True)).write(CALLS)
+
+    assert result == Result(
+        (Effect("acme/control", EffectKind.UPDATED, TITLE, error="down", hint="Wait."),),
+        exits=frozenset({Exit.UNAVAILABLE}),
+    )
+
+
+def test_one_write_of_each_forge_is_kept_for_the_dashboard_and_used_by_it(tmp_path: Path) -> None:
+    over = transport(per_hour=2, per_minute=60, max_wait_s=1)
+    forge = forge_of(Issues(), over)
+
+    reserve_dashboard_write([Edge(tmp_path).target().forge, forge])
+    with over.budget.write():
+        pass
+    over.clock.sleep(60)
+    with pytest.raises(LimitedError), over.budget.write():
+        pass
+
+    DashboardWriter(forge, Names("demo")).write(QUIET)
+    with over.budget.write():
+        pass
+
+
+def section(part: int, text: str, parts: int = 2) -> str:
+    return f"<!-- reconciler:shard {part}/{parts} -->\n{text}\n<!-- reconciler:shard end -->"
+
+
+def test_shard_writes_the_parts_of_all_shards() -> None:
+    issues = Issues([dashboard_issue(section(0, "Old"))])
+
+    result = writer(issues, Shard(1, 2)).write(CALLS, lambda: {0: "First", 1: "Older than this run"})
+
+    assert issues.texts == [f"{section(0, 'First')}\n\n{section(1, 'Two packages')}"]
+    assert result.effects == (Effect("acme/control", EffectKind.UPDATED, "#1 Dashboard of demo"),)
+
+
+def test_shard_opens_the_issue_and_leaves_out_parts_that_nobody_wrote() -> None:
+    issues = Issues()
+
+    writer(issues, Shard(1, 2)).write(CALLS, dict)
+
+    assert issues.texts == [section(1, "Two packages")]
+
+
+def test_last_shard_without_packages_empties_the_issue() -> None:
+    issues = Issues([dashboard_issue(section(1, "Old"))])
+
+    writer(issues, Shard(1, 2)).write(GONE, lambda: {1: ""})
+
+    assert issues.texts == [EMPTY]
+
+
+def test_shard_without_anything_new_reports_nothing() -> None:
+    issues = Issues([dashboard_issue(section(1, "Two packages"))])
+
+    assert writer(issues, Shard(1, 2)).write(CALLS, dict) == Result()
+
+
+def test_shard_writes_again_while_other_parts_change_and_reports_once() -> None:
+    issues = Issues([dashboard_issue("")])
+    states = iter([{0: "a"}, {0: "b"}, {0: "b"}, {0: "never read"}])
+
+    result = writer(issues, Shard(1, 2)).write(CALLS, lambda: next(states))
+
+    assert issues.texts == [f"{section(0, 'b')}\n\n{section(1, 'Two packages')}"]
+    assert next(states) == {0: "never read"}
+    assert [effect.ref for effect in result.effects] == ["#1 Dashboard of demo"]
+
+
+def test_shard_gives_up_where_parts_change_without_end() -> None:
+    counts = iter(range(1000))
+
+    writer(Issues([dashboard_issue("")]), Shard(1, 2)).write(CALLS, lambda: {0: str(next(counts))})
+
+    assert next(counts) == MOST_TRIES + 1
+
+
+def package_of(part: int) -> PackageKey:
+    """Return a package of one of two shards."""
+    urls = (f"https://forge.example/{number}" for number in range(99))
+    return PackageKey(next(url for url in urls if Shard(part, 2).holds(url)), "web")
+
+
+def plan_with(context: object) -> Plan:
+    problems = (
+        Problem(Location("p.yaml", 1), "Bad", "first shard", subject="PackageVariant d/nobodys"),
+        Problem(Location("q.yaml", 1), "Bad", "second shard", subject="PackageVariant d/west"),
+    )
+    refusal = Refusal(Reason.DELETION_GUARD, "too many", "Ask.")
+    return Plan(problems=problems, refusals=(refusal,), context=cast("Any", context))
+
+
+def status_of(package: PackageKey, name: str) -> PackageStatus:
+    return PackageStatus(Phase.STALLED, None, package, ObjectName("d", name), package.path)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_part_of_a_shard_tells_of_its_own_packages_and_the_first_of_refusals(part: int) -> None:
+    variants = {package_of(1): [SimpleNamespace(key=ObjectName("d", "west"))]}
+    inventory = SimpleNamespace(repositories={}, claims={}, variants=())
+    context = SimpleNamespace(downstreams=variants, stalled=frozenset(), inventory=inventory)
+    statuses = [status_of(package_of(0), "one"), status_of(package_of(1), "two")]
+
+    made = DashboardWriter(cast("Any", None), Names("demo"), Shard(part, 2)).make(
+        plan_with(context), statuses, {}, {}
+    )
+
+    present = {
+        text: text in made.text for text in ("one/", "two/", "first shard", "second shard", "too many")
+    }
+    assert present == {
+        "one/": part == 0,
+        "two/": part == 1,
+        "first shard": part == 0,
+        "second shard": part == 1,
+        "too many": part == 0,
+    }
+
+
+def test_run_without_a_context_tells_of_everything() -> None:
+    made = DashboardWriter(cast("Any", None), Names("demo"), Shard(1, 2)).make(
+        plan_with(None), [status_of(package_of(0), "one")], {}, {}
+    )
+
+    assert all(text in made.text for text in ("one/web", "first shard", "second shard", "too many"))
+    assert "A limit left work" not in made.text
+
+
+def target_of(forge: object) -> Target:
+    return cast("Any", SimpleNamespace(forge=forge))
+
+
+def test_time_of_what_is_left_is_that_of_the_slowest_forge(tmp_path: Path) -> None:
+    minute, hour = transport(per_minute=1), transport(per_minute=60, per_hour=1)
+    forges = {
+        "a": forge_of(Issues(), minute),
+        "b": forge_of(Issues(), minute),
+        "c": forge_of(Issues(), hour),
+        "local": Edge(tmp_path).target().forge,
+    }
+    targets = {url: target_of(forge) for url, forge in forges.items()}
+
+    def eta(**left: int) -> str:
+        return _eta({url: Result(left=count) for url, count in left.items()}, targets)
+
+    assert eta() == eta(a=0) == eta(local=5) == ""
+    assert eta(a=3) == eta(a=1, b=2) == "2 min"
+    assert eta(a=3, c=2) == eta(c=2, a=3) == "1 h 00 min"
+    made = DashboardWriter(cast("Any", None), Names("demo")).make(
+        Plan(), [status_of(package_of(0), "one")], {"a": Result(left=3)}, targets
+    )
+    assert "about 2 min" in made.text

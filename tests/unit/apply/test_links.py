@@ -1,9 +1,19 @@
 """Links in the text of pull requests: the pages of each forge, and none where they are not known."""
 
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from reconciler.apply.links import find_web
+from reconciler.apply.links import NO_LINKS, Links, find_web
+from reconciler.errors import Location
+from reconciler.ids import Oid
+from reconciler.plan.changes import Change, Op, PullRequestContent, UpstreamCommits
 from reconciler.policy import ForgeKind, ForgeRule
+from tests.unit.apply.world import Edge
 
 RULES = (
     ForgeRule("https://git.example.com:3000/acme", ForgeKind.GITEA),
@@ -67,3 +77,97 @@ def test_addresses_are_those_of_the_forge(remote: str, compare: str, directory: 
     assert web.directory("c", "x y/web") == remote + directory
     assert web.line("c", "m[1].yaml", 7) == remote + line
     assert web.line("c", "m", 0) == web.line("c", "m", 7).removesuffix("#L7")
+
+
+MAIN, HEAD, COMMIT, OLD, NEW = ("0" * 40, "1" * 40, "2" * 40, "3" * 40, "4" * 40)
+EDGE, UP, CONTROL = (f"https://github.com/acme/{name}" for name in ("edge", "up", "control"))
+
+
+def repository(remote: str, **branches: str) -> Any:
+    """Return a repository with these branches, whose only file is `fleet.yaml` at COMMIT."""
+    refs = {f"refs/heads/{name}": Oid(oid) for name, oid in branches.items()}
+    return SimpleNamespace(
+        remote=remote,
+        refs=lambda: refs,
+        blob_at=lambda commit, path: "blob" if (commit, path) == (COMMIT, "fleet.yaml") else None,
+    )
+
+
+@pytest.fixture
+def change(tmp_path: Path) -> Change:
+    upstream = UpstreamCommits(f"{UP}.git", "dir/web", OLD, NEW)
+    return replace(
+        Edge(tmp_path).change("apps/web"),
+        before=Oid("5" * 40),
+        location=Location("fleet.yaml", 7),
+        request=PullRequestContent(Op.UPDATE, upstream=upstream),
+    )
+
+
+LINKS = Links((), repository(CONTROL), Oid(COMMIT))
+ALL = {
+    "package": f"{EDGE}/tree/{MAIN}/apps/web",
+    "manifest": f"{CONTROL}/blob/{COMMIT}/fleet.yaml#L7",
+    "upstream": f"{UP}/compare/{OLD}...{NEW}",
+}
+
+
+def links_of(change: Change, links: Links = LINKS, edge: str = EDGE, **branches: str) -> dict[str, str]:
+    return dict(links.of(change, repository(edge, **(branches or {"main": MAIN})), "main"))
+
+
+def test_package_manifest_and_upstream_of_a_change_are_linked(change: Change) -> None:
+    assert links_of(change) == ALL
+
+
+def without(name: str) -> dict[str, str]:
+    return {key: address for key, address in ALL.items() if key != name}
+
+
+def test_package_that_main_does_not_have_is_not_linked(change: Change) -> None:
+    assert links_of(replace(change, before=None)) == without("package")
+    assert links_of(change, other=MAIN) == without("package")
+    assert links_of(change, edge="https://unknown.example/acme/edge") == without("package")
+
+
+def test_manifest_is_linked_if_the_control_repository_has_its_file(change: Change) -> None:
+    elsewhere = replace(change, location=Location("other.yaml", 7))
+    assert links_of(elsewhere) == links_of(replace(change, location=None)) == without("manifest")
+    assert links_of(change, Links()) == links_of(change, NO_LINKS) == without("manifest")
+    assert links_of(change, replace(LINKS, commit=None)) == without("manifest")
+    unknown = replace(LINKS, control=repository("https://unknown.example/control"))
+    assert links_of(change, unknown) == without("manifest")
+
+
+def test_upstream_is_linked_as_a_difference_or_as_what_is_new(change: Change) -> None:
+    def upstream(remote: str, before: str) -> str | None:
+        request = PullRequestContent(Op.UPDATE, upstream=UpstreamCommits(remote, "dir/web", before, NEW))
+        return links_of(replace(change, request=request)).get("upstream")
+
+    assert upstream(UP, OLD) == f"{UP}/compare/{OLD}...{NEW}"
+    assert upstream(UP, NEW) == upstream(UP, "") == f"{UP}/tree/{NEW}/dir/web"
+    assert upstream("https://unknown.example/up", OLD) is None
+    assert links_of(replace(change, request=None)) == without("upstream")
+    assert links_of(replace(change, request=PullRequestContent(Op.UPDATE))) == without("upstream")
+
+
+def test_links_follow_the_rules_of_the_configuration(change: Change) -> None:
+    rules = (ForgeRule("https://github.com/acme/up", ForgeKind.GITEA), ForgeRule(EDGE, ForgeKind.LOCAL))
+
+    assert links_of(change, replace(LINKS, rules=rules)) == without("package")
+    request = PullRequestContent(Op.CREATE, upstream=UpstreamCommits(UP, "web", "", NEW))
+    linked = links_of(replace(change, request=request), replace(LINKS, rules=rules))
+    assert linked["upstream"] == f"{UP}/src/commit/{NEW}/web"
+
+
+@pytest.mark.parametrize(("has_base", "has_head", "is_known"), list(product([True, False], repeat=3)))
+def test_whole_difference_is_linked_where_both_branches_and_the_pages_are_known(
+    has_base: bool, has_head: bool, is_known: bool
+) -> None:
+    branches = ({"main": MAIN} if has_base else {}) | ({"draft": HEAD} if has_head else {})
+    mirror = repository(EDGE if is_known else "/srv/edge.git", **branches)
+
+    address = LINKS.whole_difference(mirror, "main", "draft")
+
+    expected = f"{EDGE}/compare/{MAIN}...{HEAD}"
+    assert address == (expected if has_base and has_head and is_known else "")

@@ -1,15 +1,36 @@
 """The forges of a run: which repositories share a connection, a budget and a token."""
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from reconciler.errors import UnavailableError
+from reconciler.forge.api_errors import LimitedError
 from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.registry import Forges
+from reconciler.forge.budget import Clock
+from reconciler.forge.github import App
+from reconciler.forge.local import LocalForge
+from reconciler.forge.registry import Forges, _read_key
 from reconciler.git.repository import Mirrors
-from reconciler.git.urls import Credential
-from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
+from reconciler.git.urls import Credential, normalise_url
+from reconciler.plan.shard import Shard
+from reconciler.policy import (
+    ApprovalPolicy,
+    ApprovalRule,
+    Author,
+    CommitPolicy,
+    CredentialRule,
+    ForgeKind,
+    ForgeRule,
+    Policy,
+    PullRequestPolicy,
+)
 from tests.support.forges.scripted import ScriptedApi
+from tests.support.forges.server import VirtualClock
 
 SITE = "http://forge.example"
 TOKENS = {f"{SITE}/red/": "token-of-red", f"{SITE}/blue/": "token-of-blue", f"{SITE}/": "token-of-all"}
@@ -67,3 +88,267 @@ def test_repositories_of_a_credential_share_a_budget(
 
     assert (one is other) is is_shared
     assert (one.budget is other.budget) is is_shared
+
+
+REMOTE = "https://forge.example/acme/edge.git"
+RULE = ForgeRule("https://forge.example/acme", ForgeKind.GITHUB)
+
+
+def configured(
+    *rules: ForgeRule, credential: Credential | None = None, policy: Policy | None = None, **options: Any
+) -> Forges:
+    made = Forges(**options)
+    made.configure(replace(policy or Policy(), forges=rules), lambda _: credential, {})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("rules", "api"),
+    [
+        ((), ""),
+        ((ForgeRule("https://forge.example", ForgeKind.LOCAL),), ""),
+        ((ForgeRule("https://forge.example/other", ForgeKind.GITHUB),), ""),
+        ((RULE,), "https://forge.example/api/v3"),
+        ((ForgeRule("https://forge.example", ForgeKind.GITLAB),), "https://forge.example/api/v4"),
+        ((ForgeRule("https://forge.example", ForgeKind.GITEA),), "https://forge.example/api/v1"),
+        ((replace(RULE, api="https://api.example/x/"),), "https://api.example/x"),
+        ((ForgeRule("https://forge.example", ForgeKind.LOCAL), RULE), "https://forge.example/api/v3"),
+        ((RULE, ForgeRule(REMOTE, ForgeKind.LOCAL)), ""),
+    ],
+)
+def test_forge_is_that_of_the_longest_rule_at_its_usual_address(
+    tmp_path: Path, rules: tuple[ForgeRule, ...], api: str
+) -> None:
+    made = configured(*rules)
+    mirror = Mirrors(tmp_path).open(REMOTE)
+
+    forge = made.of(mirror)
+
+    assert made.of(mirror) is forge
+    if api:
+        assert isinstance(forge, ApiForge)
+        assert (forge.transport.base, forge.dialect.name) == (api, "acme/edge")
+    else:
+        assert isinstance(forge, LocalForge)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_told"), [(ForgeKind.GITHUB, True), (ForgeKind.GITLAB, False), (ForgeKind.GITEA, False)]
+)
+def test_github_is_told_the_version_of_its_api(tmp_path: Path, kind: ForgeKind, is_told: bool) -> None:
+    forge = configured(ForgeRule("https://forge.example", kind)).of(Mirrors(tmp_path).open(REMOTE))
+
+    assert isinstance(forge, ApiForge)
+    assert ("X-GitHub-Api-Version" in forge.transport._client.headers) is is_told
+
+
+@pytest.mark.parametrize(
+    ("credential", "value"),
+    [(None, ""), (Credential("", ""), ""), (Credential("someone", "secret-token"), "Bearer secret-token")],
+)
+def test_token_is_that_of_the_repositorys_page(
+    tmp_path: Path, credential: Credential | None, value: str
+) -> None:
+    asked: list[str] = []
+    made = Forges()
+    made.configure(Policy(forges=(RULE,)), lambda web: asked.append(web) or credential, {})  # type: ignore[func-returns-value]
+
+    forge = made.of(Mirrors(tmp_path).open(REMOTE))
+
+    assert asked == ["https://forge.example/acme/edge"]
+    assert isinstance(forge, ApiForge)
+    assert forge.transport.auth.value() == value
+
+
+LIMITS = PullRequestPolicy(writes_per_minute=9, writes_per_hour=90)
+
+
+def test_shard_has_its_part_of_the_budget_and_every_forge_the_clock_of_the_run(tmp_path: Path) -> None:
+    clock = Clock(lambda: 5.0, lambda _: None)
+    made = configured(
+        RULE, policy=Policy(pull_requests=LIMITS), clock=clock, shard=Shard(1, 3), timeout_s=7.0
+    )
+
+    forge = made.of(Mirrors(tmp_path).open(REMOTE))
+
+    assert isinstance(forge, ApiForge)
+    transport = forge.transport
+    assert (transport.budget.limits.per_minute, transport.budget.limits.per_hour) == (3, 30)
+    assert transport.clock is transport.budget.clock is clock
+    assert transport._client.timeout.read == 7.0
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+@pytest.mark.parametrize("part", [0, 1])
+def test_shard_lists_pull_requests_of_its_own_repositories_and_of_local_ones(
+    tmp_path: Path, part: int, is_local: bool
+) -> None:
+    mirror = Mirrors(tmp_path).open(REMOTE)
+    shard = Shard(part, 2)
+
+    made = configured(*(() if is_local else (RULE,)), shard=shard)
+
+    assert made.lists_pulls(mirror) is (is_local or shard.holds(mirror.url))
+
+
+@pytest.mark.parametrize(
+    ("rule", "part", "left"),
+    [
+        (RULE, 0, 3),
+        (RULE, 1, 3),
+        (ForgeRule("https://forge.example", ForgeKind.LOCAL), 0, 6),
+        (ForgeRule("https://other.example", ForgeKind.GITHUB), 0, 6),
+    ],
+)
+def test_repository_that_cannot_be_read_costs_its_share_of_the_shards_budget(
+    tmp_path: Path, rule: ForgeRule, part: int, left: int
+) -> None:
+    policy = Policy(
+        pull_requests=PullRequestPolicy(writes_per_minute=6000, writes_per_hour=12, max_wait_s=60)
+    )
+    clock = VirtualClock()
+    shard = Shard(part, 2)
+    made = configured(rule, RULE, policy=policy, shard=shard, clock=Clock(clock.now, clock.sleep))
+    forge = made.of(Mirrors(tmp_path).open("https://forge.example/acme/readable"))
+    assert isinstance(forge, ApiForge)
+    forge.transport.budget.mark_read("readable")
+
+    remote = f"{rule.prefix}/acme/edge" if rule != RULE else REMOTE
+    url = normalise_url(remote)
+    made.mark_unread(remote, url)
+
+    written = 0
+    with suppress(LimitedError):
+        while True:
+            with forge.transport.budget.write():
+                written += 1
+    assert written == (left if shard.holds(url) or rule != RULE else 6)
+
+
+def test_repository_that_cannot_be_read_for_want_of_a_credential_is_no_error() -> None:
+    def missing(_: str) -> Credential:
+        raise UnavailableError("missing")
+
+    made = Forges()
+    made.configure(Policy(forges=(RULE,)), missing, {})
+
+    made.mark_unread(REMOTE, normalise_url(REMOTE))
+
+
+APP = CredentialRule(
+    "https://forge.example/", app_id="12", installation_id="34", app_key_env="KEY"
+)  # fmt: skip
+AUTO = ApprovalPolicy((ApprovalRule(), ApprovalRule(checks=("ci",))))
+
+
+@pytest.mark.parametrize(
+    ("writes", "policy", "permissions"),
+    [
+        (True, Policy(), {"contents": "write", "pull_requests": "write", "metadata": "read"}),
+        (False, Policy(), {"contents": "read", "pull_requests": "read", "metadata": "read"}),
+        (
+            True,
+            Policy(approval=AUTO),
+            {
+                "contents": "write",
+                "pull_requests": "write",
+                "metadata": "read",
+                "checks": "read",
+                "statuses": "read",
+            },
+        ),
+        (
+            True,
+            Policy(pull_requests=PullRequestPolicy(dashboard=True)),
+            {"contents": "write", "pull_requests": "write", "metadata": "read", "issues": "write"},
+        ),
+        (
+            False,
+            Policy(pull_requests=PullRequestPolicy(dashboard=True)),
+            {"contents": "read", "pull_requests": "read", "metadata": "read", "issues": "read"},
+        ),
+    ],
+)
+def test_app_asks_for_the_permissions_that_the_run_needs(
+    writes: bool, policy: Policy, permissions: dict[str, str]
+) -> None:
+    made = Forges(writes=writes)
+    made.configure(policy, lambda _: None, {"KEY": "pem"})
+
+    app = made._app(APP)
+
+    assert made._app(APP) is app
+    assert app._permissions == permissions
+    assert (app.app, app.api) == (App("12", "34", "pem"), "https://forge.example/api/v3")
+
+
+@pytest.mark.parametrize(
+    ("rules", "api"),
+    [
+        ((), "https://api.github.com"),
+        (
+            (ForgeRule("https://github.com", ForgeKind.GITHUB, "https://proxy.example"),),
+            "https://proxy.example",
+        ),
+        ((ForgeRule("https://github.com/acme", ForgeKind.GITHUB),), "https://api.github.com"),
+        (
+            (ForgeRule("https://github.com/other", ForgeKind.GITHUB, "https://proxy.example"),),
+            "https://api.github.com",
+        ),
+    ],
+)
+def test_token_of_an_app_comes_from_the_api_of_its_forge(rules: tuple[ForgeRule, ...], api: str) -> None:
+    made = Forges()
+    made.configure(Policy(forges=rules), lambda _: None, {"KEY": "pem"})
+
+    assert made._app(replace(APP, prefix="https://github.com/acme")).api == api
+
+
+def test_app_is_the_authorization_of_its_repositories(tmp_path: Path) -> None:
+    made = Forges()
+    made.configure(Policy(forges=(RULE,), credentials=(APP,)), lambda _: None, {"KEY": "pem"})
+
+    forge = made.of(Mirrors(tmp_path).open(REMOTE))
+
+    assert isinstance(forge, ApiForge)
+    assert forge.transport.auth is made._app(APP)
+
+
+@pytest.mark.parametrize("content", [b"pem", b"\xff", None])
+def test_key_of_an_app_is_read_from_its_file_or_variable(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "key"
+    if content is not None:
+        file.write_bytes(content)
+    by_file = replace(APP, app_key_env="", app_key_file=str(file))
+
+    if content == b"pem":
+        assert _read_key(by_file, {}) == "pem"
+    else:
+        with pytest.raises(UnavailableError, match=f"^The key of App 12 is missing: {file} cannot be read$"):
+            _read_key(by_file, {})
+    assert _read_key(APP, {"KEY": "value"}) == "value"
+    for environment in ({}, {"KEY": ""}):
+        with pytest.raises(UnavailableError, match=r"^The key of App 12 is missing: KEY is not set$"):
+            _read_key(APP, environment)
+
+
+def test_commits_of_a_local_repository_have_the_authors_of_its_manifests(tmp_path: Path) -> None:
+    made = Forges()
+    made.configure(Policy(commits=CommitPolicy("Bot", "bot@example.com")), lambda _: None, {})
+    git = SimpleNamespace(author="Ann", email="ann@example.com")
+    manifest = SimpleNamespace(spec=SimpleNamespace(git=git))
+    views = [
+        SimpleNamespace(url=f"forge.example/{name}", directory=name, key=name, manifest=manifest)
+        for name in ("edge", "other")
+    ]
+    made.set_authors(cast("Any", views))
+
+    known = made.of(Mirrors(tmp_path).open("https://forge.example/edge"))
+    unknown = made.of(Mirrors(tmp_path).open("https://forge.example/third"))
+
+    assert isinstance(known, LocalForge)
+    assert isinstance(unknown, LocalForge)
+    assert known.policy == CommitPolicy(
+        "Bot", "bot@example.com", authors=(Author("edge", "Ann", "ann@example.com"),)
+    )
+    assert unknown.policy == CommitPolicy("Bot", "bot@example.com")
