@@ -2,18 +2,41 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from reconciler.apply.links import Links
 from reconciler.apply.outcome import EffectKind, Result, Target, merge_results
-from reconciler.apply.pulls import PullRequestTexts, approve_pulls, call_forge, remaining_effects
+from reconciler.apply.pulls import (
+    PullRequestTexts,
+    _files,
+    _sides,
+    approve_pulls,
+    call_forge,
+    lock_change,
+    remaining_effects,
+)
 from reconciler.errors import Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge.api_errors import LimitedError
 from reconciler.forge.api_forge import ApiForge
 from reconciler.git.effects import StoppedError
+from reconciler.ids import PackageKey
 from reconciler.inventory import PullRequest
-from reconciler.plan.changes import Approval, Change, ClosePull
+from reconciler.objects import File
+from reconciler.plan.changes import (
+    Approval,
+    Change,
+    ClosePull,
+    Effect,
+    LockProposal,
+    MoveRef,
+    PinChange,
+    Unfinished,
+)
+from reconciler.policy import Limits
+from reconciler.report.markdown import MOST_FILES
 from tests.support.forges.scripted import scripted_api
 from tests.unit.apply.world import Edge
 
@@ -25,6 +48,8 @@ class Forge:
     failing: dict[object, ReconcilerError] = field(default_factory=dict)
     calls: list[tuple[str, object]] = field(default_factory=list)
     bodies: dict[str, str] = field(default_factory=dict)
+    merging: frozenset[int] = frozenset()
+    """The pull requests that the forge merges at once."""
 
     def ensure(self, pull: PullRequest) -> PullRequest:
         self.bodies[pull.head] = pull.body
@@ -37,6 +62,10 @@ class Forge:
     def approve(self, number: int, *, expect: str) -> str:
         self._call(f"approve {expect}", number)
         return ""
+
+    def enable_auto_merge(self, number: int, *, expect: str) -> bool:
+        self._call(f"let the forge merge {expect}", number)
+        return number in self.merging
 
     def _call(self, name: str, about: object) -> None:
         if about in self.failing:
@@ -218,3 +247,163 @@ def test_what_a_budget_leaves_is_summed_over_its_repositories(edge: Edge) -> Non
 
     assert effect.error.startswith("3 pull requests are left in all; about ")
     assert effect.left
+
+
+@pytest.mark.parametrize(
+    ("by_forge", "at_once", "call", "kind"),
+    [
+        (False, False, "approve", EffectKind.MERGED),
+        (True, False, "let the forge merge", EffectKind.AUTO_MERGE),
+        (True, True, "let the forge merge", EffectKind.MERGED),
+    ],
+)
+def test_approved_pull_request_is_merged_by_us_or_by_the_forge(
+    edge: Edge, by_forge: bool, at_once: bool, call: str, kind: EffectKind
+) -> None:
+    forge = Forge(merging=frozenset({1} if at_once else ()))
+    change = replace(edge.created(), approve=Approval(1, "all", "c0ffee", by_forge=by_forge))
+
+    result = merge_results(approve_pulls(target(edge, forge), [change]))
+
+    assert forge.calls == [(f"{call} c0ffee", 1)]
+    assert result == Result((Effect("edge", kind, "#1 all"),))
+
+
+@pytest.mark.parametrize(("by_forge", "kind"), [(False, EffectKind.MERGED), (True, EffectKind.AUTO_MERGE)])
+def test_failed_approval_is_reported_as_what_was_tried(edge: Edge, by_forge: bool, kind: EffectKind) -> None:
+    change = replace(edge.created(), approve=Approval(1, "all", "c0ffee", by_forge=by_forge))
+    forge = Forge({1: RefusedError("no", hint="Ask.")})
+
+    result = merge_results(approve_pulls(target(edge, forge), [change]))
+
+    assert result == Result(
+        (Effect("edge", kind, "#1 all", error="no", hint="Ask."),),
+        {change.package: Unfinished("no", "Ask.", pushed=True)},
+        frozenset({Exit.REFUSED}),
+    )
+
+
+def test_text_is_made_once_for_all_packages_and_all_calls(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = [
+        replace(change, pull=replace(change.pull, body=""))
+        for change in grouped(edge, "web", "db")
+        if change.pull
+    ]
+    requests, own = PullRequestTexts(changes), target(edge, Forge())
+    pull = changes[0].pull
+    assert pull
+
+    first = requests.wanted(own, changes[0], pull)
+    monkeypatch.setattr(PullRequestTexts, "_body", None)
+
+    assert requests.wanted(own, changes[1], pull) is first
+    assert "edge/web" in first.body
+    assert "edge/db" in first.body
+
+
+def test_text_of_a_single_package_has_its_files_and_links(edge: Edge) -> None:
+    remote = "https://github.com/acme/edge"
+    edge.apply(edge.change("web", edge.draft(), pull=False))
+    mirror = edge.mirror()
+    seen = SimpleNamespace(
+        remote=remote, refs=mirror.refs, subtree=mirror.subtree, files=mirror.files, commit=mirror.commit
+    )
+    own = replace(edge.target(mirror), mirror=cast("Any", seen), links=Links())
+    many = {f"{number:03}.yaml": File.of(b"a: 1") for number in range(MOST_FILES + 2)}
+    change = edge.change("web", replace(edge.draft(), files=many))
+    change = replace(change, before=edge.repo.tree("main", "db"))
+    assert change.pull
+    pull = replace(change.pull, body="")
+
+    made = PullRequestTexts([change]).wanted(own, change, pull)
+
+    main, tip = edge.repo.oid("main"), edge.repo.oid(f"refs/heads/{head('web')}")
+    assert made == replace(pull, body=made.body, difference=f"{remote}/compare/{main}...{tip}")
+    assert f"{remote}/tree/{main}/web" in made.body
+    assert f"And 2 more: [all changes]({made.difference})." in made.body
+    assert "`000.yaml`" in made.body
+
+
+def removed(edge: Edge) -> Change:
+    return edge.change("db", edge.removal())
+
+
+def test_both_sides_of_a_pull_request_are_that_of_the_base_and_the_written_or_pushed_one(edge: Edge) -> None:
+    package = edge.draft().files
+    edge.apply(edge.change("web", edge.draft(), pull=False))
+    tip = edge.repo.oid(f"refs/heads/{head('web')}")
+    edge.repo.commit({"db/cm.yaml": "b: 2\n"}, branch="other", start="main")
+    mirror = edge.mirror()
+    db = mirror.files(edge.repo.tree("main", "db"), Limits())
+    web = PullRequest(head("web"), "main", "", "")
+
+    moved = MoveRef("refs/heads/x", None, tip)
+    assert _sides(mirror, edge.change("web", edge.draft(text="v2")), web) == ({}, edge.draft(text="v2").files)
+    assert _sides(mirror, edge.change("web", moved), web) == ({}, package)
+    assert _sides(mirror, edge.change("web"), replace(web, head="gone")) == ({}, {})
+    assert _sides(mirror, removed(edge), replace(web, head="other")) == (db, {})
+    before, after = _sides(mirror, edge.change("db"), replace(web, head="other"))
+    assert (before, after["cm.yaml"].data) == (db, b"b: 2\n")
+    assert _sides(mirror, edge.change("db"), replace(web, base="other", head="main")) == (after, db)
+
+
+def test_package_that_cannot_be_read_is_left_out_of_the_text(edge: Edge) -> None:
+    link = edge.repo.commit({"db/link": (b"/etc/passwd", 0o120000)}, branch="link", start="main")
+
+    assert _files(edge.mirror(), link, "db") == _files(edge.mirror(), None, "db") == {}
+    assert _files(edge.mirror(), link, "web") == {}
+    assert set(_files(edge.mirror(), edge.repo.oid("main"), "db")) == {"Kptfile", "cm.yaml"}
+
+
+def test_lock_is_proposed_with_a_text_that_tells_its_pins(edge: Edge) -> None:
+    change = edge.created("locks")
+    proposal = LockProposal(change, (PinChange("pin-name", "v1", "v2", "because"),))
+
+    proposed = lock_change(proposal)
+
+    assert change.pull
+    assert proposed.pull
+    assert proposed == replace(change, pull=replace(change.pull, body=proposed.pull.body))
+    assert "pin-name" in proposed.pull.body
+    without = replace(change, pull=None)
+    assert lock_change(replace(proposal, change=without)) is without
+
+
+def test_one_pull_request_that_is_left_is_one_with_its_forge_and_time(edge: Edge) -> None:
+    with scripted_api() as api:
+        forge = ApiForge(cast("Any", None), api.transport(), "demo")
+        (effect,) = remaining_effects({"a": Result(left=1)}, {"a": edge.target(forge=forge)})
+
+    assert effect == Effect(
+        api.api, EffectKind.OPENED, error="1 pull request is left in all; about 1 s to go", left=True
+    )
+
+
+def test_results_are_added_in_order_and_the_first_reason_of_a_package_counts() -> None:
+    web, db = PackageKey("u", "web"), PackageKey("u", "db")
+    one, two = Effect("a", "pushed"), Effect("b", "opened")
+    first = Result(
+        (one,),
+        {web: Unfinished("first")},
+        frozenset({Exit.REFUSED}),
+        2,
+        {("u", "a"): PullRequest("a", "m", "", "")},
+    )
+    second = Result(
+        (two,),
+        {web: Unfinished("later"), db: Unfinished("db")},
+        frozenset({Exit.PARTIAL}),
+        3,
+        {("u", "b"): PullRequest("b", "m", "", "")},
+    )
+
+    assert merge_results(iter([first, second])) == Result(
+        (one, two),
+        {web: Unfinished("first"), db: Unfinished("db")},
+        frozenset({Exit.REFUSED, Exit.PARTIAL}),
+        5,
+        {**first.opened, **second.opened},
+    )
+    assert merge_results([]) == Result()
