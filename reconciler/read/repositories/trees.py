@@ -82,7 +82,8 @@ def _locked(views: Mapping[ObjectName, RepositoryView]) -> Iterator[_Place]:
     available = [view for view in views.values() if view.is_available]
     for view in available:
         git = view.manifest.spec.git
-        for name in {view.url, normalise_url(view.remote), normalise_url(git.repo if git else "")}:
+        # A relative address in the manifest is another name of the repository, as Kptfiles may write it.
+        for name in {view.url, normalise_url(git.repo) if git else view.url}:
             by_name.setdefault(name, []).append(view)
     packages = (package for view in available for package in view.packages.values())
     headers = (h for p in packages for h in (p.main_header, *(draft.header for draft in p.drafts)))

@@ -1,0 +1,192 @@
+"""Which packages at which commits are found beside package revisions: followed, locked and pinned ones."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from reconciler.git.repository import Mirrors
+from reconciler.ids import ObjectName, Oid
+from reconciler.inventory import ReviewedLock
+from reconciler.policy import Policy
+from reconciler.read.repositories import read_repositories
+from reconciler.read.repositories.trees import PackageTrees, read_trees
+from tests.support.git import kptfile, make_repository
+from tests.unit.read.test_repositories import registration
+
+NOTHING = PackageTrees()
+
+
+class World:
+    """The repository `up` with package `web` in directory `catalog`, and `edge` whose Kptfile is locked."""
+
+    def __init__(self, root: Path) -> None:
+        self.mirrors = Mirrors(root / "cache")
+        self.up = make_repository(root / "up.git", {"catalog/web/Kptfile": kptfile("web")})
+        self.first = self.up.oid("main")
+        self.second = self.up.commit({"catalog/web/cm.yaml": "a: 1\n"})
+        self.edge = make_repository(root / "edge.git", {"app/Kptfile": kptfile("app")})
+
+    def read(
+        self, *upstreams: Mapping[str, str], locks: Any = (), reviewed: ReviewedLock | None = None, **git: Any
+    ) -> dict[tuple[str, str, str], Oid]:
+        """Return the trees by repository, commit and path."""
+        found = self.trees(*upstreams, locks=locks, reviewed=reviewed, **git)
+        return {(at.url.rpartition("/")[2], at.commit, at.path): tree for at, tree in found.trees.items()}
+
+    def trees(
+        self, *upstreams: Mapping[str, str], locks: Any = (), reviewed: ReviewedLock | None = None, **git: Any
+    ) -> PackageTrees:
+        registered = [
+            registration(str(self.up.path), name="up", **{"directory": "catalog", **git}),
+            registration(str(self.edge.path), name="edge"),
+            registration(str(self.up.path.parent / "gone.git"), name="gone"),
+        ]
+        views = read_repositories(registered, self.mirrors, Policy())
+        declared = [
+            SimpleNamespace(key=ObjectName("default", "v"), manifest=SimpleNamespace(spec=_spec(upstream)))
+            for upstream in upstreams
+        ]
+        manifests = cast("Any", SimpleNamespace(variants=declared[:1], sets=declared[1:]))
+        state = cast("Any", SimpleNamespace(locks=dict(enumerate(locks))))
+        return read_trees(manifests, views, self.mirrors, state, reviewed)
+
+    def web(self, commit: Oid) -> dict[tuple[str, str, str], Oid]:
+        return {("up", commit, "catalog/web"): self.up.tree(commit, "catalog/web")}
+
+
+def _spec(upstream: Mapping[str, str]) -> SimpleNamespace:
+    empty = {"repo": "up", "package": "web", "branch": "", "tag": "", "version": ""}
+    return SimpleNamespace(upstream=SimpleNamespace(**{**empty, **upstream}))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_package_is_found_at_the_tip_of_its_branch(world: World) -> None:
+    world.up.point("refs/heads/stable", world.first)
+
+    assert world.read({"branch": "stable"}) == world.web(world.first)
+    assert world.read({"branch": "stable"}, {"branch": "main"}) == {
+        **world.web(world.first),
+        **world.web(world.second),
+    }
+    assert world.read({"branch": "gone"}) == world.read({}) == {}
+
+
+def test_package_is_found_at_the_tags_of_the_whole_repository(world: World) -> None:
+    world.up.tag("v1", world.first)
+    world.up.tag("v2", world.second)
+    world.up.tag("other/v1", world.second)
+
+    assert world.read({"tag": "v1"}) == world.web(world.first)
+    assert world.read({"tag": "other/v1"}) == world.web(world.second)
+    assert world.read({"tag": "gone"}) == {}
+    assert world.read({"version": ">=1"}) == {**world.web(world.first), **world.web(world.second)}
+    world.up.delete("refs/tags/v2")
+    assert world.read({"version": ">=1"}) == world.web(world.first)
+
+
+@pytest.mark.parametrize("upstream", [{"repo": "gone"}, {"repo": "nobodys"}, {"repo": ""}, {"package": ""}])
+def test_upstream_without_a_package_or_an_available_repository_has_none(
+    world: World, upstream: Mapping[str, str]
+) -> None:
+    assert world.read({"branch": "main", **upstream}) == {}
+
+
+def test_package_that_a_commit_does_not_have_is_left_out(world: World) -> None:
+    assert world.read({"branch": "main", "package": "db"}) == {}
+    assert world.read({"branch": "main", "package": "/web/"}) == world.web(world.second)
+
+
+def lock_file(world: World, directory: str, commit: str | None = None, repo: str = "") -> None:
+    fields = {"repo": repo or str(world.up.path), "directory": directory, "ref": "main"}
+    git = json.dumps({**fields, "commit": world.first if commit is None else commit})
+    world.edge.commit({"app/Kptfile": kptfile("app") + f"upstreamLock:\n  type: git\n  git: {git}\n"})
+
+
+@pytest.mark.parametrize("directory", ["/web", "web", "web/", "catalog/web", "/catalog/web"])
+def test_package_of_an_upstream_lock_is_found_below_the_root_or_the_registered_directory(
+    world: World, directory: str
+) -> None:
+    lock_file(world, directory)
+
+    assert world.read() == world.web(world.first)
+
+
+def test_repository_of_an_upstream_lock_is_found_by_each_of_its_addresses(world: World) -> None:
+    lock_file(world, "web", repo=f"file://{world.up.path}/")
+
+    assert world.read() == world.web(world.first)
+
+    lock_file(world, "web", repo="up.git")
+    assert world.read() == {}
+    world.mirrors = Mirrors(world.up.path.parent / "relative", base=world.up.path.parent)
+    assert world.read(repo="up.git") == world.web(world.first)
+
+
+@pytest.mark.parametrize("part", ["repository", "commit", "package", "no commit"])
+def test_upstream_lock_of_something_unknown_has_no_package(world: World, part: str) -> None:
+    lock_file(
+        world,
+        "db" if part == "package" else "web",
+        {"commit": "1" * 40, "no commit": "''"}.get(part),
+        "https://unknown.example/up" if part == "repository" else "",
+    )
+
+    assert world.read() == {}
+
+
+def test_upstream_lock_of_a_draft_counts_too(world: World) -> None:
+    main = world.edge.oid("main")
+    lock_file(world, "web")
+    tip = world.edge.oid("main")
+    world.edge.point("refs/heads/main", main)
+    assert world.read() == {}
+
+    world.edge.point("refs/heads/drafts/app/w", tip)
+
+    assert world.read() == world.web(world.first)
+
+
+def pin(commit: str, *, held: bool = False, repository: str = "up", package: str = "web") -> Any:
+    return SimpleNamespace(
+        namespace="default", repository=repository, package=package, commit=commit, held=held
+    )
+
+
+def test_held_locks_alone_decide_where_pins_are_not_reviewed(world: World) -> None:
+    times = {world.first: world.up.git[world.first].committer.time}
+
+    assert world.trees(locks=[pin(world.first)]) == NOTHING
+    found = world.trees(locks=[pin(world.first, held=True)])
+    assert found.times == times
+    assert list(found.trees.values()) == list(world.web(world.first).values())
+
+
+def test_all_locks_and_the_reviewed_pins_decide_where_pins_are_reviewed(world: World) -> None:
+    pins = {ObjectName("default", "v"): pin(world.second)}
+
+    assert world.trees(locks=[pin(world.first)], reviewed=ReviewedLock()).times.keys() == {world.first}
+    found = world.trees(locks=[pin(world.first)], reviewed=ReviewedLock(pins=cast("Any", pins)))
+    assert found.times == {oid: world.up.git[oid].committer.time for oid in (world.first, world.second)}
+    assert sorted(found.trees.values()) == sorted(
+        [*world.web(world.first).values(), *world.web(world.second).values()]
+    )
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [pin("1" * 40, held=True), pin("1" * 40, held=True, repository="gone")],
+    ids=["commit", "repository"],
+)
+def test_lock_of_a_commit_or_repository_that_is_gone_has_no_package(world: World, lock: Any) -> None:
+    assert world.trees(locks=[lock]) == NOTHING
+    lost = pin(world.first, held=True, package="db")
+    assert world.trees(locks=[lost]).trees == {}
+    assert world.trees(locks=[lost]).times.keys() == {world.first}
