@@ -10,7 +10,7 @@ import pytest
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.errors import Location, Problem, RefusedError, UnavailableError
-from reconciler.forge.api_forge import ApiForge
+from reconciler.forge.api_forge import ApiForge, KnownPulls
 from reconciler.git.repository import Mirrors
 from reconciler.ids import ObjectName
 from reconciler.inventory import (
@@ -63,6 +63,9 @@ class Fleet:
     forges: dict[str, Any] = field(default_factory=dict)
     unlisted: frozenset[str] = frozenset()
     unread: list[tuple[str, str]] = field(default_factory=list)
+    lists_ended: bool = False
+    histories: dict[str, Any] = field(default_factory=dict)
+    """What earlier runs recorded, by URL."""
 
     def __post_init__(self) -> None:
         self.mirrors = Mirrors(self.root / "cache")
@@ -93,7 +96,7 @@ class Fleet:
         self, *views: RepositoryView, reviewed: ReviewedLock | None = None, policy: Policy = POLICY
     ) -> ForgeState:
         control = self.mirrors.open(str(self.root / "control.git"))
-        state = ForgeState({view.key: view for view in views}, reviewed)
+        state = ForgeState({view.key: view for view in views}, reviewed, self.histories)
         return read_forges(state, control, self.mirrors, cast("Any", self), policy)
 
 
@@ -324,3 +327,59 @@ def test_forge_without_issues_has_no_dashboard(fleet: Fleet) -> None:
     policy = replace(POLICY, pull_requests=PullRequestPolicy(dashboard=True))
 
     assert fleet.read(policy=policy).retry_requests == set()
+
+
+@dataclass(eq=False)
+class Listing(ApiForge):
+    """A forge that returns its open pull request, and the ended one if it is asked for everything."""
+
+    following: Any = None
+    is_due: bool = False
+    asked: list[Any] = field(default_factory=list)
+
+    def list_pulls(self) -> tuple[PullRequest, ...]:
+        return (pull("a"), pull("b", number=2, state=PullState.MERGED))
+
+    def list_known(self, url: str, history: Any, branches: Any) -> KnownPulls:
+        self.asked.append((url, history, branches))
+        return KnownPulls((pull("a"),), self.following, self.is_due)
+
+
+def test_forge_with_an_api_lists_what_the_recorded_history_does_not_have(fleet: Fleet) -> None:
+    repo = fleet.repository("edge")
+    propose(repo, "a")
+    repo.tag("v1")
+    view = fleet.view("edge")
+    forge = fleet.forges["edge"] = Listing(following="new", is_due=True)
+    fleet.histories = {view.url: "old", "unregistered": "older"}
+
+    state = fleet.read(view)
+
+    assert forge.asked == [(view.url, "old", {"main", "a"})]
+    assert state.pulls == {view.url: (pull("a"),)}
+    assert (state.histories, state.is_history_due) == ({view.url: "new"}, True)
+
+
+def test_history_that_is_of_no_more_use_is_dropped(fleet: Fleet) -> None:
+    propose(fleet.repository("edge"), "a")
+    view = fleet.view("edge")
+    fleet.forges["edge"] = Listing()
+    fleet.histories = {view.url: "old"}
+
+    state = fleet.read(view)
+
+    assert (state.histories, state.is_history_due) == ({}, False)
+
+
+def test_run_for_people_lists_everything_and_keeps_histories(fleet: Fleet) -> None:
+    propose(fleet.repository("edge"), "a")
+    view = fleet.view("edge")
+    forge = fleet.forges["edge"] = Listing(following="new", is_due=True)
+    fleet.histories = {view.url: "old"}
+    fleet.lists_ended = True
+
+    state = fleet.read(view)
+
+    assert forge.asked == []
+    assert [pull.number for pull in state.pulls[view.url]] == [1, 2]
+    assert (state.histories, state.is_history_due) == ({view.url: "old"}, False)
