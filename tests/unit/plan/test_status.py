@@ -1,0 +1,841 @@
+"""Status of packages: phase, branch, age and revision after the effects, and the files about them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.api.meta import Condition
+from reconciler.errors import Location, Problem
+from reconciler.expand import Desired, DesiredVariant
+from reconciler.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
+from reconciler.inventory import Commit, PackageRevision, PackageState, PullState, RecordedStatus
+from reconciler.plan.changes import (
+    Approval,
+    Change,
+    ConflictNote,
+    MoveRef,
+    Op,
+    Plan,
+    Postponed,
+    Unfinished,
+    WriteDraft,
+    WriteGroup,
+    WriteRemoval,
+)
+from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.status import (
+    PackageStatus,
+    Phase,
+    current_status,
+    current_statuses,
+    package_statuses,
+    plan_status,
+    status_after,
+    status_owners,
+    status_value,
+    statuses_after,
+)
+from reconciler.reasons import Reason
+from reconciler.resolve.resolution import Resolution
+from reconciler.state import FUNCTIONS
+from tests.support.model import EPOCH
+from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pull, a_record, oid
+from tests.support.sets import repository, source, variant, world
+
+REF = f"refs/heads/{BRANCH}"
+DELETION = "reconciler/default/delete/web"
+HEAD = Commit(oid("b2"), 50)
+EDGE = repository("edge", url=URL, head=HEAD)
+KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
+WRITE = WriteDraft(REF, oid("d2"), oid("b2"), "web", {}, oid("e1"), "", 70)
+GROUP = WriteGroup("refs/heads/reconciler/default/group/g", None, oid("b2"), (), "", 80)
+REMOVAL = WriteRemoval(f"refs/heads/{DELETION}", None, oid("b2"), "web", "", 90)
+CONFLICT = ConflictNote("a.yaml", "spec", "1", "2")
+ON_MAIN = PackageState("web", main_tree=oid("b1"), main_header=KptfileHeader())
+VARIANT_FILE = "conditions/packagevariants/default/web.json"
+CLAIMED = Problem(
+    Location("web.yaml", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "", f"PackageVariant {WEB}"
+)
+
+
+def desired(name: str = "web", time: int = 33, **spec: Any) -> DesiredVariant:
+    sourced = variant(name, at=source("web.yaml", time=time), **spec)
+    return DesiredVariant(sourced.key, "", sourced.manifest.spec, sourced.source)
+
+
+def a_revision(number: int, time: int, tree: str = "b1", **fields: Any) -> PackageRevision:
+    given = {"workspace": f"packagevariant-{number}", **fields}
+    return PackageRevision(
+        path="web",
+        revision=number,
+        lifecycle=Lifecycle.PUBLISHED,
+        ref=f"refs/tags/web/v{number}",
+        commit=Commit(oid(f"f{number}"), time),
+        tree=oid(tree),
+        **given,
+    )
+
+
+def a_target(**fields: Any) -> PlanTarget:
+    return PlanTarget(PACKAGE, **{"view": EDGE, "package": ON_MAIN, **fields})
+
+
+def context_of(target: PlanTarget | None = None, **fields: Any) -> PlanContext:
+    """Return a context of the one package `web` that the variant `web` wants."""
+    web = desired()
+    inventory = world(views=(EDGE,), **fields.pop("inventory", {}))
+    given: dict[str, Any] = {
+        "desired": Desired(variants=(web,)),
+        "variants": {WEB: web},
+        "downstreams": {PACKAGE: (web,)},
+        "targets": {PACKAGE: target or a_target()},
+        **fields,
+    }
+    return a_context(inventory, **given)
+
+
+def status_of(
+    change: Change = KEPT,
+    target: PlanTarget | None = None,
+    *,
+    missing: Unfinished | None = None,
+    opened: Mapping[tuple[str, str], Any] | None = None,
+    **fields: Any,
+) -> PackageStatus | None:
+    context = context_of(target, **fields)
+    unfinished = {PACKAGE: missing} if missing else {}
+    return next(package_statuses(context, [change], unfinished, opened), None)
+
+
+PUBLISHED = PackageStatus(Phase.PUBLISHED, WEB, PACKAGE, EDGE.key, "web", since=50)
+DRAFTED = replace(
+    PUBLISHED, phase=Phase.IN_REVIEW, since=20, head=BRANCH, revision="edge.web.packagevariant-1"
+)
+
+
+def word(change: Change, target: PlanTarget | None = None, **more: Any) -> tuple[str, str, str] | None:
+    status = status_of(change, target, **more)
+    return (str(status.phase), status.reason, status.message) if status else None
+
+
+def test_published_package_has_the_time_of_its_tree() -> None:
+    assert status_of() == PUBLISHED
+    revisions = (a_revision(1, 30), a_revision(2, 40), a_revision(3, 60, "c1"))
+    assert status_of(target=a_target(package=replace(ON_MAIN, published=revisions))) == replace(
+        PUBLISHED, since=40, revision="edge.web.packagevariant-3"
+    )
+
+
+def test_package_in_review_has_the_time_and_pull_request_of_its_draft() -> None:
+    target = a_target(draft=a_draft(), pulls=(a_pull(number=4, url="https://forge/4"),))
+
+    assert status_of(target=target) == replace(DRAFTED, pull=4, url="https://forge/4")
+
+
+@pytest.mark.parametrize(
+    ("reason", "phase"),
+    [
+        (Reason.PAUSED, "paused"),
+        (Reason.REJECTED, "rejected"),
+        (Reason.PIPELINE_FAILED, "not ready"),
+        (Reason.LOCK_PENDING, "pending"),
+        (Reason.DELETION_GUARD, "held back"),
+        (Reason.DEPENDENTS_UNKNOWN, "held back"),
+        (Reason.HELD_BACK, "held back"),
+        (Reason.MANIFEST_UNREADABLE, "held back"),
+        (Reason.OWNER_UNKNOWN, "held back"),
+        (Reason.SNAPSHOT_INCOMPLETE, "held back"),
+        (Reason.SNAPSHOT_STALE, "held back"),
+        (Reason.STILL_NEEDED, "held back"),
+        (Reason.UPSTREAM_TAG_MOVED, "held back"),
+    ],
+)
+@pytest.mark.parametrize("op", [Op.KEEP, Op.BLOCK])
+def test_phase_that_a_reason_decides(reason: Reason, phase: str, op: Op) -> None:
+    change = replace(KEPT, op=op, reason=reason, message="Why")
+
+    assert word(change) == (phase, str(reason), "Why")
+
+
+STALLING = [
+    Reason.DUPLICATE_DOWNSTREAM,
+    Reason.NOT_OURS,
+    Reason.OWNER_STALLED,
+    Reason.PACKAGE_EXISTS,
+    Reason.PULL_REQUEST_UNREADABLE,
+]
+
+
+@pytest.mark.parametrize("reason", STALLING)
+def test_obstacle_stalls_a_variant_only_if_its_manifest_is_wrong(reason: Reason) -> None:
+    change = replace(KEPT, reason=reason, message="Why")
+    valid = Resolution(problems=(replace(CLAIMED, subject="PackageVariant default/other"),))
+
+    assert word(change, resolution=valid) == ("held back", str(reason), "Why")
+    assert word(change, resolution=Resolution(problems=(CLAIMED,))) == ("stalled", str(reason), "Why")
+    assert word(change, variants={}) == ("stalled", str(reason), "Why")
+
+
+def test_block_without_a_phase_of_its_own_stalls() -> None:
+    change = replace(KEPT, op=Op.BLOCK, reason=Reason.NESTED_PACKAGE, message="Why")
+
+    assert word(change, variants={}) == ("stalled", "NestedPackage", "Why")
+    assert word(change) == ("held back", "NestedPackage", "Why")
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        pytest.param(
+            {"reason": Reason.PAUSED, "writes": (WRITE,)}, ("in review", "", ""), id="it is written"
+        ),
+        pytest.param(
+            {"reason": Reason.PAUSED, "writes": (WRITE,), "op": Op.BLOCK},
+            ("paused", "Paused", "Why"),
+            id="a block is no change",
+        ),
+        pytest.param(
+            {"reason": Reason.MERGE_CONFLICT, "conflicts": (CONFLICT,)},
+            (
+                "conflict",
+                "MergeConflict",
+                "1 conflict in a.yaml. Change the values in the draft, or add `Keep:` to a commit there",
+            ),
+            id="conflicts are named, not why it was kept",
+        ),
+        pytest.param({"reason": Reason.MERGE_CONFLICT}, ("published", "", ""), id="answered conflict"),
+        pytest.param(
+            {"unready": ("a gate", "another")}, ("not ready", "NotReady", "a gate; another"), id="unmet gates"
+        ),
+        pytest.param(
+            {"unready": ("a gate", f"{FUNCTIONS} failed")},
+            ("not ready", "PipelineFailed", f"a gate; {FUNCTIONS} failed"),
+            id="a function failed",
+        ),
+        pytest.param({"waits": True}, ("held back", "UpToDate", "Why"), id="a person must act"),
+        pytest.param(
+            {"waits": True, "unready": ("a gate",), "conflicts": (CONFLICT,)},
+            (
+                "conflict",
+                "MergeConflict",
+                "1 conflict in a.yaml. Change the values in the draft, or add `Keep:` to a commit there",
+            ),
+            id="conflicts come first",
+        ),
+        pytest.param(
+            {"waits": True, "unready": ("a gate",)}, ("not ready", "NotReady", "a gate"), id="then gates"
+        ),
+        pytest.param({}, ("published", "", ""), id="nothing holds it"),
+        pytest.param(
+            {"postponed": Postponed(Reason.RATE_LIMITED, "5 are open"), "waits": True},
+            ("pending", "RateLimited", "5 are open"),
+            id="its pull request is postponed",
+        ),
+    ],
+)
+def test_phase_of_what_proceeds(change: Mapping[str, Any], want: tuple[str, str, str]) -> None:
+    assert word(replace(KEPT, message="Why", **change)) == want
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (Unfinished("The forge said no"), "The forge said no"),
+        (Unfinished(), "Not applied yet: update (UpstreamChanged)"),
+    ],
+)
+def test_effects_that_are_missing_come_first(missing: Unfinished, message: str) -> None:
+    change = replace(KEPT, op=Op.UPDATE, reason=Reason.UPSTREAM_CHANGED, conflicts=(CONFLICT,))
+    postponed = replace(change, postponed=Postponed(Reason.RATE_LIMITED, "5 are open"))
+
+    assert word(change, missing=missing) == word(postponed, missing=missing) == ("pending", "", message)
+
+
+UNLISTED: Mapping[str, Any] = {"desired": Desired()}
+"""No manifest of the variant is there, so only its package could have a status."""
+
+
+@pytest.mark.parametrize(
+    ("change", "target", "fields", "want"),
+    [
+        ({"reason": Reason.NEW}, {"package": PackageState("web")}, UNLISTED, None),
+        ({"reason": Reason.NEW, "variant": None}, {}, UNLISTED, None),
+        ({"reason": Reason.ORPHANED, "message": "Why"}, {}, {"downstreams": {}}, ("published", "", "")),
+        (
+            {"reason": Reason.ORPHANED, "message": "Why", "writes": (WRITE,)},
+            {},
+            {"downstreams": {}},
+            ("in review", "Orphaned", "Why"),
+        ),
+        (
+            {"reason": Reason.ORPHANED, "writes": (WRITE,)},
+            {"package": PackageState("web")},
+            {"downstreams": {}, **UNLISTED},
+            None,
+        ),
+        (
+            {"reason": Reason.NOT_DESIRED, "message": "Why", "writes": (REMOVAL,)},
+            {},
+            {"downstreams": {}},
+            ("in review", "DeletionProposed", "Why"),
+        ),
+        ({"writes": (WRITE,), "message": "Why"}, {}, {}, ("in review", "", "")),
+        (
+            {"approve": Approval(1, BRANCH, "")},
+            {"package": PackageState("web"), "draft": a_draft()},
+            {},
+            ("published", "", ""),
+        ),
+        (
+            {"approve": Approval(1, BRANCH, "", by_forge=True)},
+            {"package": PackageState("web"), "draft": a_draft()},
+            {},
+            ("in review", "", ""),
+        ),
+    ],
+)
+def test_phase_of_what_nothing_holds(
+    change: Mapping[str, Any], target: Mapping[str, Any], fields: Mapping[str, Any], want: object
+) -> None:
+    assert word(replace(KEPT, **change), a_target(**target), **fields) == want
+
+
+WITH_DRAFT = {"draft": a_draft()}
+WITH_PROPOSAL = {"view": replace(EDGE, branches={DELETION: Commit(oid("a9"), 25)})}
+
+
+@pytest.mark.parametrize(
+    ("change", "target", "missing", "is_wanted", "want"),
+    [
+        pytest.param({}, WITH_DRAFT, None, True, (BRANCH, 20), id="draft"),
+        pytest.param({"group": "g"}, WITH_DRAFT, None, True, ("g", 20), id="group"),
+        pytest.param({"writes": (WRITE,)}, {}, None, True, (BRANCH, 70), id="new draft"),
+        pytest.param(
+            {"writes": (GROUP, WRITE)}, {}, None, True, (BRANCH, 80), id="newest of what is written"
+        ),
+        pytest.param({"writes": (REMOVAL,)}, WITH_DRAFT, None, False, (DELETION, 90), id="new proposal"),
+        pytest.param({}, WITH_PROPOSAL, None, False, (DELETION, 25), id="proposal of deletion"),
+        pytest.param({}, WITH_PROPOSAL, None, True, ("", 50), id="proposal of a wanted package"),
+        pytest.param(
+            {}, {**WITH_DRAFT, **WITH_PROPOSAL}, None, False, (BRANCH, 20), id="draft before a proposal"
+        ),
+        pytest.param(
+            {"writes": (MoveRef(REF, oid("d2"), None),)},
+            WITH_DRAFT,
+            None,
+            True,
+            ("", 50),
+            id="draft is removed",
+        ),
+        pytest.param(
+            {"writes": (MoveRef(REF, oid("d2"), None),)},
+            {**WITH_DRAFT, **WITH_PROPOSAL},
+            None,
+            False,
+            (DELETION, 20),
+            id="draft is removed, the proposal stays",
+        ),
+        pytest.param(
+            {"writes": (MoveRef(REF, None, oid("d2")),)},
+            WITH_DRAFT,
+            None,
+            True,
+            (BRANCH, 20),
+            id="draft is moved",
+        ),
+        pytest.param(
+            {"writes": (replace(GROUP, ref=REF),)}, WITH_DRAFT, None, True, ("", 50), id="group that is left"
+        ),
+        pytest.param(
+            {"approve": Approval(1, BRANCH, "")}, WITH_DRAFT, None, True, ("", 50), id="merged by this run"
+        ),
+        pytest.param(
+            {"writes": (MoveRef(REF, oid("d2"), None),)},
+            WITH_DRAFT,
+            Unfinished("no"),
+            True,
+            (BRANCH, 20),
+            id="removal that was not pushed",
+        ),
+        pytest.param(
+            {"writes": (WRITE,)},
+            WITH_PROPOSAL,
+            Unfinished("no"),
+            False,
+            (DELETION, 70),
+            id="write not pushed",
+        ),
+        pytest.param(
+            {"approve": Approval(1, BRANCH, "")},
+            WITH_DRAFT,
+            Unfinished("no", pushed=True),
+            True,
+            (BRANCH, 20),
+            id="merge that failed",
+        ),
+        pytest.param(
+            {"writes": (WRITE,)}, {}, Unfinished("no", pushed=True), True, (BRANCH, 70), id="write was pushed"
+        ),
+    ],
+)
+def test_branch_that_waits_after_the_effects(
+    change: Mapping[str, Any],
+    target: Mapping[str, Any],
+    missing: Unfinished | None,
+    is_wanted: bool,
+    want: tuple[str, int],
+) -> None:
+    fields = {} if is_wanted else {"downstreams": {}}
+
+    status = status_of(replace(KEPT, **change), a_target(**target), missing=missing, **fields)
+
+    assert status is not None
+    assert (status.head, status.since) == want
+
+
+def test_time_without_a_branch_or_main_is_that_of_the_configuration() -> None:
+    change = replace(KEPT, unready=("a gate",))
+
+    assert status_of(change).since == world().control.commit.time  # type: ignore[union-attr]
+    merged = replace(KEPT, approve=Approval(1, BRANCH, ""))
+    early, late = (a_draft(tip=Commit(oid("d2"), time)) for time in (20, 99))
+    assert status_of(merged, a_target(draft=early)).since == 50  # type: ignore[union-attr]
+    assert status_of(merged, a_target(draft=late)).since == 99  # type: ignore[union-attr]
+    assert status_of(target=a_target(view=replace(EDGE, head=None))).since == 0  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "since"),
+    [
+        ({"reason": Reason.PAUSED}, 33),
+        ({"reason": Reason.OWNER_STALLED}, 33),
+        ({"reason": Reason.NESTED_PACKAGE, "op": Op.BLOCK}, 33),
+        ({"reason": Reason.DELETION_GUARD}, 20),
+        ({"reason": Reason.DELETION_GUARD, "op": Op.BLOCK}, 33),
+        ({"waits": True}, 20),
+        ({}, 20),
+    ],
+)
+def test_manifest_dates_what_it_stalls_or_pauses(change: Mapping[str, Any], since: int) -> None:
+    target = a_target(draft=a_draft())
+
+    assert status_of(replace(KEPT, **change), target).since == since  # type: ignore[union-attr]
+
+
+def test_pause_of_a_variant_that_is_gone_is_dated_by_the_configuration() -> None:
+    change = replace(KEPT, reason=Reason.PAUSED)
+
+    assert status_of(change, variants={}).since == world().control.commit.time  # type: ignore[union-attr]
+
+
+def test_proposed_branch_is_called_as_its_draft_was() -> None:
+    draft = a_draft(ref="refs/heads/proposed/web/packagevariant-1")
+
+    status = status_of(target=a_target(draft=draft))
+
+    assert status is not None
+    assert (status.head, status.revision) == (BRANCH, "edge.web.packagevariant-1")
+
+
+def test_pull_request_that_the_run_opened_comes_before_an_older_one() -> None:
+    target = a_target(draft=a_draft(), pulls=(a_pull(number=4),))
+    opened = {(URL, BRANCH): a_pull(number=5, url="new"), ("host/other", BRANCH): a_pull(number=6)}
+
+    status = status_of(target=target, opened=opened)
+
+    assert status is not None
+    assert (status.pull, status.url) == (5, "new")
+
+
+@pytest.mark.parametrize(
+    ("pulls", "want"),
+    [
+        pytest.param([a_pull(PullState.CLOSED, closed=44)], (1, 44, True), id="closed"),
+        pytest.param(
+            [a_pull(PullState.CLOSED, closed=44, head=DELETION)], (1, 44, True), id="of its deletion"
+        ),
+        pytest.param(
+            [a_pull(PullState.CLOSED, closed=44, head="drafts/webs/x")], (0, 33, False), id="other's"
+        ),
+        pytest.param([a_pull(PullState.CLOSED)], (1, 33, False), id="closed at an unknown time"),
+        pytest.param([a_pull(PullState.MERGED)], (0, 33, False), id="merged"),
+        pytest.param(
+            [a_pull(PullState.CLOSED, number=2, closed=44), a_pull(PullState.MERGED, number=3)],
+            (0, 33, False),
+            id="merged later",
+        ),
+        pytest.param(
+            [a_pull(PullState.CLOSED, number=3, closed=44), a_pull(PullState.MERGED, number=2)],
+            (3, 44, True),
+            id="closed later",
+        ),
+        pytest.param([], (0, 33, False), id="none"),
+    ],
+)
+def test_rejected_package_names_the_pull_request_that_a_person_closed(
+    pulls: list[Any], want: tuple[int, int, bool]
+) -> None:
+    change = replace(KEPT, reason=Reason.REJECTED)
+    control = replace(world().control, commit=Commit(oid("c"), 33))
+
+    status = status_of(change, a_target(pulls=tuple(pulls)), inventory={"control": control}, variants={})
+
+    assert status is not None
+    assert (status.pull, status.since, status.is_dated) == want
+
+
+def test_closed_pull_request_of_a_package_that_is_not_rejected_dates_nothing() -> None:
+    target = a_target(draft=a_draft(), pulls=(a_pull(PullState.CLOSED, closed=44),))
+
+    status = status_of(target=target)
+
+    assert status is not None
+    assert (status.pull, status.since, status.is_dated) == (1, 20, False)
+    assert status_of(target=a_target(pulls=target.pulls)).pull == 0  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "target", "missing", "revision"),
+    [
+        pytest.param({}, {}, None, "", id="never published"),
+        pytest.param({}, WITH_DRAFT, None, "edge.web.packagevariant-1", id="draft"),
+        pytest.param(
+            {"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)},
+            WITH_DRAFT,
+            None,
+            "edge.web.packagevariant-2",
+            id="new draft",
+        ),
+        pytest.param(
+            {"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)},
+            WITH_DRAFT,
+            Unfinished("no"),
+            "edge.web.packagevariant-1",
+            id="new draft that was not pushed",
+        ),
+        pytest.param(
+            {"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)},
+            WITH_DRAFT,
+            Unfinished("no", pushed=True),
+            "edge.web.packagevariant-2",
+            id="new draft that was pushed",
+        ),
+        pytest.param(
+            {"approve": Approval(1, BRANCH, "")}, WITH_DRAFT, None, "edge.web.packagevariant-1", id="merged"
+        ),
+        pytest.param(
+            {"writes": (MoveRef(REF, oid("d2"), None),)}, WITH_DRAFT, None, "", id="draft that is removed"
+        ),
+        pytest.param(
+            {},
+            {"draft": a_draft(ref="refs/heads/reconciler/default/group/g")},
+            None,
+            "",
+            id="a group's branch is none",
+        ),
+    ],
+)
+def test_revision_of_a_package(
+    change: Mapping[str, Any], target: Mapping[str, Any], missing: Unfinished | None, revision: str
+) -> None:
+    status = status_of(replace(KEPT, **change), a_target(**target), missing=missing)
+
+    assert status is not None
+    assert status.revision == revision
+
+
+def test_revision_is_the_newest_that_is_or_will_be_tagged() -> None:
+    published = (a_revision(2, 30), a_revision(1, 40), a_revision(0, 45, workspace="main"))
+    target = a_target(package=replace(ON_MAIN, path="sites/a/web", published=published))
+    target = replace(target, view=replace(EDGE, directory="sites"))
+    made = Resolution(publications={PACKAGE: (a_revision(3, 50),)})
+    change = replace(KEPT, package=PackageKey(URL, "sites/a/web"))
+    fields = {"targets": {change.package: replace(target, key=change.package)}, "resolution": Resolution()}
+
+    status = next(package_statuses(context_of(**fields), [change], {}))
+
+    assert (status.name, status.revision) == ("a/web", "edge.a.web.packagevariant-2")
+    tagged = a_target(package=replace(ON_MAIN, published=published))
+    assert status_of(target=tagged, resolution=made).revision == "edge.web.packagevariant-3"  # type: ignore[union-attr]
+    unpushed = status_of(target=tagged, resolution=made, missing=Unfinished("no"))
+    assert unpushed is not None
+    assert unpushed.revision == "edge.web.packagevariant-2"
+
+
+def test_orphan_is_named_by_the_draft_that_lets_it_go() -> None:
+    draft = a_draft(header=KptfileHeader())
+    target = a_target(package=replace(ON_MAIN, drafts=(draft,)))
+    orphan = replace(KEPT, reason=Reason.ORPHANED)
+
+    status = status_of(orphan, target, downstreams={})
+
+    assert status is not None
+    assert (status.phase, status.head, status.revision) == (
+        Phase.IN_REVIEW,
+        BRANCH,
+        "edge.web.packagevariant-1",
+    )
+    assert status_of(target=target) == PUBLISHED
+
+
+RECORDED = RecordedStatus("in review", 7, BRANCH)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "since"),
+    [
+        (RECORDED, 7),
+        (RECORDED._replace(phase="conflict"), 20),
+        (RECORDED._replace(head="drafts/web/other"), 20),
+        (RECORDED._replace(since=0), 20),
+    ],
+)
+def test_recorded_time_stays_while_phase_and_branch_do(recorded: RecordedStatus, since: int) -> None:
+    status = status_of(target=a_target(draft=a_draft()), inventory={"statuses": {WEB: recorded}})
+
+    assert status == replace(DRAFTED, since=since)
+
+
+def test_recorded_time_of_a_published_or_dated_package_does_not_count() -> None:
+    published = {"statuses": {WEB: RecordedStatus("published", 7, "")}}
+    assert status_of(inventory=published) == PUBLISHED
+    rejected = {"statuses": {WEB: RecordedStatus("rejected", 7, BRANCH)}}
+    change = replace(KEPT, reason=Reason.REJECTED)
+    dated = a_target(pulls=(a_pull(PullState.CLOSED, closed=44),))
+    assert status_of(change, dated, inventory=rejected).since == 44  # type: ignore[union-attr]
+    undated = a_target(pulls=(a_pull(PullState.CLOSED),))
+    assert status_of(change, undated, inventory=rejected).since == 7  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("placed", "problems", "want"),
+    [
+        (True, (), (Phase.HELD_BACK, "DuplicateDownstream", "")),
+        (True, (CLAIMED,), (Phase.STALLED, "UpstreamNotFound", "It is not there")),
+        (False, (CLAIMED,), (Phase.STALLED, "UpstreamNotFound", "It is not there")),
+        (False, (replace(CLAIMED, subject="PackageVariant default/w"),), (Phase.STALLED, "Error", "")),
+    ],
+)
+def test_variant_without_a_package_has_a_status_too(
+    placed: bool, problems: tuple[Problem, ...], want: tuple[Phase, str, str]
+) -> None:
+    fields: dict[str, Any] = {} if placed else {"downstreams": {}}
+    context = context_of(resolution=Resolution(problems=problems), **fields)
+
+    (status,) = package_statuses(context, [], {})
+
+    phase, reason, message = want
+    assert status == PackageStatus(phase, WEB, since=33, reason=reason, message=message)
+
+
+def test_variant_without_a_package_keeps_its_recorded_time() -> None:
+    context = context_of(inventory={"statuses": {WEB: RecordedStatus("held back", 5, "")}})
+
+    assert [status.since for status in package_statuses(context, [], {})] == [5]
+
+
+def test_each_variant_is_listed_once() -> None:
+    assert [status.variant for status in package_statuses(context_of(), [KEPT], {})] == [WEB]
+
+
+# The files of the status branch
+
+
+CONDITION = Condition(type="Ready", status="True", reason="NoErrors", message="fine")
+KEY = ObjectKey("config.porch.kpt.dev", "PackageVariant", "default", "web")
+SET_KEY = ObjectKey("config.porch.kpt.dev", "PackageVariantSet", "default", "fleet")
+
+
+def files_of(
+    conditions: Mapping[ObjectKey, tuple[Condition, ...]], *statuses: PackageStatus, **fields: Any
+) -> dict[str, Any]:
+    files = plan_status(context_of(**fields), conditions, statuses)
+    return {path: json.loads(data) for path, data in files.items()}
+
+
+PACKAGE_VALUE = {
+    "phase": "in review",
+    "since": "1970-01-01T00:00:20Z",
+    "repository": "edge",
+    "name": "web",
+    "head": BRANCH,
+    "pullRequest": {"number": 4, "url": "https://forge/4"},
+    "reason": "r",
+    "message": "m",
+}
+FULL = replace(DRAFTED, pull=4, url="https://forge/4", reason="r", message="m")
+
+
+def test_file_of_a_variant_has_its_conditions_labels_and_package() -> None:
+    web = desired(labels={"a": "b"}, annotations={"c": "d"})
+
+    files = files_of({KEY: (CONDITION,), SET_KEY: ()}, FULL, desired=Desired(variants=(web,)))
+
+    assert files == {
+        VARIANT_FILE: {
+            "kind": "PackageVariant",
+            "namespace": "default",
+            "name": "web",
+            "conditions": [{"type": "Ready", "status": "True", "reason": "NoErrors", "message": "fine"}],
+            "labels": {"a": "b"},
+            "annotations": {"c": "d"},
+            "package": PACKAGE_VALUE,
+            "downstreamTargets": [{"name": "edge.web.packagevariant-1"}],
+        },
+        "conditions/packagevariantsets/default/fleet.json": {
+            "kind": "PackageVariantSet",
+            "namespace": "default",
+            "name": "fleet",
+            "conditions": [],
+        },
+    }
+
+
+def test_variant_that_is_gone_is_listed_while_anything_of_it_is_left() -> None:
+    files = files_of({}, replace(FULL, revision=""), desired=Desired())
+
+    assert files == {
+        VARIANT_FILE: {
+            "kind": "PackageVariant",
+            "namespace": "default",
+            "name": "web",
+            "conditions": [],
+            "package": PACKAGE_VALUE,
+            "downstreamTargets": [],
+        }
+    }
+
+
+def test_variant_that_moved_is_told_of_where_it_goes() -> None:
+    left = replace(FULL, package=PackageKey(URL, "old"), name="old")
+
+    for order in ((FULL, left), (left, FULL)):
+        assert files_of({}, *order)[VARIANT_FILE]["package"]["name"] == "web"
+
+
+def test_empty_labels_are_written_as_none() -> None:
+    value = files_of({KEY: ()})[VARIANT_FILE]
+
+    assert (value["labels"], value["annotations"]) == ({}, {})
+    assert "package" not in value
+
+
+def test_files_are_sorted_and_end_with_a_line() -> None:
+    files = plan_status(context_of(), {SET_KEY: (), KEY: ()})
+
+    assert list(files) == [VARIANT_FILE, "conditions/packagevariantsets/default/fleet.json"]
+    assert files["conditions/packagevariantsets/default/fleet.json"] == (
+        b'{\n  "conditions": [],\n  "kind": "PackageVariantSet",\n'
+        b'  "name": "fleet",\n  "namespace": "default"\n}\n'
+    )
+
+
+def test_unknown_parts_of_a_status_are_null() -> None:
+    assert status_value(PackageStatus(Phase.STALLED)) == {
+        "phase": "stalled",
+        "since": None,
+        "repository": "",
+        "name": "",
+        "head": "",
+        "pullRequest": None,
+        "reason": "",
+        "message": "",
+    }
+    assert status_value(FULL) == PACKAGE_VALUE
+    assert status_value(replace(FULL, since=EPOCH))["since"] == "2023-11-14T22:13:20Z"
+
+
+def test_plan_without_context_has_the_status_that_it_was_made_with() -> None:
+    plan = Plan(status={"a": b"1"})
+
+    assert status_after(plan, {}) == current_status(plan) == {"a": b"1"}
+    assert statuses_after(plan, {}) == current_statuses(plan) == ()
+
+
+def test_files_of_other_kinds_stay_after_a_run() -> None:
+    plan = Plan(changes=(KEPT,), status={"dashboard.md": b"#", VARIANT_FILE: b"old"}, context=context_of())
+
+    files = status_after(plan, {})
+
+    assert sorted(files) == [VARIANT_FILE, "dashboard.md"]
+    value = json.loads(files[VARIANT_FILE])
+    assert value["package"]["phase"] == "published"
+    assert [c["type"] for c in value["conditions"]] == sorted(c["type"] for c in value["conditions"])
+    assert len(value["conditions"]) == 7
+
+
+def test_status_before_the_effects_keeps_the_words_of_what_failed() -> None:
+    pending = replace(KEPT, op=Op.UPDATE, reason=Reason.NEW, writes=(WRITE,))
+    plain = Plan(changes=(pending,), context=context_of())
+    (status,) = current_statuses(plain)
+    assert (status.phase, status.message) == (Phase.PENDING, "Not applied yet: update (New)")
+    (done,) = statuses_after(plain, {})
+    assert (done.phase, done.message) == (Phase.IN_REVIEW, "")
+
+    for phase, message in (("pending", "The forge said no"), ("held back", "Not applied yet: update (New)")):
+        recorded = {"statuses": {WEB: RecordedStatus(phase, 5, "", "The forge said no")}}
+        (status,) = current_statuses(Plan(changes=(pending,), context=context_of(inventory=recorded)))
+        assert (status.phase, status.message) == (Phase.PENDING, message)
+
+
+def test_status_before_the_effects_of_a_change_without_any_is_as_after() -> None:
+    plan = Plan(changes=(KEPT,), context=context_of())
+
+    assert current_statuses(plan) == statuses_after(plan, {}) == (PUBLISHED,)
+
+
+def test_condition_of_an_effect_that_is_not_done_yet_is_pending() -> None:
+    pending = replace(KEPT, op=Op.UPDATE, reason=Reason.NEW, writes=(WRITE,))
+
+    value = json.loads(current_status(Plan(changes=(pending,), context=context_of()))[VARIANT_FILE])
+
+    ensured = next(c for c in value["conditions"] if c["type"] == "DownstreamEnsured")
+    assert (ensured["status"], ensured["reason"]) == ("False", "Pending")
+
+
+def test_statuses_are_sorted_by_variant_and_package() -> None:
+    keys = [PackageKey(URL, path) for path in ("a", "b", "c")]
+    names = ["web", "api", "web"]
+    targets = {key: replace(a_target(), key=key) for key in keys}
+    changes = tuple(
+        replace(KEPT, package=key, variant=ObjectName("default", name))
+        for key, name in zip(reversed(keys), names, strict=True)
+    )
+
+    statuses = statuses_after(Plan(changes=changes, context=context_of(targets=targets)), {})
+
+    assert [(s.variant.name, s.package.path) for s in statuses] == [  # type: ignore[union-attr]
+        ("api", "b"),
+        ("web", "a"),
+        ("web", "c"),
+    ]
+
+
+def test_files_about_variants_belong_to_the_packages_that_they_are_about() -> None:
+    def name(of: str) -> ObjectName:
+        return ObjectName("default", of)
+
+    inventory = {
+        "statuses": {
+            name("left"): RecordedStatus("published", repository="edge"),
+            name("lost"): RecordedStatus("published", repository="nowhere"),
+        },
+        "records": {name("old"): a_record(name="old", path="old"), WEB: a_record(path="before")},
+    }
+    change = replace(KEPT, package=PackageKey(URL, "changed"), variant=name("changed"))
+    moved = replace(KEPT, package=PackageKey(URL, "from"))
+
+    owners = status_owners(context_of(inventory=inventory), [change, moved, replace(KEPT, variant=None)])
+
+    assert {
+        path.removeprefix("conditions/packagevariants/default/"): key for path, key in owners.items()
+    } == {
+        "left.json": PackageKey(URL, ""),
+        "old.json": PackageKey(URL, "old"),
+        "changed.json": PackageKey(URL, "changed"),
+        "web.json": PACKAGE,
+    }
