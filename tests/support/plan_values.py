@@ -3,19 +3,21 @@
 from typing import Any
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.expand import Desired
+from reconciler.expand import Desired, DesiredVariant
 from reconciler.ids import Lifecycle, ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Draft, Inventory, PullRequest, PullState
-from reconciler.plan.context import PlanContext
+from reconciler.inventory import Commit, Draft, Inventory, PackageState, PullRequest, PullState
+from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletion_diff import SetDiff
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.resolution import Pin, Resolution
 from reconciler.state import PackageVariantRecord
+from tests.support.sets import repository, source, variant, world
 
 URL = "host/edge"
 WEB = ObjectName("default", "web")
 PACKAGE = PackageKey(URL, "web")
 BRANCH = "drafts/web/packagevariant-1"
+EDGE = repository("edge", url=URL, head=Commit(Oid("b2".ljust(40, "0")), 50))
 
 
 def oid(text: str) -> Oid:
@@ -106,3 +108,34 @@ def a_pin(revision: int = 1, **fields: Any) -> Pin:
         **fields,
     }
     return Pin(**given)
+
+
+def a_desired(name: str = "web", time: int = 33, **spec: Any) -> DesiredVariant:
+    """Return a variant of a manifest, for the package `web` in `edge` unless told otherwise."""
+    given = {"downstream": {"repo": "edge", "package": "web"}, **spec}
+    sourced = variant(name, at=source("web.yaml", time=time), **given)
+    return DesiredVariant(sourced.key, "", sourced.manifest.spec, sourced.source)
+
+
+def a_target(**fields: Any) -> PlanTarget:
+    """Return the package `web` on main of `edge`, without an owner and drafts."""
+    given: dict[str, Any] = {
+        "view": EDGE,
+        "package": PackageState("web", main_tree=oid("b1"), main_header=KptfileHeader()),
+        **fields,
+    }
+    return PlanTarget(PACKAGE, **given)
+
+
+def web_context(target: PlanTarget | None = None, **fields: Any) -> PlanContext:
+    """Return a context of the one package `web` that the variant `web` wants."""
+    web = a_desired()
+    inventory = world(**{"views": (EDGE,), **fields.pop("inventory", {})})
+    given: dict[str, Any] = {
+        "desired": Desired(variants=(web,)),
+        "variants": {WEB: web},
+        "downstreams": {PACKAGE: (web,)},
+        "targets": {PACKAGE: target or a_target()},
+        **fields,
+    }
+    return a_context(inventory, **given)

@@ -10,7 +10,7 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.meta import Condition
 from reconciler.errors import Location, Problem
-from reconciler.expand import Desired, DesiredVariant
+from reconciler.expand import Desired
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import Commit, PackageRevision, PackageState, PullState, RecordedStatus
 from reconciler.plan.changes import (
@@ -26,7 +26,7 @@ from reconciler.plan.changes import (
     WriteGroup,
     WriteRemoval,
 )
-from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.context import PlanTarget
 from reconciler.plan.status import (
     PackageStatus,
     Phase,
@@ -43,13 +43,24 @@ from reconciler.reasons import Reason
 from reconciler.resolve.resolution import Resolution
 from reconciler.state import FUNCTIONS
 from tests.support.model import EPOCH
-from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pull, a_record, oid
-from tests.support.sets import repository, source, variant, world
+from tests.support.plan_values import (
+    BRANCH,
+    EDGE,
+    PACKAGE,
+    URL,
+    WEB,
+    a_desired,
+    a_draft,
+    a_pull,
+    a_record,
+    a_target,
+    oid,
+    web_context,
+)
+from tests.support.sets import world
 
 REF = f"refs/heads/{BRANCH}"
 DELETION = "reconciler/default/delete/web"
-HEAD = Commit(oid("b2"), 50)
-EDGE = repository("edge", url=URL, head=HEAD)
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
 WRITE = WriteDraft(REF, oid("d2"), oid("b2"), "web", {}, oid("e1"), "", 70)
 GROUP = WriteGroup("refs/heads/reconciler/default/group/g", None, oid("b2"), (), "", 80)
@@ -60,11 +71,6 @@ VARIANT_FILE = "conditions/packagevariants/default/web.json"
 CLAIMED = Problem(
     Location("web.yaml", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "", f"PackageVariant {WEB}"
 )
-
-
-def desired(name: str = "web", time: int = 33, **spec: Any) -> DesiredVariant:
-    sourced = variant(name, at=source("web.yaml", time=time), **spec)
-    return DesiredVariant(sourced.key, "", sourced.manifest.spec, sourced.source)
 
 
 def a_revision(number: int, time: int, tree: str = "b1", **fields: Any) -> PackageRevision:
@@ -80,24 +86,6 @@ def a_revision(number: int, time: int, tree: str = "b1", **fields: Any) -> Packa
     )
 
 
-def a_target(**fields: Any) -> PlanTarget:
-    return PlanTarget(PACKAGE, **{"view": EDGE, "package": ON_MAIN, **fields})
-
-
-def context_of(target: PlanTarget | None = None, **fields: Any) -> PlanContext:
-    """Return a context of the one package `web` that the variant `web` wants."""
-    web = desired()
-    inventory = world(views=(EDGE,), **fields.pop("inventory", {}))
-    given: dict[str, Any] = {
-        "desired": Desired(variants=(web,)),
-        "variants": {WEB: web},
-        "downstreams": {PACKAGE: (web,)},
-        "targets": {PACKAGE: target or a_target()},
-        **fields,
-    }
-    return a_context(inventory, **given)
-
-
 def status_of(
     change: Change = KEPT,
     target: PlanTarget | None = None,
@@ -106,7 +94,7 @@ def status_of(
     opened: Mapping[tuple[str, str], Any] | None = None,
     **fields: Any,
 ) -> PackageStatus | None:
-    context = context_of(target, **fields)
+    context = web_context(target, **fields)
     unfinished = {PACKAGE: missing} if missing else {}
     return next(package_statuses(context, [change], unfinished, opened), None)
 
@@ -556,7 +544,7 @@ def test_revision_is_the_newest_that_is_or_will_be_tagged() -> None:
     change = replace(KEPT, package=PackageKey(URL, "sites/a/web"))
     fields = {"targets": {change.package: replace(target, key=change.package)}, "resolution": Resolution()}
 
-    status = next(package_statuses(context_of(**fields), [change], {}))
+    status = next(package_statuses(web_context(**fields), [change], {}))
 
     assert (status.name, status.revision) == ("a/web", "edge.a.web.packagevariant-2")
     tagged = a_target(package=replace(ON_MAIN, published=published))
@@ -624,7 +612,7 @@ def test_variant_without_a_package_has_a_status_too(
     placed: bool, problems: tuple[Problem, ...], want: tuple[Phase, str, str]
 ) -> None:
     fields: dict[str, Any] = {} if placed else {"downstreams": {}}
-    context = context_of(resolution=Resolution(problems=problems), **fields)
+    context = web_context(resolution=Resolution(problems=problems), **fields)
 
     (status,) = package_statuses(context, [], {})
 
@@ -633,13 +621,13 @@ def test_variant_without_a_package_has_a_status_too(
 
 
 def test_variant_without_a_package_keeps_its_recorded_time() -> None:
-    context = context_of(inventory={"statuses": {WEB: RecordedStatus("held back", 5, "")}})
+    context = web_context(inventory={"statuses": {WEB: RecordedStatus("held back", 5, "")}})
 
     assert [status.since for status in package_statuses(context, [], {})] == [5]
 
 
 def test_each_variant_is_listed_once() -> None:
-    assert [status.variant for status in package_statuses(context_of(), [KEPT], {})] == [WEB]
+    assert [status.variant for status in package_statuses(web_context(), [KEPT], {})] == [WEB]
 
 
 # The files of the status branch
@@ -653,7 +641,7 @@ SET_KEY = ObjectKey("config.porch.kpt.dev", "PackageVariantSet", "default", "fle
 def files_of(
     conditions: Mapping[ObjectKey, tuple[Condition, ...]], *statuses: PackageStatus, **fields: Any
 ) -> dict[str, Any]:
-    files = plan_status(context_of(**fields), conditions, statuses)
+    files = plan_status(web_context(**fields), conditions, statuses)
     return {path: json.loads(data) for path, data in files.items()}
 
 
@@ -671,7 +659,7 @@ FULL = replace(DRAFTED, pull=4, url="https://forge/4", reason="r", message="m")
 
 
 def test_file_of_a_variant_has_its_conditions_labels_and_package() -> None:
-    web = desired(labels={"a": "b"}, annotations={"c": "d"})
+    web = a_desired(labels={"a": "b"}, annotations={"c": "d"})
 
     files = files_of({KEY: (CONDITION,), SET_KEY: ()}, FULL, desired=Desired(variants=(web,)))
 
@@ -725,7 +713,7 @@ def test_empty_labels_are_written_as_none() -> None:
 
 
 def test_files_are_sorted_and_end_with_a_line() -> None:
-    files = plan_status(context_of(), {SET_KEY: (), KEY: ()})
+    files = plan_status(web_context(), {SET_KEY: (), KEY: ()})
 
     assert list(files) == [VARIANT_FILE, "conditions/packagevariantsets/default/fleet.json"]
     assert files["conditions/packagevariantsets/default/fleet.json"] == (
@@ -757,7 +745,7 @@ def test_plan_without_context_has_the_status_that_it_was_made_with() -> None:
 
 
 def test_files_of_other_kinds_stay_after_a_run() -> None:
-    plan = Plan(changes=(KEPT,), status={"dashboard.md": b"#", VARIANT_FILE: b"old"}, context=context_of())
+    plan = Plan(changes=(KEPT,), status={"dashboard.md": b"#", VARIANT_FILE: b"old"}, context=web_context())
 
     files = status_after(plan, {})
 
@@ -770,7 +758,7 @@ def test_files_of_other_kinds_stay_after_a_run() -> None:
 
 def test_status_before_the_effects_keeps_the_words_of_what_failed() -> None:
     pending = replace(KEPT, op=Op.UPDATE, reason=Reason.NEW, writes=(WRITE,))
-    plain = Plan(changes=(pending,), context=context_of())
+    plain = Plan(changes=(pending,), context=web_context())
     (status,) = current_statuses(plain)
     assert (status.phase, status.message) == (Phase.PENDING, "Not applied yet: update (New)")
     (done,) = statuses_after(plain, {})
@@ -778,12 +766,12 @@ def test_status_before_the_effects_keeps_the_words_of_what_failed() -> None:
 
     for phase, message in (("pending", "The forge said no"), ("held back", "Not applied yet: update (New)")):
         recorded = {"statuses": {WEB: RecordedStatus(phase, 5, "", "The forge said no")}}
-        (status,) = current_statuses(Plan(changes=(pending,), context=context_of(inventory=recorded)))
+        (status,) = current_statuses(Plan(changes=(pending,), context=web_context(inventory=recorded)))
         assert (status.phase, status.message) == (Phase.PENDING, message)
 
 
 def test_status_before_the_effects_of_a_change_without_any_is_as_after() -> None:
-    plan = Plan(changes=(KEPT,), context=context_of())
+    plan = Plan(changes=(KEPT,), context=web_context())
 
     assert current_statuses(plan) == statuses_after(plan, {}) == (PUBLISHED,)
 
@@ -791,7 +779,7 @@ def test_status_before_the_effects_of_a_change_without_any_is_as_after() -> None
 def test_condition_of_an_effect_that_is_not_done_yet_is_pending() -> None:
     pending = replace(KEPT, op=Op.UPDATE, reason=Reason.NEW, writes=(WRITE,))
 
-    value = json.loads(current_status(Plan(changes=(pending,), context=context_of()))[VARIANT_FILE])
+    value = json.loads(current_status(Plan(changes=(pending,), context=web_context()))[VARIANT_FILE])
 
     ensured = next(c for c in value["conditions"] if c["type"] == "DownstreamEnsured")
     assert (ensured["status"], ensured["reason"]) == ("False", "Pending")
@@ -806,7 +794,7 @@ def test_statuses_are_sorted_by_variant_and_package() -> None:
         for key, name in zip(reversed(keys), names, strict=True)
     )
 
-    statuses = statuses_after(Plan(changes=changes, context=context_of(targets=targets)), {})
+    statuses = statuses_after(Plan(changes=changes, context=web_context(targets=targets)), {})
 
     assert [(s.variant.name, s.package.path) for s in statuses] == [  # type: ignore[union-attr]
         ("api", "b"),
@@ -829,7 +817,7 @@ def test_files_about_variants_belong_to_the_packages_that_they_are_about() -> No
     change = replace(KEPT, package=PackageKey(URL, "changed"), variant=name("changed"))
     moved = replace(KEPT, package=PackageKey(URL, "from"))
 
-    owners = status_owners(context_of(inventory=inventory), [change, moved, replace(KEPT, variant=None)])
+    owners = status_owners(web_context(inventory=inventory), [change, moved, replace(KEPT, variant=None)])
 
     assert {
         path.removeprefix("conditions/packagevariants/default/"): key for path, key in owners.items()
