@@ -1,0 +1,275 @@
+"""Obstacles of a package: why it is not at an upstream revision, and the next step."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.kptfile import GitUpstream, KptfileHeader
+from reconciler.errors import Location, Problem
+from reconciler.ids import Lifecycle, ObjectName
+from reconciler.inventory import PackageRevision, PackageState, PullState
+from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed, WriteDraft
+from reconciler.plan.obstacles import Obstacle, Standstill, find_obstacles
+from reconciler.policy import Policy
+from reconciler.reasons import Reason
+from reconciler.resolve.resolution import ResolvedVariant
+from tests.support.plan_values import (
+    BRANCH,
+    EDGE,
+    PACKAGE,
+    WEB,
+    a_desired,
+    a_draft,
+    a_pin,
+    a_pull,
+    a_target,
+    oid,
+    web_context,
+)
+from tests.support.sets import COMMIT, TREE, repository
+
+KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
+WRITE = WriteDraft(f"refs/heads/{BRANCH}", None, oid("b2"), "web", {}, oid("e1"), "", 70)
+V1 = KptfileHeader(upstream_lock=GitUpstream("r", "web", "web/v1", oid("a1")))
+V3 = KptfileHeader(upstream_lock=GitUpstream("r", "web", "web/v3", oid("a3")))
+ON_MAIN = PackageState("web", main_tree=oid("b1"), main_header=V1)
+
+
+def blueprints(*numbers: int) -> Any:
+    """Return the upstream repository with these revisions of `web`."""
+    published = tuple(
+        PackageRevision("web", f"v{n}", n, Lifecycle.PUBLISHED, f"refs/tags/web/v{n}", COMMIT, TREE)
+        for n in numbers
+    )
+    return repository("blueprints", packages={"web": PackageState("web", published=published)})
+
+
+def a_resolved(**fields: Any) -> ResolvedVariant:
+    given: dict[str, Any] = {"variant": a_desired(), "pin": a_pin(1), **fields}
+    return ResolvedVariant(view=EDGE.key, downstream=PACKAGE, **given)
+
+
+def standstill(
+    version: str = "",
+    change: Change = KEPT,
+    *,
+    resolved: ResolvedVariant | None = None,
+    numbers: tuple[int, ...] = (3, 1, 2, 0),
+    target: Mapping[str, Any] | None = None,
+    problems: tuple[Problem, ...] = (),
+    trace: Mapping[ObjectName, Mapping[str, str]] | None = None,
+    **fields: Any,
+) -> Standstill:
+    inventory = {"views": (EDGE, blueprints(*numbers)), **fields.pop("inventory", {})}
+    given = {"resolved": {WEB: resolved or a_resolved()}, **fields}
+    context = web_context(a_target(**{"package": ON_MAIN, **(target or {})}), inventory=inventory, **given)
+    plan = Plan(changes=(change,), problems=problems, context=context)
+    return find_obstacles(plan, change, "edge/web", version, trace or {})
+
+
+ASKED = Obstacle("The manifest asks for web/v1: spec.upstream.revision (web.yaml:1)", "Change it there.")
+
+
+def test_package_at_the_requested_revision_stands_still_by_its_manifest() -> None:
+    assert standstill() == Standstill("web/v1", "", "web/v1", "web/v3", (ASKED,))
+
+
+def test_package_at_the_newest_revision_has_no_obstacle() -> None:
+    assert standstill(numbers=(1,)) == Standstill("web/v1", "", "web/v1", "web/v1", ())
+    assert standstill(numbers=()) == Standstill("web/v1", "", "web/v1", "", ())
+
+
+def test_package_without_a_variant_has_to_be_adopted_first() -> None:
+    adopt = Obstacle(
+        "No PackageVariant of this instance owns it",
+        "Adopt it with a PackageVariant whose adoptionPolicy is adoptExisting.",
+    )
+    want = Standstill("", "", "", "", (adopt,))
+
+    assert standstill(change=replace(KEPT, variant=None)) == want
+    assert find_obstacles(Plan(), KEPT, "edge/web", "", {}) == want
+
+
+@pytest.mark.parametrize("version", ["web/v2", "v2", "2"])
+def test_revision_may_be_named_in_short(version: str) -> None:
+    assert standstill(version).obstacles == (ASKED,)
+
+
+@pytest.mark.parametrize("version", ["web/v1", "v1", "1"])
+def test_requested_revision_that_is_on_main_has_no_obstacle(version: str) -> None:
+    assert standstill(version).obstacles == ()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "listed"),
+    [((1, 2), "web/v1, web/v2"), (tuple(range(1, 8)), "web/v3, web/v4, web/v5, web/v6, web/v7")],
+)
+def test_revision_that_the_upstream_has_not_is_the_only_obstacle(
+    numbers: tuple[int, ...], listed: str
+) -> None:
+    found = standstill("v9", replace(KEPT, waits=True, message="Why"), numbers=numbers)
+
+    assert found.obstacles == (Obstacle("The upstream has no revision web/v9", f"It has {listed}."),)
+
+
+def test_lock_that_holds_an_older_revision_is_named() -> None:
+    held = a_resolved(offers=a_pin(3))
+    follow = "Run `reconciler lock follow default/web`, or merge its pull request."
+
+    newest = standstill(resolved=held)
+    between = standstill("v2", resolved=held)
+
+    assert newest.obstacles == between.obstacles
+    assert newest.obstacles == (Obstacle("The lock holds web/v1, while the upstream offers web/v3", follow),)
+
+
+def test_floating_upstream_that_is_locked_is_told_without_numbers() -> None:
+    pin, offers = a_pin(0, ref="main"), a_pin(0, ref="main", commit=a_pin(2).commit)
+
+    found = standstill("next", resolved=a_resolved(pin=pin, offers=offers), numbers=())
+
+    assert found.requested == "main@a0000000"
+    assert found.obstacles == (
+        Obstacle(
+            "The lock holds main@a0000000, while the upstream offers main@a2000000",
+            "Run `reconciler lock follow default/web`, or merge its pull request.",
+        ),
+    )
+
+
+def test_lock_at_what_the_upstream_offers_is_no_obstacle() -> None:
+    assert standstill("v2", resolved=a_resolved(offers=a_pin(1))).obstacles == (ASKED,)
+
+
+def test_version_of_a_branch_is_a_number_alone() -> None:
+    branch = a_resolved(pin=a_pin(0, ref="main"))
+
+    assert standstill("7", resolved=branch).obstacles == (
+        Obstacle("The upstream has no revision v7", "It has web/v1, web/v2, web/v3."),
+    )
+
+
+def test_set_is_named_with_the_expression_that_gave_the_revision() -> None:
+    of_set = replace(a_desired(), set_key=ObjectName("default", "fleet"))
+
+    found = standstill(resolved=a_resolved(variant=of_set), trace={WEB: {"upstream.revision": "literal"}})
+
+    assert found.obstacles[0].message == (
+        "The manifest asks for web/v1: "
+        "PackageVariantSet default/fleet: upstream.revision = literal (web.yaml:1)"
+    )
+
+
+PROBLEM = Problem(
+    Location("web.yaml", 4), Reason.INVALID_MANIFEST, "It is wrong", "Mend it", f"PackageVariant {WEB}"
+)
+
+
+def test_problems_of_the_variant_come_first_and_once() -> None:
+    others = replace(PROBLEM, subject="PackageVariant default/other")
+
+    found = standstill(problems=(others, PROBLEM, PROBLEM))
+
+    assert found.obstacles == (Obstacle("It is wrong (web.yaml:4)", "Mend it"), ASKED)
+
+
+def test_variant_that_is_not_resolved_has_its_state_as_obstacle() -> None:
+    context = web_context(a_target(package=ON_MAIN))
+    change = replace(KEPT, waits=True, message="Why")
+
+    found = find_obstacles(Plan(changes=(change,), context=context), change, "edge/web", "v2", {})
+
+    assert found == Standstill(
+        "web/v1",
+        "",
+        "",
+        "",
+        (Obstacle("It is held back: Why", "`reconciler explain edge/web` has every detail."),),
+    )
+
+
+STATES: list[tuple[Mapping[str, Any], Mapping[str, Any], Obstacle]] = [
+    (
+        {"writes": (WRITE,), "op": Op.UPDATE, "reason": Reason.NEW},
+        {},
+        Obstacle("It is pending: Not applied yet: update (New)", "Run `reconciler apply`."),
+    ),
+    (
+        {},
+        {"draft": a_draft(header=V3), "pulls": (a_pull(number=7),)},
+        Obstacle("It is in review as #7", "Review it, and merge it: `reconciler approve edge/web`."),
+    ),
+    (
+        {"message": "A person commits"},
+        {"draft": a_draft(header=V3)},
+        Obstacle(
+            "It is in review: A person commits", "Review it, and merge it: `reconciler approve edge/web`."
+        ),
+    ),
+    (
+        {"unready": ("gate",)},
+        {},
+        Obstacle("It is not ready: gate", "Mend what it names; the next apply renders the package again."),
+    ),
+    (
+        {"conflicts": (ConflictNote("a", "b", "1", "2"),)},
+        {},
+        Obstacle(
+            "It is conflict: 1 conflict in a. "
+            "Change the values in the draft, or add `Keep:` to a commit there",
+            "Answer each conflict in the draft: `reconciler pr show edge/web` lists them.",
+        ),
+    ),
+    (
+        {"reason": Reason.REJECTED, "message": "Why"},
+        {"pulls": (a_pull(PullState.CLOSED, number=3),)},
+        Obstacle("It is rejected as #3: Why", 'Change it, or set reconciler.dev/retry: "1" on its manifest.'),
+    ),
+    (
+        {"reason": Reason.PAUSED, "message": "Why"},
+        {},
+        Obstacle("It is paused: Why", "Remove reconciler.dev/paused."),
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "target", "want"), STATES)
+def test_state_of_a_package_on_its_way(
+    change: Mapping[str, Any], target: Mapping[str, Any], want: Obstacle
+) -> None:
+    found = standstill("v3", replace(KEPT, **change), resolved=a_resolved(pin=a_pin(3)), target=target)
+
+    assert found.obstacles == (want,)
+    assert found.review == ("web/v3" if "draft" in target else "")
+
+
+def test_stalled_package_needs_a_correction() -> None:
+    change = replace(KEPT, reason=Reason.OWNER_STALLED, message="Why")
+
+    found = standstill("v3", change, resolved=a_resolved(pin=a_pin(3)), variants={})
+
+    hint = "Correct the manifest or the repository; `reconciler doctor` checks repositories."
+    assert found.obstacles == (Obstacle("It is stalled: Why", hint),)
+
+
+def test_state_does_not_matter_once_main_has_the_revision() -> None:
+    assert standstill("v1", replace(KEPT, waits=True)).obstacles == ()
+
+
+def test_suspension_and_postponed_pull_requests_are_obstacles_too() -> None:
+    change = replace(KEPT, postponed=Postponed(Reason.RATE_LIMITED, "5 are open"))
+    suspended = {"policy": Policy(suspend=True)}
+
+    found = standstill("v3", change, resolved=a_resolved(pin=a_pin(3)), inventory=suspended)
+
+    assert found.obstacles == (
+        Obstacle("spec.suspend is true, so nothing changes", "Set it to false in reconciler.yaml."),
+        Obstacle("It is pending: 5 are open", "Run `reconciler apply`."),
+        Obstacle("5 are open", "Limits and schedules are in spec.pullRequests."),
+    )
+
+
+def test_published_package_that_is_not_there_yet_has_no_state_to_tell() -> None:
+    assert standstill("v3", resolved=a_resolved(pin=a_pin(3))).obstacles == ()
