@@ -1,0 +1,391 @@
+"""Decisions about packages that variants want: everything around the content of the draft."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.errors import Location, Problem
+from reconciler.ids import Lifecycle, ObjectName
+from reconciler.inventory import Commit, PackageRevision, PackageState
+from reconciler.plan.changes import Change, ClosePull, MoveRef, Op
+from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.decide import PackageDecision, decide
+from reconciler.policy import Policy
+from reconciler.reasons import Reason
+from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
+from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from tests.support.plan_values import (
+    BRANCH,
+    EDGE,
+    PACKAGE,
+    WEB,
+    a_desired,
+    a_draft,
+    a_pin,
+    a_pull,
+    a_target,
+    oid,
+    web_context,
+)
+
+LOCATION = Location("web.yaml", 1)
+OURS = a_target(owner=WEB, main_owner=WEB)
+UP_TO_DATE = RenderedVariant(WEB, Package(oid("b1")))
+KEPT = Change(
+    PACKAGE,
+    EDGE.key,
+    Op.KEEP,
+    Reason.UP_TO_DATE,
+    variant=WEB,
+    location=LOCATION,
+    before=oid("b1"),
+    after=oid("b1"),
+)
+CURRENT = replace(KEPT, upstream_from="web/v1", upstream_to="web/v1")
+DELETION_REF = "refs/heads/reconciler/default/delete/web"
+PROPOSED = {PACKAGE: ((DELETION_REF, oid("a9")),)}
+WITHDRAW = MoveRef(DELETION_REF, oid("a9"), None)
+V2 = PackageRevision("web", "v2", 2, Lifecycle.PUBLISHED, "refs/tags/web/v2", Commit(oid("f2"), 9), oid("b1"))
+TAG = MoveRef("refs/tags/web/v2", None, oid("f2"))
+
+
+def a_resolved(**fields: Any) -> ResolvedVariant:
+    """Return the variant `web` at revision 1, which main has."""
+    given: dict[str, Any] = {"variant": a_desired(), "pin": a_pin(1), "base": a_pin(1), **fields}
+    return ResolvedVariant(view=EDGE.key, downstream=PACKAGE, local=oid("b1"), **given)
+
+
+def context_of(
+    target: PlanTarget = OURS,
+    wanted: ResolvedVariant | None = None,
+    result: RenderedVariant = UP_TO_DATE,
+    **fields: Any,
+) -> PlanContext:
+    given: dict[str, Any] = {
+        "resolved": {WEB: wanted or a_resolved()},
+        "rendered": Rendered({WEB: result}),
+        **fields,
+    }
+    return web_context(target, **given)
+
+
+def decision(target: PlanTarget = OURS, *given: Any, **fields: Any) -> PackageDecision:
+    return decide(target, context_of(target, *given, **fields))
+
+
+def test_package_that_is_what_it_should_be_is_kept() -> None:
+    assert decision() == PackageDecision(CURRENT)
+
+
+def test_package_that_nobody_wants_is_decided_by_its_owner() -> None:
+    theirs = replace(KEPT, reason=Reason.NOT_OURS, variant=None, location=None)
+
+    assert decision(a_target(), downstreams={}) == PackageDecision(theirs)
+
+
+def test_draft_is_what_a_package_is_before_a_change() -> None:
+    paused = decision(replace(OURS, draft=a_draft()), inventory={"policy": Policy(suspend=True)})
+
+    assert paused == PackageDecision(
+        replace(
+            KEPT,
+            reason=Reason.PAUSED,
+            message="The configuration suspends every change",
+            before=oid("d1"),
+            after=oid("d1"),
+        )
+    )
+
+
+def test_package_that_variants_contest_is_kept_and_each_is_told() -> None:
+    rivals = (a_desired("api"), a_desired("web"), a_desired("zoo"))
+    hint = "Give each PackageVariant its own downstream."
+
+    def problem(name: str, others: str) -> Problem:
+        message = f"Package web is also the downstream of {others}"
+        subject = f"PackageVariant default/{name}"
+        return Problem(LOCATION, Reason.DUPLICATE_DOWNSTREAM, message, hint, subject)
+
+    assert decision(downstreams={PACKAGE: rivals}) == PackageDecision(
+        replace(
+            KEPT,
+            variant=ObjectName("default", "api"),
+            reason=Reason.DUPLICATE_DOWNSTREAM,
+            message="Wanted by default/api and default/web and default/zoo",
+        ),
+        (
+            problem("api", "default/web (web.yaml:1), default/zoo (web.yaml:1)"),
+            problem("web", "default/api (web.yaml:1), default/zoo (web.yaml:1)"),
+            problem("zoo", "default/api (web.yaml:1), default/web (web.yaml:1)"),
+        ),
+    )
+
+
+# Variants without upstream or pin
+
+MISSING = Problem(LOCATION, Reason.UPSTREAM_NOT_FOUND, "It is not there", "", f"PackageVariant {WEB}")
+NOWHERE = a_target(package=PackageState("web"))
+
+
+@pytest.mark.parametrize(
+    ("target", "fields", "want"),
+    [
+        pytest.param(
+            OURS,
+            {"waiting": {WEB: "Its pin is not merged"}},
+            {"reason": Reason.LOCK_PENDING, "message": "Its pin is not merged"},
+            id="it waits for its pin",
+        ),
+        pytest.param(
+            OURS,
+            {"resolution": Resolution(problems=(MISSING,))},
+            {"reason": Reason.OWNER_STALLED, "message": "It is not there"},
+            id="no upstream: the package stays",
+        ),
+        pytest.param(
+            NOWHERE,
+            {"resolution": Resolution(problems=(replace(MISSING, subject="another"), MISSING))},
+            {"op": Op.BLOCK, "reason": Reason.UPSTREAM_NOT_FOUND, "message": "It is not there"},
+            id="no upstream: a new package is blocked",
+        ),
+        pytest.param(
+            NOWHERE,
+            {"resolution": Resolution(problems=(replace(MISSING, subject="another"),))},
+            {"reason": Reason.OWNER_STALLED},
+            id="problems of other variants are no reason",
+        ),
+        pytest.param(OURS, {}, {"reason": Reason.OWNER_STALLED}, id="nothing is known"),
+        pytest.param(
+            OURS,
+            {"resolution": Resolution(problems=(MISSING,), publications={PACKAGE: (V2,)})},
+            {
+                "op": Op.PUBLISH,
+                "reason": Reason.OWNER_STALLED,
+                "message": "It is not there",
+                "writes": (TAG,),
+            },
+            id="revisions of main are tagged all the same",
+        ),
+    ],
+)
+def test_package_of_a_variant_that_is_not_resolved(
+    target: PlanTarget, fields: Mapping[str, Any], want: Mapping[str, Any]
+) -> None:
+    tree = target.package.main_tree
+
+    found = decision(target, **{"resolved": {}, **fields})
+
+    assert found == PackageDecision(replace(KEPT, before=tree, after=tree, **want))
+
+
+# Packages that a variant may not have
+
+
+def test_package_of_others_is_left_alone_with_a_problem() -> None:
+    theirs = a_target(package=PackageState("web", main_tree=oid("b1"), main_header=KptfileHeader()))
+    message = "Package web in repository edge exists and is not ours"
+    hint = "Set spec.adoptionPolicy to adoptExisting, or choose another downstream package."
+    problem = Problem(LOCATION, Reason.PACKAGE_EXISTS, message, hint, f"PackageVariant {WEB}")
+
+    assert decision(theirs) == PackageDecision(
+        replace(KEPT, reason=Reason.PACKAGE_EXISTS, message=message), (problem,)
+    )
+
+
+def test_new_package_with_an_obstacle_is_blocked() -> None:
+    files = replace(EDGE, files=frozenset({"web"}))
+    message = 'package path "web" cannot be a directory: "web" is a file on branch main of repository edge'
+
+    found = decision(a_target(package=PackageState("web"), view=files))
+
+    assert found.change == replace(
+        KEPT, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message=message, before=None, after=None
+    )
+    assert [problem.message for problem in found.problems] == [message]
+
+
+def test_adoption_waits_for_the_draft_of_others_without_a_problem() -> None:
+    package = PackageState("web", main_tree=oid("b1"), drafts=(a_draft(written=None),))
+    adopting = a_desired(adoptionPolicy="adoptExisting")
+
+    found = decision(a_target(package=package), downstreams={PACKAGE: (adopting,)})
+
+    message = f"A draft of other people is open: {BRANCH}. Merge or delete it first"
+    assert found == PackageDecision(replace(KEPT, reason=Reason.FOREIGN_DRAFT, message=message, waits=True))
+
+
+# What is told beside the content
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_told"),
+    [(Reason.BASE_NOT_FOUND, True), (Reason.PROTECTED_FIELD, True), (Reason.INVALID_PACKAGE, False)],
+)
+def test_package_that_needs_its_upstream_corrected_is_a_problem(reason: Reason, is_told: bool) -> None:
+    blocked = RenderedVariant(WEB, Blocked(reason, "it is lost", "Correct it"))
+    problem = Problem(LOCATION, reason, "Package web: it is lost", "Correct it", f"PackageVariant {WEB}")
+
+    found = decision(OURS, None, blocked)
+
+    assert found == PackageDecision(
+        replace(CURRENT, op=Op.BLOCK, reason=reason, message="it is lost", waits=True),
+        (problem,) if is_told else (),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        pytest.param({"offers": a_pin(2)}, "Locked; upstream offers web/v2", id="a lock holds it back"),
+        pytest.param({"offers": a_pin(1)}, "", id="the lock has what is offered"),
+        pytest.param({}, "", id="nothing is offered"),
+        pytest.param({"offers": a_pin(2), "moved": "It moved"}, "It moved", id="a message stays"),
+    ],
+)
+def test_revision_that_a_lock_holds_back_is_told(fields: Mapping[str, Any], message: str) -> None:
+    assert decision(OURS, a_resolved(**fields)).change.message == message
+
+
+@pytest.mark.parametrize(
+    ("requested_by", "message"),
+    [(("prod/gateway", "prod/dns"), "Required by prod/gateway, prod/dns"), ((), "")],
+)
+def test_new_package_that_others_require_says_by_whom(requested_by: tuple[str, ...], message: str) -> None:
+    wanted = replace(a_desired(), requested_by=requested_by)
+    new = RenderedVariant(WEB, Package(oid("e1")))
+
+    found = decision(NOWHERE, a_resolved(variant=wanted, base=None), new)
+
+    assert (found.change.op, found.change.message) == (Op.CREATE, message)
+    assert decision(OURS, a_resolved(variant=wanted)).change.message == ""
+
+
+# Tags, drafts and proposals that are due
+
+
+MERGED = a_draft(ref="refs/heads/drafts/web/packagevariant-7", tip=Commit(oid("d7"), 7))
+SPARE = a_draft(ref="refs/heads/drafts/web/packagevariant-8", tip=Commit(oid("d8"), 8))
+
+
+def removal(draft: Any) -> MoveRef:
+    return MoveRef(draft.ref, draft.tip.oid, None)
+
+
+@pytest.mark.parametrize(
+    ("target", "fields", "want"),
+    [
+        pytest.param(
+            {"merged": (MERGED,), "pulls": (a_pull(head="drafts/web/packagevariant-7", number=7),)},
+            {},
+            {
+                "op": Op.CLOSE,
+                "reason": Reason.DRAFT_SUPERSEDED,
+                "writes": (removal(MERGED),),
+                "close": (ClosePull(7, "drafts/web/packagevariant-7", "Main has this content."),),
+            },
+            id="main has the draft",
+        ),
+        pytest.param(
+            {"others": (SPARE,), "pulls": (a_pull(head="drafts/web/packagevariant-8", number=8),)},
+            {},
+            {
+                "op": Op.CLOSE,
+                "reason": Reason.DRAFT_SUPERSEDED,
+                "writes": (removal(SPARE),),
+                "close": (
+                    ClosePull(
+                        8, "drafts/web/packagevariant-8", "Another draft of this package replaces this one."
+                    ),
+                ),
+            },
+            id="a second draft",
+        ),
+        pytest.param(
+            {"others": (replace(SPARE, has_foreign_commits=True),)}, {}, {}, id="a second draft of people"
+        ),
+        pytest.param(
+            {"pulls": (a_pull(head="reconciler/default/delete/web", number=9),)},
+            {"proposed_deletions": PROPOSED},
+            {
+                "op": Op.CLOSE,
+                "reason": Reason.DELETION_WITHDRAWN,
+                "writes": (WITHDRAW,),
+                "close": (ClosePull(9, "reconciler/default/delete/web", "The package is wanted again."),),
+            },
+            id="its deletion was proposed",
+        ),
+        pytest.param(
+            {},
+            {"resolution": Resolution(publications={PACKAGE: (V2,)})},
+            {"op": Op.PUBLISH, "reason": Reason.PUBLISHED_BY_MERGE, "writes": (TAG,)},
+            id="main has a new revision",
+        ),
+        pytest.param(
+            {"merged": (MERGED,), "others": (SPARE,)},
+            {
+                "proposed_deletions": PROPOSED,
+                "resolution": Resolution(publications={PACKAGE: (V2, replace(V2, ref="refs/tags/web/v3"))}),
+            },
+            {
+                "op": Op.PUBLISH,
+                "reason": Reason.PUBLISHED_BY_MERGE,
+                "writes": (
+                    removal(MERGED),
+                    removal(SPARE),
+                    WITHDRAW,
+                    TAG,
+                    replace(TAG, ref="refs/tags/web/v3"),
+                ),
+            },
+            id="everything at once",
+        ),
+    ],
+)
+def test_what_is_due_beside_the_content(
+    target: Mapping[str, Any], fields: Mapping[str, Any], want: Mapping[str, Any]
+) -> None:
+    assert decision(replace(OURS, **target), **fields).change == replace(CURRENT, **want)
+
+
+def test_reason_that_tells_more_stays_when_something_is_due() -> None:
+    moved = a_resolved(moved="It moved")
+
+    found = decision(replace(OURS, merged=(MERGED,)), moved)
+
+    assert found.change == replace(
+        CURRENT,
+        op=Op.CLOSE,
+        reason=Reason.UPSTREAM_TAG_MOVED,
+        message="It moved",
+        waits=True,
+        writes=(removal(MERGED),),
+    )
+
+
+def test_change_of_content_stays_what_it_is_when_something_is_due() -> None:
+    new = RenderedVariant(WEB, Package(oid("e1")))
+
+    found = decision(
+        replace(OURS, merged=(MERGED,)), None, new, resolution=Resolution(publications={PACKAGE: (V2,)})
+    )
+
+    assert (found.change.op, found.change.reason) == (Op.EDIT, Reason.CONTENT_CHANGED)
+    assert found.change.writes[:2] == (removal(MERGED), TAG)
+    assert len(found.change.writes) == 3
+
+
+def test_blocked_package_is_tagged_and_nothing_else() -> None:
+    blocked = RenderedVariant(WEB, Blocked(Reason.INVALID_PACKAGE, "it is no YAML"))
+
+    found = decision(
+        replace(OURS, merged=(MERGED,)),
+        None,
+        blocked,
+        resolution=Resolution(publications={PACKAGE: (V2,)}),
+        proposed_deletions=PROPOSED,
+    )
+
+    assert (found.change.op, found.change.writes) == (Op.BLOCK, (TAG,))
