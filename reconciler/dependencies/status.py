@@ -12,6 +12,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem
+from reconciler.reasons import Reason
 from reconciler.values import dataclass
 
 DIRECTORY = "conditions/packages"
@@ -83,6 +84,10 @@ class _Reader:
     def documents(self) -> Iterator[dict[str, Any]]:
         family = package_graph(self.inputs, self.locked, self.shared_namespace)
         seen = set()
+        for duplicate in self.inputs.installs:
+            problem = self._problem(duplicate)
+            if problem is not None and problem.reason == Reason.DUPLICATE_PACKAGE:
+                yield self._unresolved(duplicate)
         for package in self.locked.resolution.packages:
             if package.instance.ecosystem == Ecosystem.KPT:
                 continue

@@ -190,11 +190,19 @@ def _revision_lines(before: ClusterLock | None, after: ClusterLock) -> Iterator[
             yield f"revision {revision.revision} of {revision.package}: {revision.name} {state}"
         if revision.awaits:
             yield f"revision {revision.revision} of {revision.package} {_waiting(revision)}"
-    packages = {package.object for package in after.resolution.packages}
     for key, gone in old_revisions.items():
         if key not in revisions:
-            why = "beyond the history limit" if gone.package in packages else "its package is gone"
+            why = _removal(gone.package, before.resolution if before else Resolution(), after.resolution)
             yield f"revision {gone.revision} of {gone.package}: {gone.name} removed, {why}"
+
+
+def _removal(object_name: str, before: Resolution, after: Resolution) -> str:
+    """Return why a revision of an object is removed."""
+    if any(package.object == object_name for package in after.packages):
+        return "beyond the history limit"
+    instances = {package.instance for package in before.packages if package.object == object_name}
+    heirs = [package.object for package in after.packages if package.instance in instances]
+    return f"{heirs[0]} installs its package" if heirs else "its package is gone"
 
 
 def _waiting(revision: LockedRevision) -> str:

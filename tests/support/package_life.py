@@ -78,10 +78,11 @@ class Life:
             kind="Provider",
         )
 
-    def ask(self, name: str, version: int, policy: RevisionPolicy = AUTOMATIC) -> None:
-        """Write a manifest for a package, or change the one that there is."""
+    def ask(self, name: str, version: int, policy: RevisionPolicy = AUTOMATIC, *, package: str = "") -> None:
+        """Write a manifest for the package of the same or another name, or change the one that there is."""
         need = PackageNeed(
-            PackageId(Ecosystem.XPKG, source(name)), exact_range(Dialect.CROSSPLANE, f"v{version}.0.0")
+            PackageId(Ecosystem.XPKG, source(package or name)),
+            exact_range(Dialect.CROSSPLANE, f"v{version}.0.0"),
         )
         self.installs[name] = Install(
             "",

@@ -23,6 +23,7 @@ from reconciler.dependencies.lock.format import ClusterLock, LockedPackage
 from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
+from reconciler.dependencies.solve.duplicates import without_duplicates
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
@@ -124,10 +125,10 @@ def package_graph(
     inputs: ClusterInputs, locked: ClusterLock, shared_namespace: str = "default"
 ) -> PackageGraph:
     """Return the locked packages of a cluster with their parents, and the users' installs by instance."""
-    installs = {
-        str(inputs.instance_of(install)): install for install in inputs.installs if not install.external
-    }
     packages = {str(package.instance): package for package in locked.resolution.packages}
+    running = frozenset(package.object for package in packages.values())
+    own = (i for i in without_duplicates(inputs, running)[0].installs if not i.external)
+    installs = {str(inputs.instance_of(install)): install for install in own}
     return PackageGraph(packages, installs, inputs.catalogue, shared_namespace)
 
 

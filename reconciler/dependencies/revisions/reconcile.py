@@ -239,6 +239,12 @@ class PreviousLock:
     resolution: Resolution
     revisions: tuple[LockedRevision, ...] = ()
 
+    @property
+    def running(self) -> frozenset[str]:
+        """The objects of packages that are in the cluster: `Provider/aws`."""
+        active = (revision.package for revision in self.revisions if revision.is_active)
+        return frozenset({*active, *(package.object for package in self.resolution.packages)})
+
     def history(self, package: LockedPackage) -> RevisionHistory:
         """Return the revisions of a package's object. One that is renamed starts anew, but counts on."""
         held = next(

@@ -18,6 +18,7 @@ from reconciler.dependencies.solve.alternatives import (
     existing_alternatives,
     locked_alternatives,
 )
+from reconciler.dependencies.solve.duplicates import without_duplicates
 from reconciler.dependencies.solve.lookup import (
     CandidateLookup,
     RequirementContext,
@@ -36,7 +37,6 @@ from reconciler.dependencies.solve.problem import (
 )
 from reconciler.dependencies.versions import VersionPolicy, precedence_with_build, rank
 from reconciler.errors import Problem
-from reconciler.reasons import Reason
 from reconciler.values import dataclass
 
 
@@ -53,10 +53,10 @@ def build_problem(inputs: ClusterInputs) -> BuiltProblem:
 
     Order-free: the order of installs, candidates and pins does not matter.
     """
-    installs, problems = _without_duplicates(inputs)
-    lookup = CandidateLookup(replace(inputs, installs=installs))
+    inputs, problems = without_duplicates(inputs)
+    lookup = CandidateLookup(inputs)
     nodes: dict[Instance, InstanceNode] = {}
-    roots = tuple(_root(lookup, install) for install in installs if not install.external)
+    roots = tuple(_root(lookup, install) for install in inputs.installs if not install.external)
     queue = [
         (alternative.instance, scope)
         for demand, scope in roots
@@ -84,32 +84,6 @@ def build_problem(inputs: ClusterInputs) -> BuiltProblem:
         explain_steps=inputs.choices.explain_steps,
     )
     return BuiltProblem(problem, problems)
-
-
-def _without_duplicates(inputs: ClusterInputs) -> tuple[tuple[Install, ...], tuple[Problem, ...]]:
-    kept: dict[Instance, Install] = {}
-    external, problems = [], []
-    for install in sorted(inputs.installs, key=lambda i: (i.namespace, i.name, i.kind, i.location)):
-        instance = Instance(inputs.catalogue.find(install.need.id), install_slot(install))
-        first = kept.get(instance)
-        if install.external:
-            external.append(install)
-        elif first is None:
-            kept[instance] = install
-        else:
-            problems.append(_duplicate(instance, first, install))
-    return (*kept.values(), *external), tuple(problems)
-
-
-def _duplicate(instance: Instance, first: Install, second: Install) -> Problem:
-    name = instance.package.name
-    return Problem(
-        second.location,
-        Reason.DUPLICATE_PACKAGE,
-        f"{second} and {first} ({first.location}) both install {name}, and only one may",
-        hint="Remove one of the two manifests",
-        subject=str(second),
-    )
 
 
 def _root(lookup: CandidateLookup, install: Install) -> tuple[InstanceRequirement, RequirementContext]:

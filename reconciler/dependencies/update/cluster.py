@@ -23,6 +23,7 @@ from reconciler.dependencies.revisions.autoremove import (
     upgraded_with_parent,
 )
 from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUpdate, reconcile_revisions
+from reconciler.dependencies.solve.duplicates import without_duplicates
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.errors import Location, Problem
@@ -78,10 +79,16 @@ class ClusterResolver:
         cached = self._known.get(key)
         if cached is not None:
             return cached
+        inputs, duplicates = without_duplicates(inputs, before.running)
         solution = self._solve(self._asked(inputs, before.resolution), before.resolution)
         fresh = lock_solution(inputs, solution, before.resolution)
         revision_update = self._establish(inputs, solution, fresh, before, keeps=keeps)
-        problems = (*solution.problems, *revision_update.problems, *unbound_inputs(inputs, solution))
+        problems = (
+            *duplicates,
+            *solution.problems,
+            *revision_update.problems,
+            *unbound_inputs(inputs, solution),
+        )
         is_open = bool(problems) or keeps or not self.options.dependencies
         decided = ClusterResult(solution, revision_update, problems, is_open)
         self._known[key] = replace(decided, is_sound=True)

@@ -1,6 +1,9 @@
 """One cluster in one step: which revisions run, who controls what they have, and what people are told."""
 
+import json
 from dataclasses import replace
+
+import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
@@ -11,11 +14,14 @@ from reconciler.dependencies.lock.format import (
     record_bytes,
 )
 from reconciler.dependencies.lock.read import FleetLocks, read_locks
+from reconciler.dependencies.model.cluster import ObservedRevision
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
 from reconciler.dependencies.revisions.reconcile import revision_name
+from reconciler.dependencies.status import status_files
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.memo import outdated_clusters
 from reconciler.reasons import Reason
+from reconciler.report.locks import lock_lines
 from tests.support.package_life import Life, digest, source
 
 MANUAL = RevisionPolicy(manual=True)
@@ -192,6 +198,66 @@ def test_a_loser_in_the_solver_keeps_its_version_and_everything_else_proceeds() 
     assert [explanation.preempted for explanation in scope.explanations] == ["Provider arm"]
     assert states(taken, "aws") == ["v1.0.0 Inactive", "v2.0.0 Active"]
     assert states(taken, "arm") == ["v1.0.0 Active"]
+
+
+@pytest.mark.parametrize("late", ["abc", "zzz"])
+def test_of_two_manifests_of_one_package_the_running_one_stays(late: str) -> None:
+    one = life(aws1="Bucket", aws2="Bucket Queue", web1=":aws")
+    one.ask("web", 1)
+    one.ask("aws", 1)
+    one.run()
+    before = one.locked
+    one.ask(late, 2, MANUAL, package="aws")
+
+    for _ in range(2):
+        decision = one.run()
+        (problem,) = decision.problems
+        assert (problem.reason, problem.subject) == (Reason.DUPLICATE_PACKAGE, f"Provider {late}")
+        assert "Provider aws (clusters/one/aws.yaml:1)" in problem.message
+        assert one.locked.resolution == before.resolution
+        assert one.locked.lock.revisions == before.lock.revisions
+        assert "gone" not in "\n".join(lock_lines(decision))
+        (written,) = status_files([one.world()], decision).values()
+        reasons = {
+            document["name"]: stalled["reason"]
+            for document in json.loads(written)["packages"]
+            for stalled in document["conditions"]
+            if (stalled["type"], stalled["status"]) == ("Stalled", "True")
+        }
+        assert reasons == {late: "DuplicatePackage"}
+
+    del one.installs["aws"]
+    one.ask(late, 2, package="aws")
+    assert one.run().problems == ()
+    assert states(one, late) == ["v2.0.0 Active"]
+
+
+def test_of_two_new_manifests_the_one_with_the_observed_active_revision_counts() -> None:
+    one = life(aws1="Bucket")
+    for name in ("abc", "aws"):
+        one.ask(name, 1, package="aws")
+    running = ObservedRevision("Provider/aws", "aws-by-hand", 4, True, "x.io/aws:v1.0.0", digest("aws", 1))
+    world = replace(one.world(), observed=(running,))
+
+    decision = update_locks(FleetInputs((world,)), FleetLocks())
+
+    assert [problem.subject for problem in decision.problems] == ["Provider abc"]
+    (scope,) = decision.scopes
+    assert [(r.name, r.revision, r.is_active) for r in scope.after.lock.revisions] == [
+        ("aws-by-hand", 4, True)
+    ]
+
+
+def test_a_package_under_another_object_is_not_called_gone() -> None:
+    one = life(aws1="Bucket")
+    one.ask("aws", 1)
+    one.run()
+    del one.installs["aws"]
+    one.ask("cloud", 1, package="aws")
+    text = "\n".join(lock_lines(one.run()))
+
+    assert "revision 1 of Provider/aws: aws-617773010000 removed, Provider/cloud installs its package" in text
+    assert "gone" not in text
 
 
 def test_two_wishes_for_one_package_name_each_other_and_change_nothing() -> None:
