@@ -1,7 +1,7 @@
 """The dependencies of clusters as a graph: installs, packages, what they own, what is shared or unused."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.dependencies.lock.format import LockedPackage, Resolution, current_holder, ownership_entries
@@ -14,12 +14,14 @@ def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> Graph:
     """Return the dependencies of a fleet or of one cluster; clusters with equal locks are one group. Pure."""
     clusters: dict[str, list[str]] = {}
     resolutions: dict[str, Resolution] = {}
+    unavailable: dict[str, str] = {}
     for scope in locks.scopes:
         if scope.after is not None and cluster in ("", scope.cluster):
             clusters.setdefault(scope.after.lock.resolution, []).append(scope.cluster)
             resolutions[scope.after.lock.resolution] = scope.after.resolution
+            unavailable.update(scope.unavailable)
     pairs = sorted((", ".join(sorted(names)), digest) for digest, names in clusters.items())
-    groups = tuple(_group(title, resolutions[digest]) for title, digest in pairs)
+    groups = tuple(_group(title, resolutions[digest], unavailable) for title, digest in pairs)
     title = f"Dependencies of {cluster}" if cluster else "Dependencies of the fleet"
     return Graph(title, groups, " ".join(map(_description, groups)))
 
@@ -59,7 +61,7 @@ def _labels(group: Group, keys: Iterable[str]) -> list[str]:
     return [labels[key] for key in keys]
 
 
-def _group(title: str, resolution: Resolution) -> Group:
+def _group(title: str, resolution: Resolution, unavailable: Mapping[str, str]) -> Group:
     owned = _owned(resolution)
     unused = {str(instance) for instance in resolution.unused}
     edges = tuple(sorted(set(_edges(resolution))))
@@ -68,7 +70,7 @@ def _group(title: str, resolution: Resolution) -> Group:
         GraphNode(
             str(package.instance),
             f"{package.instance.name} {package.version}",
-            notes=tuple(_notes(package, owned.get(str(package.instance), ()))),
+            notes=tuple(_notes(package, owned.get(str(package.instance), ()), unavailable)),
             shared=parents[str(package.instance)] > 1,
             unused=str(package.instance) in unused,
         )
@@ -108,11 +110,11 @@ def _edges(resolution: Resolution) -> Iterator[Edge]:
                 yield Edge(key, target, label)
 
 
-def _notes(package: LockedPackage, owned: Iterable[str]) -> Iterator[str]:
+def _notes(package: LockedPackage, owned: Iterable[str], unavailable: Mapping[str, str]) -> Iterator[str]:
     """Yield what a package owns, and what is special about it."""
     yield from (f"owns {name}" for name in owned)
     if package.unavailable:
-        yield "no longer published"
+        yield unavailable.get(str(package.instance), "is no longer published").removeprefix("is ")
 
 
 def _owned(resolution: Resolution) -> dict[str, list[str]]:

@@ -15,6 +15,7 @@ from reconciler.dependencies.catalog.published import (
 )
 from reconciler.dependencies.dialects import ParsedManifest, package_id, read_kpt, version_of
 from reconciler.dependencies.lock.format import is_lock_file
+from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.update.unsolved import UNSOLVED_DIRECTORY
 from reconciler.dependencies.versions import VersionError, parse_relaxed
@@ -136,7 +137,7 @@ class _Reader:
     candidates: list[Candidate] = field(default_factory=list)
     revisions: dict[PackageTree, Candidate] = field(default_factory=dict)
     warnings: set[Problem] = field(default_factory=set)
-    refused: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
+    refused: dict[str, tuple[RefusedVersion, ...]] = field(default_factory=dict)
 
     def read(self, mirror: Mirror, views: Iterable[RepositoryView]) -> None:
         revisions = [revision for view in views for revision in self.list_revisions(mirror, view)]
@@ -175,7 +176,8 @@ class _Reader:
             where, subject = Location(f"{view.key.name}/{tag}"), f"package {revision.path}"
             problem = Problem(where, Reason.UPSTREAM_NOT_VERIFIED, message, NOT_VERIFIED_HINT, subject)
             name = package_id(self.names[view.url], revision.path).name
-            self.refused[name] = (*self.refused.get(name, ()), problem)
+            refused = RefusedVersion(version_of(tag), problem)
+            self.refused[name] = (*self.refused.get(name, ()), refused)
         return not fault
 
     def parse(self, revision: _Revision, content: FileContent) -> Iterator[ParsedManifest]:
@@ -203,7 +205,9 @@ class _Reader:
         self.warnings.update((*manifest.problems, *manifest.warnings))
         if manifest.problems:
             name = package_id(self.names[revision.view.url], revision.path).name
-            self.refused[name] = (*self.refused.get(name, ()), *manifest.problems)
+            version = version_of(revision.tag) if revision.tag else ""
+            own = (RefusedVersion(version, problem) for problem in manifest.problems)
+            self.refused[name] = (*self.refused.get(name, ()), *own)
         is_origin = _is_origin(revision.view, revision.view.packages[revision.path])
         for candidate in manifest.candidates:
             self.revisions.setdefault(revision.key, candidate if is_origin else replace(candidate, names=()))

@@ -56,7 +56,7 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
     yield f"{scope.cluster}: {_state(scope)}"
     for package in packages:
         if change := changes.get(package.instance.key):
-            yield f"  {_MARKS[change.op]} {_pin(package, change)}"
+            yield f"  {_MARKS[change.op]} {_pin(package, change, scope)}"
             yield from (f"      {_met(dependency)}" for dependency in package.dependencies)
     for package in before.resolution.packages if before else ():
         change = changes.get(package.instance.key)
@@ -90,12 +90,12 @@ def _state(scope: ClusterUpdate) -> str:
     return f"generation {was} -> {now}" if was != now else f"generation {now}"
 
 
-def _pin(package: LockedPackage, change: LockChange) -> str:
+def _pin(package: LockedPackage, change: LockChange, scope: ClusterUpdate) -> str:
     version = _version(package.version)
     if change.op is LockOp.CHANGE:
         version = f"{_version(change.before)} -> {version}"
     requesters = ", ".join("a manifest" if who == "user" else who for who in package.requested_by) or "nobody"
-    gone = " (no longer published)" if package.unavailable else ""
+    gone = f" ({_unavailable(package, scope)})" if package.unavailable else ""
     return f"{package.instance} {version}{gone} for {requesters}"
 
 
@@ -176,9 +176,14 @@ def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
     yield from _kind_lines(before.resolution if before else Resolution(), after.resolution)
     for package in after.resolution.packages:
         if package.unavailable:
-            yield f"unavailable: {package.instance} {package.version} is no longer published; it stays"
+            pin = f"{package.instance} {package.version}"
+            yield f"unavailable: {pin} {_unavailable(package, scope)}; it stays"
     for instance in after.resolution.unused:
         yield f"unused: {instance} is no longer needed; `lock --prune` removes it"
+
+
+def _unavailable(package: LockedPackage, scope: ClusterUpdate) -> str:
+    return scope.unavailable.get(str(package.instance), "is no longer published")
 
 
 def _revision_lines(before: ClusterLock | None, after: ClusterLock) -> Iterator[str]:

@@ -3,7 +3,12 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import field, replace
 
-from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, collect_cluster_inputs, fleet_clusters
+from reconciler.dependencies.catalog.cluster_inputs import (
+    FleetInputs,
+    collect_cluster_inputs,
+    fleet_clusters,
+    is_in_index,
+)
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.catalog.published import DependencyInputs, repository_names
 from reconciler.dependencies.emit import is_generated_by
@@ -188,7 +193,9 @@ def _cluster_inputs(inventory: Inventory, dependencies: DependencyInputs, roots:
     authored = (document for document in inventory.documents if not is_generated_by(document.value, instance))
     published = dependencies.published
     index = replace(index, refused={**published.refused, **index.refused})
-    return collect_cluster_inputs(authored, published.candidates, index, clusters, installs)
+    inputs = collect_cluster_inputs(authored, published.candidates, index, clusters, installs)
+    unread = (p.location for p in inventory.problems if is_in_index(p.location))
+    return replace(inputs, unread=tuple(sorted(unread)))
 
 
 def _update_locks(

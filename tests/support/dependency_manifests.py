@@ -12,6 +12,7 @@ from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
     ObservedInstallation,
+    RefusedVersion,
     ResolverSettings,
     build_catalogue,
 )
@@ -19,7 +20,7 @@ from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, In
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.solution import Solution
 from reconciler.dependencies.versions import VersionPolicy, parse_loose
-from reconciler.errors import Location, Problem
+from reconciler.errors import Location
 from reconciler.inventory import Source
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def world_of(text: str, **changes: Any) -> ClusterInputs:
     """Return the world that a text of several documents describes; `kind: Cluster` tells what is there."""
     installs: list[Install] = []
     candidates: list[Candidate] = []
-    refused: dict[str, tuple[Problem, ...]] = {}
+    refused: dict[str, tuple[RefusedVersion, ...]] = {}
     presence, choices = ClusterState(), ResolverSettings()
     plain = textwrap.dedent(text)
     documents = yaml.safe_load_all(plain)
@@ -67,7 +68,8 @@ def world_of(text: str, **changes: Any) -> ClusterInputs:
             continue
         reading = read(document, source)
         if reading.problems and document.get("kind") == "Package":
-            refused[document["spec"]["refName"]] = reading.problems
+            own = (RefusedVersion(str(document["spec"]["version"]), p) for p in reading.problems)
+            refused[document["spec"]["refName"]] = tuple(own)
             continue
         assert reading.problems == (), reading.problems
         installs += reading.installs

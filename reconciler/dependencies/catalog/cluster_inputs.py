@@ -20,6 +20,7 @@ from reconciler.dependencies.model.cluster import (
     InstallSlot,
     Instance,
     Pin,
+    RefusedVersion,
     ResolverSettings,
     SlotKind,
     build_catalogue,
@@ -87,13 +88,15 @@ class FleetInputs:
     """Inputs per cluster, sorted, and problems of single manifests.
 
     `incomplete` are clusters with an unreadable manifest: nothing is removed from their locks. An empty
-    name among them means that the manifest may belong to any cluster.
+    name among them means that the manifest may belong to any cluster. `unread` are places of the index
+    that could not be read.
     """
 
     worlds: tuple[ClusterInputs, ...] = ()
     incomplete: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    unread: tuple[Location, ...] = ()
 
     def is_incomplete(self, cluster: str) -> bool:
         """Tell whether a manifest of a cluster may be unreadable."""
@@ -158,7 +161,7 @@ def collect_cluster_inputs(
     doubtful: set[str] = set()
     problems, warnings = list(index.problems), list(index.warnings)
     refused = dict(index.refused)
-    for document in (manifest for manifest in documents if not _in_index(manifest)):
+    for document in (manifest for manifest in documents if not is_in_index(manifest.source.location)):
         reading = read_manifest(document.value, document.source)
         if reading is None:
             continue
@@ -192,13 +195,17 @@ def collect_cluster_inputs(
 
 
 def _refused(
-    document: SourcedDocument, problems: tuple[Problem, ...], refused: Mapping[str, tuple[Problem, ...]]
-) -> dict[str, tuple[Problem, ...]]:
+    document: SourcedDocument,
+    problems: tuple[Problem, ...],
+    refused: Mapping[str, tuple[RefusedVersion, ...]],
+) -> dict[str, tuple[RefusedVersion, ...]]:
     """Return the problems of a Carvel Package that is no candidate, by its name."""
     spec = document.value.get("spec")
-    name = str(spec.get("refName") or "") if isinstance(spec, Mapping) else ""
-    is_package = document.value.get("kind") in ("Package", "InternalPackage")
-    return {name: (*refused.get(name, ()), *problems)} if name and is_package and problems else {}
+    if document.value.get("kind") not in ("Package", "InternalPackage") or not isinstance(spec, Mapping):
+        return {}
+    name, version = (str(spec.get(key) or "") for key in ("refName", "version"))
+    own = tuple(RefusedVersion(version, problem) for problem in problems)
+    return {name: (*refused.get(name, ()), *own)} if name and own else {}
 
 
 def _unnamed_snapshot(fleet: FleetClusters, scopes: Mapping[str, _ClusterManifests]) -> Iterator[Problem]:
@@ -222,7 +229,7 @@ def _cluster_inputs(
     shared: list[Candidate],
     index: IndexContents,
     fleet: FleetClusters,
-    refused: Mapping[str, tuple[Problem, ...]],
+    refused: Mapping[str, tuple[RefusedVersion, ...]],
 ) -> Iterator[ClusterInputs]:
     public = frozenset(shared)
     asking = [cluster for cluster, scope in scopes.items() if cluster and scope.installs]
@@ -269,8 +276,9 @@ def _named_cluster(document: SourcedDocument) -> str:
     return annotated or _place(document.source.location.path)
 
 
-def _in_index(document: SourcedDocument) -> bool:
-    return document.source.location.path.startswith("index/")
+def is_in_index(location: Location) -> bool:
+    """Tell whether a file of the control repository belongs to the package index."""
+    return location.path.startswith("index/")
 
 
 def _place(path: str) -> str:

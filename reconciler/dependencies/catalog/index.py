@@ -10,7 +10,7 @@ from reconciler.api.meta import ApiModel
 from reconciler.dependencies.catalog.published import read_package_version
 from reconciler.dependencies.dialects.reading import Diagnostics
 from reconciler.dependencies.dialects.references import canonical_interface
-from reconciler.dependencies.model.cluster import Catalogue
+from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.errors import Problem
 from reconciler.inventory import SourcedDocument
@@ -130,8 +130,8 @@ class IndexContents:
     layers: Mapping[str, LayerDefaults] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
-    refused: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
-    """Problems of versions that are no candidates, by the name of their package."""
+    refused: Mapping[str, tuple[RefusedVersion, ...]] = field(default_factory=dict)
+    """Versions that are no candidates because of a problem, by the name of their package."""
 
     def environment_of(self, cluster: str) -> str:
         """Return the environment that a cluster's layer names, "" if it names none."""
@@ -162,7 +162,7 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
     layers: dict[str, LayerDefaults] = {}
     problems: list[Problem] = []
     warnings: list[Problem] = []
-    refused: dict[str, tuple[Problem, ...]] = {}
+    refused: dict[str, tuple[RefusedVersion, ...]] = {}
     ordered = sorted(documents, key=lambda index_document: index_document.source.location)
     for document in (
         index_document for index_document in ordered if index_document.value.get("kind") == INDEX_KIND
@@ -182,8 +182,10 @@ def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
         problems += reading.problems
         warnings += reading.warnings
         if reading.problems:
-            names = {str(document.value.get("source") or "") for document in folder} - {""}
-            refused |= {name: (*refused.get(name, ()), *reading.problems) for name in names}
+            headers = [(str(d.value.get("source") or ""), str(d.value.get("version") or "")) for d in folder]
+            for name, version in sorted({header for header in headers if header[0]}):
+                own = (RefusedVersion(version, problem) for problem in reading.problems)
+                refused[name] = (*refused.get(name, ()), *own)
     return IndexContents(tuple(candidates), layers, tuple(sorted(problems)), tuple(sorted(warnings)), refused)
 
 

@@ -11,6 +11,7 @@ from reconciler.api.meta import ApiModel
 from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
 from reconciler.dependencies.dialects.reading import Diagnostics, Document, ParsedManifest, manifest_label
 from reconciler.dependencies.dialects.references import canonical_interface, parse_source
+from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId, Pairs
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.errors import Location, Problem
@@ -261,8 +262,8 @@ class PublishedPackages:
     candidates: tuple[Candidate, ...] = ()
     revisions: Mapping[PackageTree, Candidate] = field(default_factory=dict)
     warnings: tuple[Problem, ...] = ()
-    refused: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
-    """Problems of revisions that are no candidates, by the name of their package."""
+    refused: Mapping[str, tuple[RefusedVersion, ...]] = field(default_factory=dict)
+    """Revisions that are no candidates because of a problem, by the name of their package."""
 
 
 @dataclass(frozen=True, slots=True)

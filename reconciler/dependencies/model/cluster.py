@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -103,16 +104,23 @@ class ClusterState:
     installations: tuple[ObservedInstallation, ...] = ()
 
 
+class RefusedVersion(NamedTuple):
+    """A version of a package that is no candidate because of a problem; empty if the version is unknown."""
+
+    version: str
+    problem: Problem
+
+
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """Every candidate of every package, lowest version first. Order-free: built from any order.
 
-    `refused` are the problems of manifests that are no candidates because of them, by the package's name.
+    `refused` are the versions that are no candidates because of a problem, by the package's name.
     """
 
     packages: Mapping[PackageId, tuple[Candidate, ...]] = field(default_factory=dict)
     names: Mapping[PackageId, PackageId] = field(default_factory=dict)
-    refused: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    refused: Mapping[str, tuple[RefusedVersion, ...]] = field(default_factory=dict)
     # Clusters share a catalogue, and ask for the same ranges of it.
     _places: dict[tuple[PackageId, VersionRange], frozenset[int]] = field(
         init=False, default_factory=dict, compare=False, repr=False
@@ -121,6 +129,15 @@ class Catalogue:
     def find(self, id_: PackageId) -> PackageId:
         """Return the package that a name means: itself, or the one that lists it among its names."""
         return id_ if id_ in self.packages else self.names.get(id_, id_)
+
+    def refusal(self, id_: PackageId, version: str) -> Problem | None:
+        """Return why a version is no candidate although it has a manifest; None if it has none."""
+        refused = self.refused.get(id_.name, ())
+        exact = (
+            each.problem for each in refused if each.version.removeprefix("v") == version.removeprefix("v")
+        )
+        unknown = (each.problem for each in refused if not each.version)
+        return next(chain(exact, unknown), None)
 
     def candidates(self, id_: PackageId) -> tuple[Candidate, ...]:
         """Return the candidates of a package, lowest version first; none for an unknown one."""
@@ -139,7 +156,7 @@ class Catalogue:
 
 
 def build_catalogue(
-    candidates: Iterable[Candidate], refused: Mapping[str, tuple[Problem, ...]] = MappingProxyType({})
+    candidates: Iterable[Candidate], refused: Mapping[str, tuple[RefusedVersion, ...]] = MappingProxyType({})
 ) -> Catalogue:
     """Sort candidates into a catalogue; of two with one version the greater (source, digest) is dropped."""
     chosen: dict[tuple[PackageId, str], Candidate] = {}

@@ -282,7 +282,9 @@ class _Explainer:
         name = node.instance.package.name
         refused = self.inputs.catalogue.refused.get(name, ())
         if refused:
-            return f"no version of {name} is valid: {refused[0].location}: {refused[0].message}"
+            return (
+                f"no version of {name} is valid: {refused[0].problem.location}: {refused[0].problem.message}"
+            )
         return f"no version of {name} is published"
 
     def _nothing(self, demand: InstanceRequirement) -> Iterator[str]:
@@ -323,7 +325,7 @@ class _Explainer:
         verb = "is" if len(versions) == 1 else "are"
         yield f"no version of {node.instance.package.name} fits: {published} {verb} published"
         for refused in self.inputs.catalogue.refused.get(node.instance.package.name, ())[:1]:
-            yield f"another one is not valid: {refused.location}: {refused.message}"
+            yield f"another one is not valid: {refused.problem.location}: {refused.problem.message}"
         for need in demand.requirement.alternatives:
             constraint = need.range.constraint if isinstance(need, PackageNeed) else None
             if constraint is None:

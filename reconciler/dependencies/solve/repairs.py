@@ -178,7 +178,7 @@ class Repairs:
 
     def _publish(self, need: PackageNeed) -> Iterator[Repair]:
         """Yield a new version in the index, or the correction of one that was refused."""
-        refused = self.inputs.catalogue.refused.get(need.id.name, ())
+        refused = [each.problem for each in self.inputs.catalogue.refused.get(need.id.name, ())]
         if refused:
             hint = f": {refused[0].hint}" if refused[0].hint else ""
             text = f"Correct {refused[0].location} ({refused[0].message}){hint}"

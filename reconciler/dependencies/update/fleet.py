@@ -1,12 +1,14 @@
 """Update the locks of a fleet: resolve the clusters with changed inputs, keep the other locks."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import field, replace
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     DesiredState,
     LockChange,
+    LockedPackage,
     LockedRevision,
     LockOp,
     Resolution,
@@ -22,6 +24,7 @@ from reconciler.dependencies.lock.format import (
 from reconciler.dependencies.lock.invariants import check_lock
 from reconciler.dependencies.lock.read import FleetLocks
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, ResolverSettings
+from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions.reconcile import PreviousLock
 from reconciler.dependencies.solve.repairs import name_cluster
 from reconciler.dependencies.solve.solution import Explanation
@@ -45,7 +48,8 @@ class ClusterUpdate:
     """One cluster: its lock before and after, explanations of conflicts, problems and warnings.
 
     It is not `finished` if a part has no solution, or an input is unknown; `record` is what the next run
-    with the same inputs needs to know then.
+    with the same inputs needs to know then. `unavailable` completes a sentence about each package with a
+    locked version that is no candidate, by its instance.
     """
 
     cluster: str
@@ -56,6 +60,7 @@ class ClusterUpdate:
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     record: UnsolvedCluster | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:
@@ -154,6 +159,7 @@ def update_locks(
     problems = {*scopes.problems, *locks.problems, *(p for update in decisions for p in update.problems)}
     warnings = {*scopes.warnings, *(w for update in decisions for w in update.warnings)}
     decisions = _without_refreshes(sorted(decisions, key=lambda item: item.cluster))
+    decisions = _with_unavailable(decisions, scopes, sure=sure)
     return LockUpdate(tuple(decisions), tuple(sorted(problems)), tuple(sorted(warnings)))
 
 
@@ -200,6 +206,34 @@ def _without_refreshes(decisions: list[ClusterUpdate]) -> list[ClusterUpdate]:
     if any(update.changed and not update.is_refresh for update in decisions):
         return decisions
     return [replace(update, after=update.before) for update in decisions]
+
+
+def _with_unavailable(
+    decisions: list[ClusterUpdate], scopes: FleetInputs, *, sure: bool
+) -> list[ClusterUpdate]:
+    """Return the updates with the reasons why locked versions are no candidates."""
+    catalogues = {world.cluster: world.catalogue for world in scopes.worlds}
+    unread = f"while {scopes.unread[0]} cannot be read" if scopes.unread else ""
+    updates = []
+    for update in decisions:
+        packages = update.after.resolution.packages if update.after else ()
+        keeps = not sure or scopes.is_incomplete(update.cluster)
+        excuse = unread or ("while some files cannot be read" if keeps else "")
+        reasons = {
+            str(package.instance): _unavailable(package, catalogues.get(update.cluster), excuse)
+            for package in packages
+            if package.unavailable
+        }
+        updates.append(replace(update, unavailable=reasons) if reasons else update)
+    return updates
+
+
+def _unavailable(package: LockedPackage, catalogue: Catalogue | None, excuse: str) -> str:
+    id_ = PackageId(Ecosystem(package.instance.ecosystem), package.instance.name)
+    refusal = catalogue.refusal(id_, package.version) if catalogue else None
+    if refusal is not None:
+        return f"was refused: {refusal.location}: {refusal.message}"
+    return f"cannot be found {excuse}" if excuse else "is no longer published"
 
 
 @dataclass(frozen=True, slots=True)

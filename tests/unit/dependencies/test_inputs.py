@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs, _in_index
+from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs, is_in_index
 from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.read import read_locks
@@ -21,7 +21,7 @@ from reconciler.dependencies.solve.resolve import _bound_interfaces, resolve_clu
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location, Problem
-from reconciler.inventory import Source, SourcedDocument
+from reconciler.inventory import Source
 from reconciler.krm.yaml import load_documents
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
@@ -273,9 +273,7 @@ def test_generated_object_is_recognised_by_namespace_and_name(
     ("path", "is_index"), [("index/a.yaml", True), ("x/index/a.yaml", False), ("i", False)]
 )
 def test_index_is_a_directory_at_the_root(path: str, is_index: bool) -> None:
-    document = SourcedDocument({}, Source(Location(path)))
-
-    assert _in_index(document) is is_index
+    assert is_in_index(Location(path)) is is_index
 
 
 def test_hash_of_a_value_is_that_of_its_compared_fields() -> None:

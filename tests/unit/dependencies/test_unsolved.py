@@ -14,6 +14,7 @@ from reconciler.dependencies.model.cluster import (
     LockedChoice,
     ObservedRevision,
     Pin,
+    RefusedVersion,
     build_catalogue,
 )
 from reconciler.dependencies.model.packages import ActivationRequest, Candidate, Ecosystem, Gvk, PackageId
@@ -113,7 +114,11 @@ class Change(NamedTuple):
 
 def catalogue(inputs: ClusterInputs, *more: Candidate, refused: bool = False) -> ClusterInputs:
     everything = [c for versions in inputs.catalogue.packages.values() for c in versions]
-    wrong = {"db.io": (Problem(Location("db.yaml"), "InvalidVersion", "bad"),)} if refused else {}
+    wrong = (
+        {"db.io": (RefusedVersion("1.0.0", Problem(Location("db.yaml"), "InvalidVersion", "bad")),)}
+        if refused
+        else {}
+    )
     return replace(inputs, catalogue=build_catalogue([*more, *everything], wrong))
 
 
