@@ -59,6 +59,14 @@ class MissingError(UnavailableError):
     """The requested resource does not exist, or this credential may not see it."""
 
 
+class ForbiddenError(UnavailableError):
+    """The forge forbids a read."""
+
+
+class UnauthorizedError(UnavailableError):
+    """The forge refuses the credential."""
+
+
 class BlockedError(RefusedError):
     """The forge refuses more pull requests until people close or merge some (exit 7)."""
 
@@ -121,7 +129,8 @@ def _kind(status: int, data: Any) -> ReplyKind:
     if status < 300:  # noqa: PLR2004 - success
         return ReplyKind.LOST if isinstance(data, str) else ReplyKind.NONE
     by_status = {401: ReplyKind.UNAUTHORIZED, 403: ReplyKind.FORBIDDEN, 404: ReplyKind.MISSING,
-                 410: ReplyKind.MISSING, 451: ReplyKind.MISSING, 408: ReplyKind.LOST}  # fmt: skip
+                 410: ReplyKind.MISSING, 451: ReplyKind.MISSING, 408: ReplyKind.LOST,
+                 423: ReplyKind.FORBIDDEN}  # fmt: skip
     if status in by_status:
         return by_status[status]
     if status < 400:  # noqa: PLR2004 - redirections

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge import body_marker
-from reconciler.forge.api_errors import InvalidError, MissingError
+from reconciler.forge.api_errors import ForbiddenError, InvalidError, MissingError
 from reconciler.forge.dialect import (
     ApiDialect,
     ApiPullRequest,
@@ -29,6 +29,10 @@ MERGE_DELAYS_S = POLL_DELAYS_S[:3]
 RECHECK_DELAYS_S = POLL_DELAYS_S[:5]
 """Seconds between attempts to merge while the forge checks: it does so for each one after every merge."""
 LONGEST_TITLE = 250
+PROTECTED_HINT = (
+    "Do what the protection of the branch demands. With autoMerge: true in the rule of spec.approval.auto "
+    "the forge, or its merge queue, merges as soon as that is done."
+)
 _REVIEWER = "reviewer/"
 _ASSIGNEE = "assignee/"
 
@@ -91,8 +95,17 @@ class ApiForge:
         budget, name = self.transport.budget, self.dialect.name
         try:
             listing = read()
-        except MissingError:
-            budget.mark_read(name)
+        except (ForbiddenError, MissingError) as error:
+            if isinstance(error, MissingError):
+                budget.mark_read(name)
+            else:
+                budget.mark_unread(name)
+            # Forges answer as if the repository were missing, or forbidden.
+            if not self._has_pulls():
+                raise UnavailableError(
+                    f"Pull requests of {name} are switched off",
+                    hint="Switch them on in the settings of the repository.",
+                ) from error
             raise
         except UnavailableError:
             budget.mark_unread(name)
@@ -103,6 +116,13 @@ class ApiForge:
             own = (p for p in listing.pulls.values() if p.head.startswith(self._head_prefixes))
             budget.learn(time - self.transport.skew_s for pull in own for time in pull.times)
         return listing
+
+    def _has_pulls(self) -> bool:
+        """Tell whether pull requests are switched on, as far as the repository can be read."""
+        try:
+            return self.dialect.has_pulls()
+        except UnavailableError:
+            return True
 
     def _own(self, listing: Listing, history: PullHistory | None = None) -> tuple[PullRequest, ...]:
         """Return the pull requests of our branches, by number; the listed ones replace the recorded."""
@@ -416,10 +436,11 @@ class ApiForge:
                 except MergePendingError:
                     self.transport.clock.sleep(delay)
             return merge()
-        except InvalidError:
+        except InvalidError as error:
             now = self._find(pull.number)
             if now.state is PullState.OPEN:
                 _check_mergeable(now, expect)
+                error.hint = PROTECTED_HINT
                 raise
             return now
 

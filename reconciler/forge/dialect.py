@@ -98,6 +98,10 @@ class ApiDialect(Protocol):
     name: str
     most_text: int
 
+    def has_pulls(self) -> bool:
+        """Tell whether pull requests are switched on in the repository."""
+        ...
+
     def list_all(self) -> Iterator[Sequence[ApiPullRequest]]:
         """Yield all pull requests, page by page; the heads of those from forks are empty."""
         ...
@@ -239,6 +243,14 @@ def closed_time(item: Mapping[str, Any]) -> int:
     """Return the second at which a pull request was closed, 0 where the forge does not tell."""
     stamp = item.get("closed_at")
     return int(datetime.fromisoformat(stamp).timestamp()) if stamp else 0
+
+
+def forbidden_method(name: str, method: str) -> RefusedError:
+    """Return the error for a method of merging that a repository forbids."""
+    return RefusedError(
+        f"{name} does not permit to {method} pull requests",
+        hint="Change mergeMethod of the rule in spec.forges, or the settings of the repository.",
+    )
 
 
 class _Validated:

@@ -23,6 +23,7 @@ from reconciler.forge.dialect import (
     PullRequestExistsError,
     Query,
     closed_time,
+    forbidden_method,
     parse_pull,
     write_times,
 )
@@ -96,6 +97,7 @@ _NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
 _CLEAN = re.compile("in clean status", re.IGNORECASE)
 """The message where nothing is left to wait for, so that auto-merge cannot be enabled."""
 _METHODS: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
+_FORBIDDEN_METHOD = re.compile("(merges|merge commits) are not allowed", re.IGNORECASE)
 _NOT_YET = re.compile("base branch was modified", re.IGNORECASE)
 """The message while GitHub checks whether a pull request still merges after its base moved."""
 
@@ -125,6 +127,10 @@ class GitHub:
         self.transport = transport
         self.owner, _, self.repository = name.rpartition("/")
         self._root = f"/repos/{quote(name)}"
+
+    def has_pulls(self) -> bool:
+        """Tell whether pull requests are switched on in the repository."""
+        return self.transport.get(self._root).data.get("has_pull_requests", True) is not False
 
     def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
@@ -218,9 +224,11 @@ class GitHub:
             except InvalidError as error:
                 if _NOT_YET.search(str(error)):
                     raise MergePendingError(str(error)) from error
-                if "not allowed" in str(error) and method != self._methods[-1]:
-                    continue
-                raise
+                if not _FORBIDDEN_METHOD.search(str(error)):
+                    raise
+                if method == self._methods[-1]:
+                    raise forbidden_method(self.name, method) from error
+                continue
             return replace(pull, state=PullState.MERGED, merge_oid=reply.data["sha"])
         raise AssertionError
 
@@ -233,9 +241,9 @@ class GitHub:
             except InvalidError as error:
                 if _CLEAN.search(str(error)):
                     return self.merge(pull, expect)
-                if "not allowed on this repository" in str(error) and method != self._methods[-1]:
-                    continue
-                raise
+                if not _FORBIDDEN_METHOD.search(str(error)) or method == self._methods[-1]:
+                    raise
+                continue
             return pull
         raise AssertionError
 

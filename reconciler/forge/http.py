@@ -18,11 +18,13 @@ from reconciler.forge.api_errors import (
     SECONDARY_WAIT_S,
     BlockedError,
     ClassifiedReply,
+    ForbiddenError,
     InvalidError,
     LimitedError,
     LostReplyError,
     MissingError,
     ReplyKind,
+    UnauthorizedError,
     classify,
 )
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock
@@ -335,6 +337,8 @@ _HINTS = {
 _KINDS: Mapping[ReplyKind, type[ReconcilerError]] = {
     ReplyKind.MISSING: MissingError,
     ReplyKind.BLOCKED: BlockedError,
+    ReplyKind.FORBIDDEN: ForbiddenError,
+    ReplyKind.UNAUTHORIZED: UnauthorizedError,
 }
 _KINDS_OF_WRITES: Mapping[ReplyKind, type[ReconcilerError]] = {
     **_KINDS,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from reconciler.errors import RefusedError, UnavailableError
-from reconciler.forge.api_errors import InvalidError, MissingError
+from reconciler.forge.api_errors import InvalidError, MissingError, UnauthorizedError
 from reconciler.forge.dialect import (
     UNCONFIGURED,
     ApiPullRequest,
@@ -22,6 +22,7 @@ from reconciler.forge.dialect import (
     PullRequestExistsError,
     Query,
     closed_time,
+    forbidden_method,
     parse_pull,
     write_times,
 )
@@ -162,6 +163,10 @@ class GitLab(RestDialect):
         self._user_ids: dict[str, int] = {}
         super().__init__(transport, name, f"{self._project}/merge_requests", f"{self._project}/issues")
 
+    def has_pulls(self) -> bool:
+        """Tell whether merge requests are switched on in the project."""
+        return bool(self.transport.get(self._project).data.get("merge_requests_access_level") != "disabled")
+
     def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all merge requests from oldest to newest, so that a new one cannot shift a page."""
         yield from self._list({"state": "all", "order_by": "created_at", "sort": "asc", "per_page": 100})
@@ -240,15 +245,32 @@ class GitLab(RestDialect):
         return self._merge(pull, expect, {"auto_merge": True, "merge_when_pipeline_succeeds": True})
 
     def _merge(self, pull: ApiPullRequest, expect: str, options: Mapping[str, bool]) -> ApiPullRequest:
+        """Merge a merge request.
+
+        Raises:
+            RefusedError: The user may not merge into this branch, for which GitLab has the status 401, too.
+            MergePendingError: GitLab does not know yet whether it can be merged.
+            InvalidError: It cannot be merged; GitLab's message is always the same, so its status is added.
+
+        Source: GitLab's documentation of the merge requests API: statuses of `merge`.
+        """
         path = f"{self._pulls}/{pull.number}/merge"
         body = {"sha": expect, **({"squash": True} if self._squash else {}), **options}
         try:
             return self._parse(self.transport.write("PUT", path, body).data)
+        except UnauthorizedError as error:
+            self.find(pull.number)  # raises if it is the token that is refused
+            raise RefusedError(
+                f"The account may not merge into {pull.base}: {error}",
+                hint="Let it merge, in the protection of the branch, or merge yourself.",
+            ) from error
         except InvalidError as error:
             now = self.transport.get(f"{self._pulls}/{pull.number}").data
-            if now.get("detailed_merge_status") in _GITLAB_UNDECIDED:
+            status = now.get("detailed_merge_status")
+            if status in _GITLAB_UNDECIDED:
                 raise MergePendingError(str(error)) from error
-            raise
+            message = f"{error} ({status})" if status else str(error)
+            raise InvalidError(message, status=error.status) from error
 
     def comments(self, number: int) -> Iterator[Comment]:
         """Yield the comments of the authenticated user."""
@@ -336,6 +358,10 @@ class Gitea(RestDialect):
         self._draft_prefix = rule.draft_prefix
         self._label_ids: dict[str, int] = {}
         super().__init__(transport, name, f"{self._root}/pulls", f"{self._root}/issues")
+
+    def has_pulls(self) -> bool:
+        """Tell whether pull requests are switched on in the repository."""
+        return self.transport.get(self._root).data.get("has_pull_requests", True) is not False
 
     def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
@@ -449,10 +475,7 @@ class Gitea(RestDialect):
         styles = _GITEA_STYLES[self._method]
         permitted = [style for style in styles if repository.get(_GITEA_PERMITS[style], True)]
         if not permitted:
-            raise RefusedError(
-                f"{self.name} does not permit to {self._method} pull requests",
-                hint="Change mergeMethod of the rule in spec.forges, or the settings of the repository.",
-            )
+            raise forbidden_method(self.name, self._method)
         return permitted[0]
 
     def _ids(self, names: Iterable[str]) -> list[int]:

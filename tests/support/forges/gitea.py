@@ -20,7 +20,11 @@ class GiteaSimulator(Simulator):
     """Drafts are titles; a branch that is gone leaves its name in `label`; comments are numbered globally.
 
     Concurrent creations, checks after a merge, refused styles and labels of organizations are as Gitea 1.22
-    was seen to handle them.
+    was seen to handle them. So are refused merges: 405 with the cause.
+
+    Source: https://docs.gitea.com/development/oauth2-provider#scopes, the scopes of tokens;
+    https://github.com/go-gitea/gitea/pull/9927, a deleted branch closes its pull requests. The description
+    tells which requests answer 423 for an archived repository; its other ones are let through.
     """
 
     has_etags: bool = False
@@ -32,12 +36,23 @@ class GiteaSimulator(Simulator):
             return Answer(409, {"message": "pull request already exists for these targets", "url": "u"})
         return Answer(429, "Too Many Requests", {"Retry-After": "25"})
 
+    def forbidden(self, kind: str, hosted: Hosted) -> Answer:
+        if kind == "archived":
+            return Answer(423, {"message": f"{hosted.name} is archived", "url": "u"})
+        message = "token does not have at least one of required scope(s), required=[write:repository]"
+        return Answer(403, {"message": message, "url": "u"})
+
+    def obeys(self, why: str, method: str, path: str) -> bool:
+        operation = self.description.find(method, path) if self.description else None
+        return why != "archived" or operation is None or "423" in operation.replies
+
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         if path == "/user":
             return Answer(200, {"login": self.bot, "id": 7})
         if re.fullmatch(r"/orgs/[^/]+/labels", path):
             labels = [{"id": number, "name": name} for name, number in self.organization_labels.items()]
-            return Answer(200, labels) if labels else Answer(404, {"message": "not found", "url": "u"})
+            missing = Answer(404, {"message": "not found", "url": "u"})
+            return self._paged(labels, query, path) if labels else missing
         match = re.fullmatch(r"/repos/([^/]+/[^/]+)(?:/(.*))?", path)
         hosted = self.repositories.get(match[1]) if match else None
         if not match or hosted is None:
@@ -46,15 +61,19 @@ class GiteaSimulator(Simulator):
         if not rest:
             style = {"default_merge_style": hosted.style}
             permits = {name: hosted.style == allowed for allowed, name in _PERMITS.items()}
-            return Answer(200, {"id": hosted.number, "full_name": hosted.name, **style, **permits})
+            facts = {"archived": hosted.archived, "has_pull_requests": hosted.has_pulls}
+            return Answer(200, {"id": hosted.number, "full_name": hosted.name, **facts, **style, **permits})
+        if rest.startswith("pulls") and not hosted.has_pulls:
+            return Answer(404, {"message": "The target couldn't be found.", "url": "u"})
         if match := re.fullmatch(r"statuses/(\w+)", rest):
             checks = hosted.checks.get(match[1], {})
             states = {True: "success", False: "failure"}
-            return Answer(200, [{"context": n, "status": states[p]} for n, p in checks.items()])
+            statuses = [{"context": n, "status": states[p]} for n, p in checks.items()]
+            return self._paged(statuses, query, path)
         if rest == "issues":
             return self._issues(hosted, method, query, body)
         if rest == "labels":
-            return self._labels(hosted, method, body)
+            return self._labels(hosted, method, query, body)
         if rest == "pulls":
             return self._list(hosted, query) if method == "GET" else self._open(hosted, body)
         if match := re.fullmatch(r"pulls/(?!\d+/)([^/]+)/(.+)", rest):
@@ -77,6 +96,8 @@ class GiteaSimulator(Simulator):
             case "PATCH ":
                 for name in ("title", "body", "state", "base"):
                     setattr(pull, name, body.get(name, getattr(pull, name)))
+                if "state" in body:
+                    pull.closed = self.clock.now() if body["state"] == "closed" else None
                 if not {*body.get("assignees", ())} <= {*self.users}:
                     return Answer(422, {"message": "Assignee does not exist", "url": "u"})
                 pull.assignees = body.get("assignees", pull.assignees)
@@ -108,7 +129,8 @@ class GiteaSimulator(Simulator):
             return Answer(201, self._issue(hosted, pull))
         by = query.get("created_by", "")
         issues = [p for p in hosted.pulls.values() if not p.head and (p.author or self.bot) == by]
-        return Answer(200, [self._issue(hosted, p) for p in issues if self.visible(p)])
+        shown = [self._issue(hosted, p) for p in issues if self.visible(p)]
+        return self._paged(shown, query, f"/repos/{hosted.name}/issues")
 
     def _issue(self, hosted: Hosted, pull: Pull) -> dict[str, Any]:
         names = (
@@ -125,11 +147,15 @@ class GiteaSimulator(Simulator):
         shown = self.shown(hosted, pull)
         return {n: shown[n] for n in names if n in shown} | {"user": {"login": pull.author or self.bot}}
 
-    def _labels(self, hosted: Hosted, method: str, body: Any) -> Answer:
+    def _labels(self, hosted: Hosted, method: str, query: dict[str, str], body: Any) -> Answer:
         if method == "POST":
             hosted.label_ids[body["name"]] = 1 + len(hosted.label_ids)
             return Answer(201, {"id": hosted.label_ids[body["name"]], "name": body["name"]})
-        return Answer(200, [{"id": number, "name": name} for name, number in hosted.label_ids.items()])
+        labels = [{"id": number, "name": name} for name, number in hosted.label_ids.items()]
+        return self._paged(labels, query, f"/repos/{hosted.name}/labels")
+
+    def _paged(self, items: list[Any], query: dict[str, str], path: str) -> Answer:
+        return self.paged(items, query, path, min(50, int(query.get("limit", 30))))
 
     def _list(self, hosted: Hosted, query: dict[str, str]) -> Answer:
         pulls = [self.refreshed(hosted, p) for p in hosted.pulls.values() if p.head]
@@ -138,8 +164,7 @@ class GiteaSimulator(Simulator):
         newest = query.get("sort") == "recentupdate"
         order = (lambda p: (-p.updated, -p.number)) if newest else (lambda p: p.number)
         shown = [self.shown(hosted, p) for p in sorted(pulls, key=order)]
-        size = min(50, int(query.get("limit", 30)))
-        return self.paged(shown, query, f"/repos/{hosted.name}/pulls", size)
+        return self._paged(shown, query, f"/repos/{hosted.name}/pulls")
 
     def _open(self, hosted: Hosted, body: Any) -> Answer:
         if hosted.ref(body["head"]) is None or hosted.ref(body["base"]) is None:
@@ -187,6 +212,10 @@ class GiteaSimulator(Simulator):
         if body["Do"] != hosted.style:
             message = f"{body['Do']} is not allowed an allowed merge style for this repository"
             return Answer(405, {"message": message, "url": "u"})
+        if hosted.refuses_merge == "person":
+            return Answer(405, {"message": "User not allowed to merge PR", "url": "u"})
+        if hosted.refuses_merge == "review":
+            return Answer(405, {"message": "Does not have enough approvals", "url": "u"})
         if body.get("head_commit_id", pull.head_oid) != pull.head_oid:
             return Answer(409, {"message": "head out of date", "url": "u"})
         if self.missing_checks(hosted, pull):

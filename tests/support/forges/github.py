@@ -10,7 +10,15 @@ from tests.support.forges.server import Answer, Hosted, Pull, Simulator
 
 @dataclass(eq=False)
 class GitHubSimulator(Simulator):
-    """`app_tokens` are the installation tokens it gave; `revoked` ends them."""
+    """Drafts are marked by GraphQL alone; an App's installation has a token of its own.
+
+    Source: https://github.com/pascalgn/automerge-action/issues/235, the refusal of the merge queue, into
+    which auto-merge puts a pull request (https://cli.github.com/manual/gh_pr_merge);
+    https://github.com/Reviewable/Reviewable/issues/561, that of a protected branch;
+    https://github.com/r-universe-org/help/issues/247, an archived repository;
+    https://docs.github.com/rest/using-the-rest-api/troubleshooting-the-rest-api, missing permissions;
+    https://github.com/cli/cli/issues/14223, a deleted base closes its pull requests.
+    """
 
     no_drafts: bool = False
     tokens: int = 0
@@ -73,6 +81,12 @@ class GitHubSimulator(Simulator):
                 return _invalid("A pull request already exists for o:x.", "custom")
             case _:
                 raise AssertionError(kind)
+
+    def forbidden(self, kind: str, hosted: Hosted) -> Answer:
+        archived = "Repository was archived so is read-only."
+        return Answer(
+            403, _error(archived if kind == "archived" else "Resource not accessible by integration")
+        )
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         if path.endswith("/graphql"):
@@ -235,8 +249,8 @@ class GitHubSimulator(Simulator):
             if name in body:
                 setattr(pull, name, body[name])
         pull.updated = self.clock.now()
-        if body.get("state") == "closed":
-            pull.closed = self.clock.now()
+        if "state" in body:
+            pull.closed = self.clock.now() if body["state"] == "closed" else None
         return Answer(200, self.shown(hosted, pull) if pull.head else self._issue(pull))
 
     def _merge(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
@@ -246,11 +260,25 @@ class GitHubSimulator(Simulator):
             return Answer(409, _error("Head branch was modified. Review and try the merge again."))
         if self.is_checking(hosted):
             return Answer(405, _error("Base branch was modified. Review and try the merge again."))
+        if message := self._protection(hosted, pull):
+            return Answer(405, _error(message))
         method = body.get("merge_method", "merge")
         if method != hosted.style and hosted.style:
-            return Answer(405, _error(f"{method.capitalize()} merges are not allowed on this repository."))
+            what = "commits" if method == "merge" else "merges"
+            return Answer(405, _error(f"{method.capitalize()} {what} are not allowed on this repository."))
         oid = self.merge(hosted.name, pull.number, method)
         return Answer(200, {"sha": oid, "merged": True, "message": "Pull Request successfully merged"})
+
+    def _protection(self, hosted: Hosted, pull: Pull) -> str:
+        """Return why the protection of the base refuses a merge."""
+        refusals = {
+            "queue": "Changes must be made through the merge queue",
+            "review": "At least 1 approving review is required by reviewers with write access.",
+            "person": "You're not authorized to push to this branch.",
+        }
+        missing = self.missing_checks(hosted, pull)
+        check = f'Required status check "{missing[0]}" is expected.' if missing else ""
+        return refusals.get(hosted.refuses_merge, check)
 
     def shown(self, hosted: Hosted, pull: Pull, *, simple: bool = False) -> Any:
         """Return a pull request as the API shows it: the description's own example, with our facts."""
@@ -303,6 +331,7 @@ class GitHubSimulator(Simulator):
                         "errors": [{"type": "NOT_FOUND", "message": "Could not resolve"}],
                     },
                 )
+            size, start = min(100, self.most_in_a_page), int(values["after"] or 0)
             nodes = [
                 {
                     "id": f"C{hosted.number}-{pull.number}-{n}",
@@ -311,13 +340,16 @@ class GitHubSimulator(Simulator):
                 }
                 for n, (who, text) in pull.comments.items()
             ]
-            page = {"nodes": nodes, "pageInfo": {"hasNextPage": False, "endCursor": None}}
+            page = _connection(nodes, start, size)
             return Answer(200, {"data": {"repository": {"pullRequest": {"comments": page}}}})
         if "Checks(" in query:
             return Answer(200, {"data": {"repository": {"object": self._rollup(values)}}})
         if "Issues(" in query:
             return Answer(200, {"data": {"repository": {"issues": self._nodes(values)}}})
         hosted, pull, rest = self._node(values["id"])
+        if why := self.forbids(hosted):
+            error = {"type": "FORBIDDEN", "message": self.forbidden(why, hosted).body["message"]}
+            return Answer(200, {"data": None, "errors": [error]})
         pull.updated = self.clock.now()
         if "Ready(" in query:
             pull.draft = False
@@ -339,7 +371,8 @@ class GitHubSimulator(Simulator):
         refusals = {
             "Pull request Auto merge is not allowed for this repository": not hosted.auto_merge,
             f"Merge method {method} merges are not allowed on this repository": method != hosted.style,
-            "Pull request Pull request is in clean status": not self.missing_checks(hosted, pull),
+            "Pull request Pull request is in clean status": hosted.refuses_merge != "queue"
+            and not self.missing_checks(hosted, pull),
         }
         if message := next((text for text, holds in refusals.items() if holds), ""):
             error = {"type": "UNPROCESSABLE", "path": ["enablePullRequestAutoMerge"], "message": message}
@@ -359,7 +392,7 @@ class GitHubSimulator(Simulator):
             else {"context": name, "state": "SUCCESS" if passed else "PENDING"}
             for number, (name, passed) in enumerate(checks.items())
         ]
-        contexts = {"nodes": nodes, "pageInfo": {"hasNextPage": False, "endCursor": None}}
+        contexts = _connection(nodes, int(values["after"] or 0), min(100, self.most_in_a_page))
         return {"statusCheckRollup": {"contexts": contexts}}
 
     def _nodes(self, values: Any) -> Any:
@@ -388,6 +421,13 @@ class GitHubSimulator(Simulator):
         assert match
         hosted = next(h for h in self.repositories.values() if h.number == int(match[1]))
         return hosted, hosted.pulls[int(match[2])], int(match[3] or 0)
+
+
+def _connection(nodes: list[Any], start: int, size: int) -> dict[str, Any]:
+    """Return one page of the nodes of a connection."""
+    more = start + size < len(nodes)
+    info = {"hasNextPage": more, "endCursor": str(start + size) if more else None}
+    return {"nodes": nodes[start : start + size], "pageInfo": info}
 
 
 def _label(name: str) -> dict[str, Any]:

@@ -10,7 +10,15 @@ from tests.support.forges.server import Answer, Hosted, Pull, Simulator
 
 @dataclass(eq=False)
 class GitLabSimulator(Simulator):
-    """Merge requests; projects are named by their path, percent-encoded."""
+    """Merge requests; projects are named by their path, percent-encoded.
+
+    Source: https://docs.gitlab.com/api/merge_requests/#merge-a-merge-request, where 401 says that the user
+    may not merge, and 405 anything else (https://gitlab.com/gitlab-org/gitlab/-/issues/28779);
+    https://docs.gitlab.com/api/rest/authentication/, whose `insufficient_scope` is OAuth's;
+    https://gitlab.com/gitlab-org/gitlab/-/issues/20319, where a merge request outlives its target branch.
+    """
+
+    closes_with_base: bool = False
 
     def limited(self, kind: str) -> Answer:
         if kind == "exists":
@@ -18,6 +26,12 @@ class GitLabSimulator(Simulator):
                 409, {"message": ["Another open merge request already exists for this source branch: !1"]}
             )
         return Answer(429, "Retry later", {"Retry-After": "25"})
+
+    def forbidden(self, kind: str, hosted: Hosted) -> Answer:
+        if kind == "archived":
+            return Answer(403, {"message": "403 Forbidden"})
+        description = "The request requires higher privileges than provided by the access token."
+        return Answer(403, {"error": "insufficient_scope", "error_description": description, "scope": "api"})
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         if path == "/users":
@@ -28,21 +42,34 @@ class GitLabSimulator(Simulator):
         if match := re.fullmatch(r"/projects/(.+?)/repository/commits/(\w+)/statuses", unquote(path)):
             checks = self.repositories[match[1]].checks.get(match[2], {})
             states = {True: "success", False: "failed"}
-            return Answer(200, [{"name": n, "status": states[p]} for n, p in checks.items()])
+            statuses = [{"name": n, "status": states[p]} for n, p in checks.items()]
+            return self._paged(statuses, query, path)
         if issues := re.fullmatch(r"/projects/(.+?)/issues(?:/(\d+))?", unquote(path)):
-            return self._issues(self.repositories[issues[1]], method, issues[2], body)
+            return self._issues(self.repositories[issues[1]], method, issues[2], query, body)
+        if project := re.fullmatch(r"/projects/([^/]+/[^/]+)", unquote(path)):
+            hosted = self.repositories.get(project[1])
+            level = "enabled" if hosted and hosted.has_pulls else "disabled"
+            found = Answer(200, {"merge_requests_access_level": level, "path_with_namespace": project[1]})
+            return found if hosted else Answer(404, {"message": "404 Project Not Found"})
         match = re.fullmatch(r"/projects/(.+?)/merge_requests(?:/(\d+)(?:/(.*))?)?", unquote(path))
         hosted = self.repositories.get(match[1]) if match else None
         if not match or hosted is None:
             return Answer(404, {"message": "404 Project Not Found"})
+        if not hosted.has_pulls:
+            return Answer(403, {"message": "403 Forbidden"})
         if not match[2]:
             return self._list(hosted, query) if method == "GET" else self._open(hosted, body)
         pull = hosted.pulls.get(int(match[2]))
         if pull is None:
             return Answer(404, {"message": "404 Not found"})
+        if (method, match[3]) == ("GET", "notes"):
+            notes = [_note(n, *c) for n, c in pull.comments.items()]
+            return self._paged(notes, query, path)
         return self._of_pull(hosted, self.refreshed(hosted, pull), f"{method} {match[3] or ''}", body)
 
-    def _issues(self, hosted: Hosted, method: str, number: str | None, body: Any) -> Answer:
+    def _issues(
+        self, hosted: Hosted, method: str, number: str | None, query: dict[str, str], body: Any
+    ) -> Answer:
         if method == "POST":
             pull = self.new_pull(hosted, title=body["title"], body=body["description"])
             return Answer(201, self._issue(pull))
@@ -51,7 +78,11 @@ class GitLabSimulator(Simulator):
             pull.body, pull.updated = body["description"], self.clock.now()
             return Answer(200, self._issue(pull))
         issues = [p for p in hosted.pulls.values() if not p.head and p.author in ("", self.bot)]
-        return Answer(200, [self._issue(p) for p in issues if self.visible(p)])
+        shown = [self._issue(p) for p in issues if self.visible(p)]
+        return self._paged(shown, query, f"/projects/{hosted.name}/issues")
+
+    def _paged(self, items: list[Any], query: dict[str, str], path: str) -> Answer:
+        return self.paged(items, query, path, min(100, int(query.get("per_page", 20))))
 
     def _issue(self, pull: Pull) -> dict[str, Any]:
         state = {"open": "opened"}.get(pull.state, pull.state)
@@ -78,8 +109,6 @@ class GitLabSimulator(Simulator):
                 return Answer(200, self.shown(hosted, pull))
             case "PUT merge":
                 return self._merge(hosted, pull, body)
-            case "GET notes":
-                return Answer(200, [_note(n, *c) for n, c in pull.comments.items()])
             case "POST notes":
                 number = 1 + max(pull.comments, default=1000 * pull.number)
                 pull.comments[number] = (self.bot, body["body"])
@@ -101,7 +130,7 @@ class GitLabSimulator(Simulator):
             if query.get(name, "all") != "all":
                 shown = [item for item in shown if item[name] == query[name]]
         path = f"/projects/{hosted.name.replace('/', '%2F')}/merge_requests"
-        return self.paged(shown, query, path, int(query.get("per_page", 20)))
+        return self._paged(shown, query, path)
 
     def _open(self, hosted: Hosted, body: Any) -> Answer:
         head, base = body["source_branch"], body["target_branch"]
@@ -119,6 +148,10 @@ class GitLabSimulator(Simulator):
 
     def _merge(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
         if pull.state != "open" or pull.title.startswith("Draft:") or self.is_checking(hosted):
+            return Answer(405, {"message": "405 Method Not Allowed"})
+        if hosted.refuses_merge == "person":
+            return Answer(401, {"message": "401 Unauthorized"})
+        if hosted.refuses_merge == "review":
             return Answer(405, {"message": "405 Method Not Allowed"})
         if body.get("sha", pull.head_oid) != pull.head_oid:
             return Answer(409, {"message": "SHA does not match HEAD of source branch"})
@@ -139,7 +172,7 @@ class GitLabSimulator(Simulator):
             "description": pull.body,
             "state": state,
             "draft": pull.title.startswith("Draft:"),
-            "detailed_merge_status": "checking" if self.is_checking(hosted) else "mergeable",
+            "detailed_merge_status": self._merge_status(hosted, pull),
             "source_branch": pull.head,
             "target_branch": pull.base,
             "source_project_id": hosted.number + (1000 if pull.fork else 0),
@@ -156,6 +189,13 @@ class GitLabSimulator(Simulator):
             "closed_at": self.stamp(pull.closed),
             "merged_at": self.stamp(pull.merged),
         }
+
+    def _merge_status(self, hosted: Hosted, pull: Pull) -> str:
+        if self.is_checking(hosted):
+            return "checking"
+        if hosted.refuses_merge == "review":
+            return "not_approved"
+        return "ci_must_pass" if self.missing_checks(hosted, pull) else "mergeable"
 
 
 def _note(number: int, login: str, body: str) -> dict[str, Any]:

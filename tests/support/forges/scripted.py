@@ -9,7 +9,7 @@ from typing import Any
 from reconciler.forge.budget import Budget, Clock
 from reconciler.forge.http import StaticToken, Transport
 from reconciler.policy import WriteLimits
-from tests.support.forges.server import Answer, Simulator, serving
+from tests.support.forges.server import Answer, Hosted, Simulator, serving
 
 
 @dataclass(eq=False)
@@ -23,6 +23,9 @@ class ScriptedApi(Simulator):
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         return self.answers.get((method, path), Answer(200, {}))
+
+    def forbidden(self, kind: str, hosted: Hosted) -> Answer:
+        raise AssertionError(kind)
 
     def limited(self, kind: str) -> Answer:
         raise AssertionError(kind)

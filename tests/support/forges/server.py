@@ -133,6 +133,12 @@ class Hosted:
     """Checks that branch protection requires."""
     auto_merge: bool = True
     """Whether the repository allows auto-merge."""
+    refuses_merge: str = ""
+    """Why branch protection refuses every merge: review (an approval is missing), person (the account may not
+    merge), queue (GitHub: only the merge queue merges)."""
+    archived: bool = False
+    has_pulls: bool = True
+    """Whether pull requests are switched on."""
 
     def ref(self, branch: str) -> str | None:
         return self.repo.find(f"refs/heads/{branch}")
@@ -178,6 +184,10 @@ class Simulator(ABC):
     """Whether replies have tags, by which a client asks for what changed only; Gitea's API has none."""
     rechecks_s: float = 0.0
     """How long after a merge the forge still checks the other open pull requests of its repository."""
+    may_write: bool = True
+    """Whether the token has the permission to write."""
+    closes_with_base: bool = True
+    """Whether the forge closes pull requests when their base is deleted."""
     skew: float = 0.0
     """By how many seconds the forge's clock is ahead of everybody else's."""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -251,12 +261,20 @@ class Simulator(ABC):
     def limited(self, kind: str) -> Answer:
         """Refuse a request as this forge does when a limit of this kind is reached."""
 
+    @abstractmethod
+    def forbidden(self, kind: str, hosted: Hosted) -> Answer:
+        """Refuse a write as this forge does; the kind is archived or permission."""
+
+    def forbids(self, hosted: Hosted) -> str:
+        """Return why nobody may write to a repository, "" if they may."""
+        return "archived" if hosted.archived else "" if self.may_write else "permission"
+
     def refreshed(self, hosted: Hosted, pull: Pull) -> Pull:
         """Update an open pull request from the repository: closed, merged by a push, or moved."""
         if pull.state != "open" or not pull.head or pull.fork:
             return pull
         head, base = hosted.ref(pull.head), hosted.ref(pull.base)
-        if head is None:
+        if head is None or (base is None and self.closes_with_base):
             pull.state, pull.closed, pull.updated = "closed", self.clock.now(), self.clock.now()
             return pull
         pull.head_oid = head
@@ -317,6 +335,10 @@ class Simulator(ABC):
                 act()
             if authorization not in map(_basic, self.tokens_in_use()):
                 return handler.say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
+            hosted = self.repositories.get(path.lstrip("/").partition(".git/")[0])
+            if hosted and "git-receive-pack" in handler.path and (why := self.forbids(hosted)):
+                refusal = self.forbidden(why, hosted).body
+                return handler.say(403, {"Content-Type": "text/plain"}, json.dumps(refusal).encode())
             return handler.say(*answer_git(self.root, handler, raw))
         with self.lock:
             body = json.loads(raw) if raw else None
@@ -351,6 +373,8 @@ class Simulator(ABC):
         if writes and self.is_over():
             self.violations.append(f"too fast: {method} {path}")
             return self.limited("secondary")
+        if writes and (refusal := self._refusal(method, unquote(path))):
+            return refusal
         parameters = dict(parse_qsl(query, keep_blank_values=True))
         for old, new in self.moved.items():
             if path.startswith(f"/repos/{old}"):
@@ -371,6 +395,17 @@ class Simulator(ABC):
         if self.description and "graphql" not in path:
             self.violations += self.description.check_reply(method, path, answer.status, answer.body)
         return answer
+
+    def _refusal(self, method: str, path: str) -> Answer | None:
+        """Return the refusal of a write to a repository, None if it is permitted or concerns none."""
+        names = (name for name in self.repositories if f"/{name}/" in f"{path}/")
+        hosted = self.repositories.get(next(names, ""))
+        why = self.forbids(hosted) if hosted else ""
+        return self.forbidden(why, hosted) if hosted and why and self.obeys(why, method, path) else None
+
+    def obeys(self, _why: str, _method: str, _path: str) -> bool:
+        """Whether the forge refuses this write, too, where it refuses others for this reason."""
+        return True
 
     def authorized(self, authorization: str, path: str) -> bool:
         return authorization.rpartition(" ")[2] in self.tokens_in_use()

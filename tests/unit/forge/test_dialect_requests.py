@@ -475,12 +475,29 @@ def test_github_merges_by_the_first_method_that_the_repository_permits(api: Reco
     assert [request.body["merge_method"] for request in api.log] == ["merge", "squash", "rebase"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "path", "field", "off"),
+    [
+        ("github", HUB, "has_pull_requests", False),
+        ("gitea", HUB, "has_pull_requests", False),
+        ("gitlab", PROJECT, "merge_requests_access_level", "disabled"),
+    ],
+)
+def test_repository_tells_whether_it_has_pull_requests(
+    api: RecordingApi, kind: str, path: str, field: str, off: object
+) -> None:
+    dialect = prepare(api, ROWS[f"{kind} merges"])
+    api.series["GET", path] = [Answer(200, {}), Answer(200, {field: off})]
+
+    assert [dialect.has_pulls(), dialect.has_pulls()] == [True, False]
+
+
 @pytest.mark.parametrize("method", ["", "squash"])
 def test_github_stops_where_no_method_is_permitted(api: RecordingApi, method: Any) -> None:
     dialect = prepare(api, ROWS["github merges"])
     refuse(api, "github", *["Rebase merges are not allowed"] * 4)
 
-    with pytest.raises(InvalidError, match="not allowed"):
+    with pytest.raises(RefusedError, match="does not permit to"):
         GitHub(dialect.transport, NAME, ForgeRule("*", ForgeKind.LOCAL, merge_method=method)).merge(PULL, "1")
 
     assert len(api.log) == (1 if method else 3)

@@ -11,7 +11,14 @@ import pytest
 from reconciler import __version__
 from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge import http
-from reconciler.forge.api_errors import InvalidError, LimitedError, LostReplyError, MissingError
+from reconciler.forge.api_errors import (
+    ForbiddenError,
+    InvalidError,
+    LimitedError,
+    LostReplyError,
+    MissingError,
+    UnauthorizedError,
+)
 from reconciler.forge.budget import Budget
 from reconciler.policy import WriteLimits
 from reconciler.report.redact import learn_credential, mask_credentials
@@ -281,7 +288,7 @@ def test_request_names_its_sender_and_what_it_takes_and_sends(seen: Seen) -> Non
         (
             401,
             True,
-            UnavailableError,
+            UnauthorizedError,
             "Give a token that is valid, where the rule of spec.credentials reads it from.",
         ),
         (404, True, MissingError, "Check the URL, and whether the token may see the repository."),
@@ -290,9 +297,10 @@ def test_request_names_its_sender_and_what_it_takes_and_sends(seen: Seen) -> Non
         (
             403,
             False,
-            UnavailableError,
+            ForbiddenError,
             "Check the token's permissions, and that the repository is not archived.",
         ),
+        (423, True, RefusedError, "Check the token's permissions, and that the repository is not archived."),
         (400, False, UnavailableError, UnavailableError.hint),
         (400, True, InvalidError, InvalidError.hint),
     ],
@@ -310,7 +318,10 @@ def test_error_of_a_reply_has_its_kind_and_what_to_do(
     assert (type(caught.value), caught.value.hint) == (kind, hint)
     about = f"{api.api} refuses the credential" if status == 401 else f"{method} {api.api}/x"
     assert str(caught.value) == f"{about}: {status} no"
-    causes = {401: f"{api.api} refuses the credential: 401 no", 403: f"{api.api}: 403 no"}
+    causes = {
+        401: f"{api.api} refuses the credential: 401 no",
+        **{code: f"{api.api}: {code} no" for code in (403, 423)},
+    }
     assert caught.value.cause == causes.get(status, "")
     assert getattr(caught.value, "status", status) == status
 
