@@ -13,7 +13,8 @@ from reconciler.api.validation import FieldError, disk_fields, field_text, parse
 from reconciler.errors import ConfigurationError, Location
 from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.krm.yaml import Document, YamlError, load_documents
-from reconciler.policy import SETTINGS, ApprovalRule, GroupBy, Policy, ReviewRule
+from reconciler.policy import SETTINGS, ApprovalRule, Policy, ReviewRule, RolloutPolicy
+from reconciler.policy.rollouts import Wave
 
 FILE = "reconciler.yaml"
 PREFIX = "RECONCILER_"
@@ -51,22 +52,19 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
     Args:
         data: The file's content; None if it does not exist.
         path: Its path in the control repository.
-        environment: Variables such as `RECONCILER_SUSPEND` override settings of the file.
+        environment: Variables such as `RECONCILER_DELETIONS_SHARE` override settings of the file.
 
     Raises:
-        ConfigurationError: The file is missing, is not what it should be, or has no instance name; or a
-            variable allows deletions.
+        ConfigurationError: The file is missing, is not what it should be, or has no instance name.
     """
     if data is None:
         raise ConfigurationError(f"There is no {path} in the control repository", hint=_INIT_HINT)
     document = _load(data, path)
-    _check_consent(environment)
     configuration = parse_model(Configuration, _overridden(document.value, environment))
     if isinstance(configuration, tuple):
         raise _error(configuration, document, path, environment)
     instance = _instance(configuration, document, path, environment)
     policy = replace(configuration.spec, instance=instance, config_path=path)
-    _check_supported(policy, document, path)
     return _with_selectors(policy, document, path, environment)
 
 
@@ -83,37 +81,7 @@ def _load(data: bytes, path: str) -> Document:
     return documents[0]
 
 
-def _check_consent(environment: Mapping[str, str]) -> None:
-    """Refuse variables of settings that allow deletions: consent is given in Git, where others review it.
-
-    Raises:
-        ConfigurationError: The first such variable.
-    """
-    for setting in _IN_GIT_ONLY:
-        if (variable := variable_name(setting)) in environment:
-            name = ".".join(setting)
-            message = f"{variable} is set, but what allows deletions is decided in Git only"
-            hint = f"Unset it; write spec.{name} in the configuration."
-            raise ConfigurationError(message, location=Location(f"${variable}"), hint=hint)
-
-
-def _check_supported(policy: Policy, document: Document, path: str) -> None:
-    """Refuse a choice that this version knows and cannot honour yet, rather than ignore it.
-
-    Raises:
-        ConfigurationError: The first such choice.
-    """
-    choices = {
-        ("pullRequests", "groupBy"): policy.pull_requests.group_by is GroupBy.WAVE and GroupBy.WAVE,
-    }
-    for field, choice in choices.items():
-        if choice:
-            where = Location(path, *document.mark(("spec", *field)))
-            message = f"spec.{'.'.join(field)}: {choice} is not supported by this version"
-            raise ConfigurationError(message, location=where, hint="Leave it out.")
-
-
-Rule = TypeVar("Rule", ApprovalRule, ReviewRule)
+Rule = TypeVar("Rule", ApprovalRule, ReviewRule, RolloutPolicy, Wave)
 
 
 def _with_selectors(policy: Policy, document: Document, path: str, environment: Mapping[str, str]) -> Policy:
@@ -123,7 +91,7 @@ def _with_selectors(policy: Policy, document: Document, path: str, environment: 
         ConfigurationError: A selector that Kubernetes would refuse.
     """
 
-    def checked(rules: Iterable[Rule], *place: str) -> tuple[Rule, ...]:
+    def checked(rules: Iterable[Rule], *place: str | int) -> tuple[Rule, ...]:
         return tuple(
             replace(
                 rule, selector=_checked_selector(rule.selector, (*place, number), document, path, environment)
@@ -132,8 +100,13 @@ def _with_selectors(policy: Policy, document: Document, path: str, environment: 
         )
 
     requests = policy.pull_requests
+    rollouts = (
+        replace(rollout, waves=checked(rollout.waves, "rollouts", number, "waves"))
+        for number, rollout in enumerate(policy.rollouts)
+    )
     return replace(
         policy,
+        rollouts=checked(rollouts, "rollouts"),
         approval=replace(policy.approval, auto=checked(policy.approval.auto, "approval", "auto")),
         pull_requests=replace(requests, reviews=checked(requests.reviews, "pullRequests", "reviews")),
     )
@@ -199,7 +172,7 @@ def _overridden(value: object, environment: Mapping[str, str]) -> object:
     if not isinstance(value, Mapping) or not isinstance(value.get("spec", {}), Mapping):
         return value
     spec = dict(value.get("spec", {}))
-    for path in variable_paths():
+    for path in setting_paths(Policy):
         text = environment.get(variable_name(path))
         if text is not None and path != ("instance",):
             _lay(spec, path, text)
@@ -219,33 +192,21 @@ def _lay(spec: dict[str, Any], path: tuple[str, ...], text: str) -> None:
 
 
 def variable_name(path: Iterable[str | int]) -> str:
-    """Return the environment variable of a setting: `snapshot.path` is RECONCILER_SNAPSHOT_PATH."""
+    """Return the environment variable of a setting: `deletions.share` is RECONCILER_DELETIONS_SHARE."""
     return PREFIX + "_".join(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(step)).upper() for step in path)
 
 
 _NOT_ONE_VARIABLE = (
-    *("forges", "credentials", "addresses", "verify", "consents", "auto", "reviews"),
+    *("forges", "credentials", "addresses", "verify", "consents", "auto", "reviews", "rollouts"),
     *("images", "exec", "network", "engineArguments"),
     *("kinds", "registries"),
 )
 """Settings that are lists or mappings: the file alone holds them."""
-_IN_GIT_ONLY = (
-    ("deletions", "share"),
-    ("deletions", "minimum"),
-    ("deletions", "count"),
-    ("snapshot", "maxAge"),
-)
-"""Settings that keep packages from being deleted: no variable changes them."""
-
-
-def variable_paths() -> tuple[tuple[str, ...], ...]:
-    """Return the paths of the settings that a variable overrides."""
-    return tuple(path for path in setting_paths(Policy) if path not in _IN_GIT_ONLY)
 
 
 @cache
 def setting_paths(model: Any) -> tuple[tuple[str, ...], ...]:
-    """Return the paths of every setting with one value, or a list of texts."""
+    """Return the paths of every setting that one variable can hold."""
     paths: list[tuple[str, ...]] = []
     for name, annotation in disk_fields(model):
         if isinstance(annotation, type) and is_dataclass(annotation):

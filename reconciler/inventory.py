@@ -20,6 +20,7 @@ from reconciler.state import (
     PackageVariantRecord,
     PullHistory,
     RefusedDeletionsRecord,
+    RolloutRecord,
     SetRecord,
 )
 from reconciler.trailers import NO_ANSWERS, Answers
@@ -450,8 +451,8 @@ class Inventory:
     """Everything that one run read. Mappings may be in any order, tuples are sorted by identity.
 
     - `stalled`: owners with invalid manifests; `claims`: the downstreams (repository, package) they name.
-    - `records`, `set_records`, `statuses`, `refused`: what the last run recorded. `refused` are deletions
-      that wait for consent; None if the record is unreadable, and then every deletion needs consent.
+    - `records`, `set_records`, `rollouts`, `statuses`, `refused`: what the last run recorded. `refused` are
+      deletions that wait for consent; None if the record is unreadable: then every deletion needs consent.
     - `pulls`, `unreadable_pulls`, `passed_checks`: answers of forges, by URL or by URL and commit.
     - `histories`: ended pull requests to record, by URL, so that no run lists them again, with
       the next change of the status branch, or at once if `is_history_due`.
@@ -462,7 +463,8 @@ class Inventory:
     - `documents`: manifests of dependency dialects; `index`: documents of the package index.
     - `images`: locked digests of function images.
     - `trust`: verified revisions of each repository that a rule of `verify` names, by URL.
-    - `opening`: state of the schedule of pull requests; nothing else depends on the clock.
+    - `opening`: state of the schedule of pull requests; `now`: the time of the run, in seconds, 0 unless
+      rollouts are configured. Nothing else depends on the clock.
     """
 
     policy: Policy
@@ -475,6 +477,7 @@ class Inventory:
     snapshot: Snapshot = field(default_factory=Snapshot)
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
+    rollouts: Mapping[ObjectName, RolloutRecord] = field(default_factory=dict)
     refused: RefusedDeletionsRecord | None = NOTHING_REFUSED
     statuses: Mapping[ObjectName, RecordedStatus] = field(default_factory=dict)
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
@@ -491,6 +494,7 @@ class Inventory:
     index: tuple[SourcedDocument, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     opening: Opening = ALWAYS_OPEN
+    now: int = 0
     trust: Mapping[str, Trust] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ class Reason(StrEnum):
     AMBIGUOUS_IDENTIFIER = "AmbiguousIdentifier"
     APPROVED_BY_POLICY = "ApprovedByPolicy"
     AWAITING_SCHEDULE = "AwaitingSchedule"
+    AWAITING_WAVE = "AwaitingWave"
     BASE_NOT_FOUND = "BaseNotFound"
     BRANCH_NOT_FOUND = "BranchNotFound"
     CONTENT_CHANGED = "ContentChanged"

@@ -15,6 +15,7 @@ VARIANTS_DIRECTORY = "packagevariants"
 SETS_DIRECTORY = "packagevariantsets"
 WANTED_LOCK = "lock.json"
 """The path of the record of the lock that was computed last, if locks are reviewed."""
+ROLLOUTS_DIRECTORY = "rollouts"
 PULLS_DIRECTORY = "observed/pulls"
 """The directory of the histories of pull requests on the status branch."""
 REFUSED_DELETIONS = "deletions.json"
@@ -139,6 +140,58 @@ class SetRecord(_Record):
         return ObjectName(self.namespace, self.name)
 
 
+class RolloutPin(_Record):
+    """An upstream revision as a package had it before a rollout: `package` is its path in the Repository."""
+
+    repository: str
+    package: str
+    ref: str
+    commit: str
+    tree: str
+
+
+class RolloutMember(_Record):
+    """One variant of a rollout: its wave, what it moves to, and what it had before (None: it was not there).
+
+    `target` tells one upstream revision from another, "" if it is not known yet. `published` is the time when
+    main got it, in seconds, 0 if it has not.
+    """
+
+    namespace: str
+    name: str
+    wave: str
+    target: str = ""
+    before: RolloutPin | None = None
+    published: int = 0
+
+    @property
+    def key(self) -> ObjectName:
+        """The variant's identity."""
+        return ObjectName(self.namespace, self.name)
+
+
+class RolloutRecord(_Record):
+    """The rollout of one set: its targets are those of its start, each in its wave (D20).
+
+    `revision` is what travels, as people call it; `waves` are those with targets, in their order. It is
+    finished when every wave was complete.
+    """
+
+    api_version: str = SCHEMA
+    kind: str = "RolloutRecord"
+    namespace: str
+    name: str
+    revision: str
+    waves: tuple[str, ...]
+    members: tuple[RolloutMember, ...] = ()
+    finished: bool = False
+
+    @property
+    def key(self) -> ObjectName:
+        """The set's identity."""
+        return ObjectName(self.namespace, self.name)
+
+
 class WantedLockRecord(_Record):
     """The tree of the reviewed lock that was computed last, to recognise a proposal that a person closed."""
 
@@ -213,17 +266,27 @@ NOTHING_REFUSED = RefusedDeletionsRecord()
 """The default without a record."""
 
 
-def record_bytes(
-    record: PackageVariantRecord | SetRecord | WantedLockRecord | RefusedDeletionsRecord | PullHistory,
-) -> bytes:
+Record = (
+    PackageVariantRecord | SetRecord | RolloutRecord | WantedLockRecord | RefusedDeletionsRecord | PullHistory
+)
+
+
+def record_bytes(record: Record) -> bytes:
     """Return the record's canonical bytes: sorted keys, two-space indent, final newline. Deterministic."""
     data = record.model_dump(mode="json", by_alias=True)
     return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def record_path(record: PackageVariantRecord | SetRecord) -> str:
+_DIRECTORIES: dict[type[_Record], str] = {
+    PackageVariantRecord: VARIANTS_DIRECTORY,
+    SetRecord: SETS_DIRECTORY,
+    RolloutRecord: ROLLOUTS_DIRECTORY,
+}
+
+
+def record_path(record: PackageVariantRecord | SetRecord | RolloutRecord) -> str:
     """Return the record's path on the state branch."""
-    directory = VARIANTS_DIRECTORY if isinstance(record, PackageVariantRecord) else SETS_DIRECTORY
+    directory = _DIRECTORIES[type(record)]
     return f"{directory}/{record.namespace}/{record.name}.json"
 
 

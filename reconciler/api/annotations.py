@@ -54,10 +54,17 @@ def _text(name: str, kinds: set[str]) -> Key:
 _CHOICE = r"(upstream|local|ask|fail)"
 _FIELDS = rf"\s*[^=;]+=\s*{_CHOICE}\s*(;\s*[^=;]+=\s*{_CHOICE}\s*)*;?\s*"
 
+_WAVES = r"\s*[^;\s][^;]*/[a-z0-9-]+\s*(;\s*[^;\s][^;]*/[a-z0-9-]+\s*)*;?\s*"
+_WAVES_TEXT = "a revision and a wave, separated by a slash, such as web/v2/canary; several by semicolons"
+
 KEYS: Mapping[str, Key] = {
     key.name: key
     for key in (
         _of_words("paused", {_VARIANT, _SET, _REPOSITORY}, "true", "false"),
+        _of_words("rollout-paused", {_SET}, "true", "false"),
+        _matching("rollout-go", {_SET}, _WAVES, _WAVES_TEXT),
+        _matching("rollout-skip", {_SET}, _WAVES, _WAVES_TEXT),
+        _text("rollout-rollback", {_SET}),
         _matching("allow-deletes", {_SET}, "[0-9]{1,9}", 'a whole number in quotes, such as "12"'),
         _text("cel-extensions", {_SET}),
         _matching(

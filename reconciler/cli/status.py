@@ -101,7 +101,9 @@ def status(
 def _show(
     printer: Printer, observed: "FleetStatus", filters: "StatusFilter", output: str, sort: str | None
 ) -> Exit:
+    from reconciler.report.escape import terminal
     from reconciler.report.json import exits_value, listing, problem_value
+    from reconciler.report.rollouts import rollout_lines, rollout_value
     from reconciler.report.status import condition, sort_owners, status_csv, status_json_lines, status_lines
     from reconciler.report.text import problem_lines
 
@@ -113,7 +115,9 @@ def _show(
     match Output(output):
         case Output.JSON | Output.YAML:
             problems = [problem_value(problem) for problem in observed.problems]
-            value = {**listing("Status", owners), "problems": problems, **exits_value(exits)}
+            rollouts = [rollout_value(rollout) for rollout in observed.rollouts]
+            value = {**listing("Status", owners), "problems": problems, "rollouts": rollouts}
+            value |= exits_value(exits)
             _print_value(printer, value, Output(output))
         case Output.JSONL:
             printer.text(status_json_lines(printer.redactor.value(owner) for owner in owners))
@@ -121,6 +125,8 @@ def _show(
             printer.text(status_csv(owners))
         case form:
             is_wide = form is Output.WIDE
+            if not any(filters):
+                printer.lines(map(terminal, rollout_lines(observed.rollouts)))
             printer.lines(status_lines(owners, wide=is_wide, width=printer.width, paint=printer.paint))
             if not any(filters):
                 printer.lines(problem_lines(observed.problems, paint=printer.paint))

@@ -73,7 +73,9 @@ def _find_approval(
     pull = latest_pull(target, draft.ref) if draft else None
     if draft is None or pull is None or pull.state is not PullState.OPEN or pull.head_oid != draft.tip.oid:
         return None
-    if change.op is not Op.KEEP or change.pending or change.waits or not _is_ready(change, target, context):
+    if change.op is not Op.KEEP or change.pending or change.waits or change.variant in context.stopped:
+        return None
+    if not _is_ready(change, target, context):
         return None
     passed = context.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())
     is_ours = not draft.has_foreign_commits and not draft.is_edited

@@ -33,6 +33,7 @@ from reconciler.reasons import Reason
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
+from reconciler.rollout.model import RolloutPhase
 from reconciler.state import history_path, record_bytes
 
 
@@ -75,10 +76,11 @@ def build_plan(
         record_owners=dict(sorted(owners.items())),
         status={**plan_status(context, conditions), **lock_status, **histories},
         status_owners=reported,
-        exits=frozenset(_exits(changes, problems, decided.refusals, proposal, inventory)),
+        exits=frozenset(_exits(changes, problems, decided.refusals, proposal, context)),
         notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
         lock=proposal,
         version_changes=version_changes(locks),
+        rollouts=context.resolution.rollouts,
         other_files=files_of_other_shards(shard, {**owners, **reported, **history_owners}),
         context=context,
     )
@@ -120,9 +122,10 @@ def _exits(
     problems: Iterable[Problem],
     refusals: Iterable[Refusal],
     proposal: LockProposal | None,
-    inventory: Inventory,
+    context: PlanContext,
 ) -> Iterator[Exit]:
     """Yield every class of exit that applies (D1)."""
+    inventory = context.inventory
     if any(problem.reason != Reason.REPOSITORY_UNAVAILABLE for problem in problems):
         yield Exit.INVALID_INPUT
     if any(map(is_unavailable, inventory.repositories.values())):
@@ -132,7 +135,8 @@ def _exits(
     if refusals:
         yield Exit.REFUSED
     every = (*changes, *((proposal.change,) if proposal else ()))
-    if any(change.waits for change in every):
+    failed = any(rollout.phase is RolloutPhase.FAILED for rollout in context.resolution.rollouts)
+    if failed or any(change.waits for change in every):
         yield Exit.WAITING
     if any(change.pending for change in every):
         yield Exit.PENDING

@@ -15,6 +15,7 @@ from reconciler.plan.impact import Impact
 from reconciler.reasons import Reason
 from reconciler.refs import short_branch
 from reconciler.resolve.dependency_roots import RequirementChange
+from reconciler.rollout.model import Rollout
 from reconciler.values import dataclass
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class PullRequestContent:
 
     `kind` is the operation as a whole, whatever the last run did. `edited` tells that a person committed to
     the draft, `is_back` that the upstream revision is an older one, `requested_by` the dependents of
-    a package that no manifest declares.
+    a package that no manifest declares. `rollout` names the rollout and the wave, and why it is stopped.
     """
 
     kind: Op
@@ -164,6 +165,7 @@ class PullRequestContent:
     edited: bool = False
     is_back: bool = False
     upstream: UpstreamCommits | None = None
+    rollout: str = ""
 
 
 class Approval(NamedTuple):
@@ -357,8 +359,9 @@ class Plan:
     branches after the plan is applied; `record_owners` and `status_owners` are the packages that they
     are about. A record stays as it was if writing its package fails. `other_files` are the files of both
     branches that other shards write, None without shards. `lock` proposes other pins for a reviewed
-    lock, `version_changes` are the changes of dependencies. `conditions` and `status` expect every effect
-    to be done; `context` is what they are computed from again after the effects.
+    lock, `version_changes` are the changes of dependencies, `rollouts` the new revisions on their way.
+    `conditions` and `status` expect every effect to be done; `context` is what they are computed from
+    again after the effects.
     """
 
     changes: tuple[Change, ...] = ()
@@ -374,6 +377,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     lock: LockProposal | None = None
     version_changes: tuple[VersionChange, ...] = ()
+    rollouts: tuple[Rollout, ...] = ()
     other_files: frozenset[str] | None = None
     context: "PlanContext | None" = field(default=None, compare=False, repr=False)
 

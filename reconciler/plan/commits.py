@@ -86,7 +86,7 @@ def removal_message(path: str) -> str:
 
 def upstream_label(pin: Pin) -> str:
     """Return how a person names a pinned upstream: `web/v2`, or a ref at a short commit."""
-    return pin.ref if pin.revision > 0 else f"{pin.ref}@{pin.commit.oid[:8]}"
+    return pin.label
 
 
 _UNSAFE = re.compile(r"[<>\x00-\x1f\x7f]")

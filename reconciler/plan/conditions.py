@@ -21,6 +21,7 @@ _ENSURED = "successfully ensured downstream package variant"
 _UNREAD = "its repository could not be read"
 _UNENSURED = frozenset(
     {
+        Reason.AWAITING_WAVE,
         Reason.NESTED_PACKAGE,
         Reason.PACKAGE_EXISTS,
         Reason.PATH_TAKEN,

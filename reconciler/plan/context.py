@@ -13,6 +13,7 @@ from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import find_owner, find_view, is_merged, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
+from reconciler.rollout.model import Rollout
 from reconciler.values import dataclass
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ class PlanContext:
     """Everything a decision may look at; built once, never changed.
 
     `gone` are the recorded variants that are not created or updated, with why; `waiting` those for
-    which nothing is done before their pin is merged, with why.
+    which nothing is done before their pin is merged, with why. `held` are those that a rollout keeps at their
+    present revision, with why; `stopped` those with a draft that it keeps from being merged by policy.
+    `rollouts` are those that a variant is part of.
     """
 
     inventory: Inventory
@@ -67,6 +70,9 @@ class PlanContext:
     stalled: frozenset[ObjectKey]
     gone: Mapping[ObjectName, VariantChange]
     waiting: Mapping[ObjectName, str]
+    held: Mapping[ObjectName, str]
+    stopped: Mapping[ObjectName, str]
+    rollouts: Mapping[ObjectName, Rollout]
     proposed_deletions: ProposedDeletions
     neighbours: Mapping[str, "Neighbours"] = field(default_factory=dict)
 
@@ -78,6 +84,7 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
     # What is generated for the clusters of other shards is not among the desired variants.
     diff = diff_variants(desired, without_generated(inventory) if inventory.is_partial else inventory)
     deletions = _proposed_deletions(inventory)
+    rollouts = resolution.rollouts
     return PlanContext(
         inventory=inventory,
         desired=desired,
@@ -90,6 +97,9 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
         variants={v.key: v for v in desired.variants},
         stalled=inventory.stalled | desired.stalled,
         waiting={waiting.variant.key: waiting.why for waiting in resolution.waiting},
+        held={key: why for rollout in rollouts for key, why in rollout.held.items()},
+        stopped={key: why for rollout in rollouts for key, why in rollout.stopped.items()},
+        rollouts={key: rollout for rollout in rollouts for key in rollout.waves_of},
         gone={change.key: change for change in (*diff.delete, *diff.keep, *diff.transfer)},
         proposed_deletions=deletions,
     )

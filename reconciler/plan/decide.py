@@ -59,7 +59,17 @@ def _decide_wanted(target: PlanTarget, variant: DesiredVariant, context: PlanCon
     change = replace(change, upstream_from=old, upstream_to=new)
     case = Case(target, resolved, context.rendered.variants[variant.key], context, claim)
     change = _with_housekeeping(decide_output(case, change), target, context)
+    change = _in_rollout(change, context)
     return PackageDecision(_explained(change, resolved), tuple(_faults(case, change)))
+
+
+def _in_rollout(change: Change, context: PlanContext) -> Change:
+    """Add why a rollout keeps the package at its revision, or its draft from being merged."""
+    why = context.held.get(change.variant) if change.variant else None
+    if why and change.op is Op.KEEP and change.reason is Reason.UP_TO_DATE:
+        return replace(change, reason=Reason.AWAITING_WAVE, message=why)
+    why = why or (context.stopped.get(change.variant) if change.variant else None)
+    return replace(change, message="; ".join(filter(None, (change.message, why)))) if why else change
 
 
 def _faults(case: Case, change: Change) -> Iterator[Problem]:
@@ -135,6 +145,8 @@ def _blank(target: PlanTarget, variant: DesiredVariant) -> Change:
 
 def _unresolved(change: Change, target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Change:
     """Keep the package of a variant without upstream or pin; block a new one."""
+    if variant.key in context.held:
+        return replace(change, reason=Reason.AWAITING_WAVE, message=context.held[variant.key])
     if variant.key in context.waiting:
         return replace(change, reason=Reason.LOCK_PENDING, message=context.waiting[variant.key])
     subject = subject_of(variant)

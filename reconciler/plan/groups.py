@@ -22,6 +22,7 @@ from reconciler.policy import GroupBy
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, draft_ref, group_number, group_ref, short_branch
 from reconciler.render.rendered import Package
+from reconciler.rollout.model import RolloutPhase
 from reconciler.trailers import CONFLICT, conflict_lines
 from reconciler.values import dataclass
 
@@ -206,7 +207,12 @@ def _scope(change: Change, target: PlanTarget, context: PlanContext) -> Scope:
     variant = context.variants.get(change.variant) if change.variant else None
     if variant is None or change.op is Op.ORPHAN:
         return ()
+    rollout = context.rollouts.get(variant.key)
+    if rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK:
+        return ("rollback", *rollout.key, rollout.waves_of[variant.key], target.view.key.name)
     match context.inventory.policy.pull_requests.group_by:
+        case GroupBy.WAVE if rollout is not None:
+            return ("wave", *rollout.key, rollout.waves_of[variant.key], target.view.key.name)
         case GroupBy.REPOSITORY:
             return ("repository", *target.view.key)
         case GroupBy.SET if variant.set_key is not None:
@@ -248,7 +254,10 @@ def group_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Chan
     changes.
     """
     policy, views = context.inventory.policy, context.inventory.repositories.values()
-    if policy.pull_requests.group_by is GroupBy.PACKAGE and not any(view.groups for view in views):
+    is_grouped = policy.pull_requests.group_by is not GroupBy.PACKAGE or any(
+        rollout.phase is RolloutPhase.ROLLED_BACK for rollout in context.resolution.rollouts
+    )
+    if not is_grouped and not any(view.groups for view in views):
         return tuple(changes)
     by_url: dict[str, list[Change]] = {}
     for change in changes:
@@ -316,7 +325,7 @@ def _group(
         yield from (_with_removal(m.change, group.branch, group.pull) for m in group.leaving)
         return
     write = _write(group, context)
-    pull = _pull(group, is_written=write is not None)
+    pull = _pull(group, context, is_written=write is not None)
     carriers = [m for m in group.members if m.change.written is not None or m.change.pull is not None]
     carriers = carriers or list(group.members[:1])
     for member in group.members:
@@ -405,7 +414,7 @@ def _time(member: Member, context: PlanContext) -> int:
     return context.inventory.control.commit.time if member.place is Placement.LEAVES else 0
 
 
-def _pull(group: PlannedGroup, *, is_written: bool) -> PullRequest | None:
+def _pull(group: PlannedGroup, context: PlanContext, *, is_written: bool) -> PullRequest | None:
     """Return the group's one pull request, None where it needs none now."""
     open_pull = group.pull if group.pull is not None and group.pull.state is PullState.OPEN else None
     is_requested = any(member.change.pull is not None for member in group.members)
@@ -414,17 +423,24 @@ def _pull(group: PlannedGroup, *, is_written: bool) -> PullRequest | None:
     return PullRequest(
         head=short_branch(group.ref),
         base=group.view.branch,
-        title=_title(group),
+        title=_title(group, context),
         body="",
         draft=open_pull.draft if open_pull else True,
         number=open_pull.number if open_pull else 0,
     )
 
 
-def _title(group: PlannedGroup) -> str:
+def _title(group: PlannedGroup, context: PlanContext) -> str:
     count = len(group.members)
     is_new = all(member.target.package.main_tree is None for member in group.members)
-    return f"{'Create' if is_new else 'Update'} {count} package{'' if count == 1 else 's'}"
+    verb, wave = "Create" if is_new else "Update", ""
+    keys = [member.change.variant for member in group.members if member.change.variant]
+    rollout = context.rollouts.get(keys[0]) if keys else None
+    is_back = rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
+    if rollout is not None and (is_back or context.inventory.policy.pull_requests.group_by is GroupBy.WAVE):
+        verb = "Roll back" if is_back else verb
+        wave = f" of wave {rollout.waves_of[keys[0]]}, rollout {rollout.revision}"
+    return f"{verb} {count} package{'' if count == 1 else 's'}{wave}"
 
 
 def _cleared(

@@ -21,6 +21,7 @@ _WAITING = {
     Phase.STALLED: "a fix of its manifest or repository",
 }
 _HELD = {
+    Reason.AWAITING_WAVE: "its rollout",
     Reason.DELETION_GUARD: "consent to its deletion",
     Reason.UPSTREAM_TAG_MOVED: "consent to the moved tag",
     Reason.SNAPSHOT_INCOMPLETE: "a complete snapshot",

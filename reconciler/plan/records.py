@@ -24,6 +24,7 @@ from reconciler.state import (
     RefusedDeletionsRecord,
     RefusedPackage,
     RefusedVariant,
+    RolloutRecord,
     SetRecord,
     record_bytes,
     record_path,
@@ -85,6 +86,7 @@ def plan_records(
         for lock in locks.values()
         if lock and _has_lock(lock, context, records)
     }
+    files |= {record_path(rollout): record_bytes(rollout) for rollout in _rollouts(context)}
     files |= _refused_deletions(context.diff.waiting, refused)
     if context.inventory.images:
         files[IMAGES_PATH] = lock_bytes(ImagesLock().pinned(context.inventory.images))
@@ -271,6 +273,16 @@ def _sets(context: PlanContext, variants: Iterable[PackageVariantRecord]) -> Ite
             )
         elif old is not None and (key in left or key in now or not _is_known_absent(old, context)):
             yield old
+
+
+def _rollouts(context: PlanContext) -> Iterator[RolloutRecord]:
+    """Yield the record of every rollout: as it is now, or as it was while its set cannot be understood."""
+    now = {rollout.key: rollout.record for rollout in context.resolution.rollouts}
+    for key, old in context.inventory.rollouts.items():
+        recorded = context.inventory.set_records.get(key)
+        if key not in now and recorded is not None and key not in context.desired.targets:
+            now |= {} if _is_known_absent(recorded, context) else {key: old}
+    yield from now.values()
 
 
 def _is_known_absent(record: SetRecord, context: PlanContext) -> bool:

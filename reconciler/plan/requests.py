@@ -20,6 +20,7 @@ from reconciler.reasons import Reason
 from reconciler.refs import deletion_ref, short_branch
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.rollout.model import RolloutPhase
 
 _DIGITS = 16
 _TEXT_VERSION = 2
@@ -137,7 +138,19 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
         upstream=UpstreamCommits(
             pin.remote, pin.package.path, base.commit.oid if base is not None else "", pin.commit.oid
         ),
+        rollout=_rollout(resolved, context),
     )
+
+
+def _rollout(resolved: ResolvedVariant, context: PlanContext) -> str:
+    """Return the rollout and the wave of a package, and why its pull request must not be merged now."""
+    key = resolved.variant.key
+    rollout = context.rollouts.get(key)
+    if rollout is None or rollout.phase is RolloutPhase.COMPLETE:
+        return ""
+    place = f"wave {rollout.waves_of[key]} of rollout {rollout.revision} of {rollout.key}"
+    why = rollout.stopped.get(key)
+    return f"{place}. {why}: do not merge it now" if why else place
 
 
 def _brought(resolved: ResolvedVariant, *, is_written: bool) -> Pin:
@@ -256,6 +269,7 @@ def _facts(change: Change) -> list[Any]:
         sorted(map(list, change.conflicts), key=str),
         sorted(map(list, change.answers), key=str),
         change.unready,
+        *([request.rollout] if request.rollout else []),
     ]
 
 

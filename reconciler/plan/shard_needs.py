@@ -86,6 +86,8 @@ def _reasons(inventory: Inventory, desired: Desired, shard: Shard) -> Iterator[s
     # The deletion guard counts these packages, not records, in all repositories.
     if _has_moved(inventory, desired):
         yield "a variant has another downstream now"
+    if inventory.policy.rollouts and inventory.sets:
+        yield "a wave waits for packages of other repositories"
     authored = without_generated(inventory)
     diff = diff_variants(desired, authored)
     if diff.refused:

@@ -59,6 +59,7 @@ _BY_REASON = {
     Reason.LOCK_PENDING: Phase.PENDING,
     **dict.fromkeys(
         (
+            Reason.AWAITING_WAVE,
             Reason.DELETION_GUARD,
             Reason.DEPENDENTS_UNKNOWN,
             Reason.HELD_BACK,

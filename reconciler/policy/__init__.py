@@ -30,6 +30,7 @@ from reconciler.policy.pull_requests import (
     ReviewRule,
 )
 from reconciler.policy.risks import RiskPolicy
+from reconciler.policy.rollouts import RolloutPolicy
 from reconciler.policy.settings import (
     SETTINGS,
     Bound,
@@ -75,6 +76,7 @@ __all__ = [
     "ReviewRule",
     "ReviewedLockPolicy",
     "RiskPolicy",
+    "RolloutPolicy",
     "SelectPolicy",
     "Selection",
     "SnapshotPolicy",
@@ -216,6 +218,8 @@ class DeletionGuard(SettingsGroup):
     """Below this many owned packages the share does not count."""
     count: Count = 100
     """Largest number of deletions, whatever is owned."""
+    allowed: Internal[int] = 0
+    """Deletions that a person consented to on the command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +348,8 @@ class Policy(SettingsGroup):
     dependencies: DependencyPolicy = DependencyPolicy()
     limits: Limits = Limits()
     risks: RiskPolicy = RiskPolicy()
+    rollouts: tuple[RolloutPolicy, ...] = ()
+    """Waves in which new upstream revisions travel; sets without a policy move at once."""
     on_conflict: OnConflict = OnConflict.ASK
     """Winner of conflicting changes: `ask`, `upstream`, `local` or `fail`; packages may override it."""
     unavailable: OnUnavailable = OnUnavailable.FAIL
@@ -375,6 +381,7 @@ PROPOSED = (
     "consents",
     "on_conflict",
     "lock",
+    "rollouts",
 )
 """Settings of a proposed configuration that apply to the check of itself; the base decides all others."""
 

@@ -36,7 +36,7 @@ class GroupBy(StrEnum):
     WAVE = "wave"
 
 
-_SELECTOR_SCHEMA = {
+SELECTOR_SCHEMA = {
     "type": "object",
     "properties": {
         "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -52,7 +52,7 @@ Person = Annotated[str, Field(pattern=_PERSON)]
 class ReviewRule(SettingsGroup):
     """People who are asked for some pull requests; a rule applies where all that it names matches."""
 
-    selector: Annotated[dict[str, Any], Field(json_schema_extra=_SELECTOR_SCHEMA)] = field(
+    selector: Annotated[dict[str, Any], Field(json_schema_extra=SELECTOR_SCHEMA)] = field(
         default_factory=dict
     )
     """Label selector of the Repositories of this rule; empty: all of them."""
@@ -117,7 +117,7 @@ class PullRequestPolicy(SettingsGroup):
 class ApprovalRule(SettingsGroup):
     """One rule of automatic approval; drafts with unmet gates or open conflicts are never approved."""
 
-    selector: Annotated[dict[str, Any], Field(json_schema_extra=_SELECTOR_SCHEMA)] = field(
+    selector: Annotated[dict[str, Any], Field(json_schema_extra=SELECTOR_SCHEMA)] = field(
         default_factory=dict
     )
     """Label selector of the Repositories of this rule; empty: all of them."""

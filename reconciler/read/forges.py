@@ -205,12 +205,14 @@ def _with_unreadable_pulls(
 def _read_passed_checks(
     views: Mapping[ObjectName, RepositoryView], pulls: Pulls, forges: Forges, mirrors: Mirrors, policy: Policy
 ) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
-    """Yield the passed checks by URL and commit, for the commits that an approval rule needs."""
-    if not any(rule.checks for rule in policy.approval.auto):
+    """Yield the passed checks by URL and commit, for the commits that an approval rule or a gate needs."""
+    gated = any(wave.gates.checks for rollout in policy.rollouts for wave in rollout.waves)
+    if not gated and not any(rule.checks for rule in policy.approval.auto):
         return
     for url, siblings in available_by_url(views.values()).items():
         forge = forges.of(mirrors.open(siblings[0].remote))
-        for commit in wanted_checks(siblings, pulls.get(url, ()), policy):
+        heads = {view.head.oid for view in siblings if view.head} if gated else set()
+        for commit in sorted({*wanted_checks(siblings, pulls.get(url, ()), policy), *heads}):
             # A failed request approves nothing.
             with suppress(ReconcilerError):
                 yield (url, commit), forge.passed_checks(commit)

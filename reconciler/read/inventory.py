@@ -99,6 +99,7 @@ def read_inventory(
         passed_checks=forge_state.passed_checks,
         trust=read_trust(read, mirrors) if options.deep else {},
         opening=read_opening(inventory.policy, forges.clock.now()),
+        now=int(forges.clock.now()) if inventory.policy.rollouts else 0,
         reviewed=forge_state.reviewed,
         problems=tuple(sorted({*inventory.problems, *forge_state.problems})),
         notes=(
@@ -176,6 +177,7 @@ def _read_control(opened: OpenControl, policy: Policy) -> _ControlContent:
         snapshot=snapshot,
         records=state.records,
         set_records=state.set_records,
+        rollouts=state.rollouts,
         refused=state.refused,
         statuses=recorded.statuses,
         locks=state.locks,

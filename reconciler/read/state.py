@@ -22,6 +22,7 @@ from reconciler.state import (
     NOTHING_REFUSED,
     PULLS_DIRECTORY,
     REFUSED_DELETIONS,
+    ROLLOUTS_DIRECTORY,
     SCHEMA,
     SETS_DIRECTORY,
     VARIANTS_DIRECTORY,
@@ -29,13 +30,14 @@ from reconciler.state import (
     PackageVariantRecord,
     PullHistory,
     RefusedDeletionsRecord,
+    RolloutRecord,
     SetRecord,
     WantedLockRecord,
 )
 from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.values import dataclass
 
-R = TypeVar("R", PackageVariantRecord, SetRecord, UpstreamLock)
+R = TypeVar("R", PackageVariantRecord, SetRecord, RolloutRecord, UpstreamLock)
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -50,6 +52,7 @@ class State:
 
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
+    rollouts: Mapping[ObjectName, RolloutRecord] = field(default_factory=dict)
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     wanted_lock: Oid | None = None
     refused: RefusedDeletionsRecord | None = NOTHING_REFUSED
@@ -82,6 +85,7 @@ def read_state(objects: Mirror, commit: Oid | None, limits: Limits) -> State:
     return State(
         records=reader.records(VARIANTS_DIRECTORY, PackageVariantRecord),
         set_records=reader.records(SETS_DIRECTORY, SetRecord),
+        rollouts=reader.records(ROLLOUTS_DIRECTORY, RolloutRecord),
         locks=reader.records(UPSTREAMS_DIRECTORY, UpstreamLock),
         wanted_lock=reader.wanted_lock(),
         refused=reader.refused_deletions(),

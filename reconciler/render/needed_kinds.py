@@ -15,14 +15,14 @@ _CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 def needed_kinds(
     inventory: Inventory, injected: Iterable[ResolvedVariant], contents: Mapping[Oid, Files]
 ) -> tuple[GroupKind, ...]:
-    """Return the kinds that sets select, that are injected, or that dependencies are installed with. Sorted.
+    """Return the kinds that sets select, that are injected or installed, or that gates read. Sorted.
 
     Args:
         inventory: The manifests.
         injected: The variants with injectors.
         contents: The upstream packages of these variants that could be read.
     """
-    kinds = {*_selected(inventory), *_installed(inventory)}
+    kinds = {*_selected(inventory), *_installed(inventory), *_gated(inventory)}
     for resolved in injected:
         kinds |= set(_named(resolved.variant.spec.injectors or ()))
         for point in find_points(contents.get(resolved.pin.tree, {})):
@@ -45,6 +45,13 @@ def _named(injectors: Iterable[InjectionSelector]) -> Iterator[GroupKind]:
     for injector in injectors:
         if injector.kind and injector.group is not None:
             yield GroupKind(injector.group, injector.kind)
+
+
+def _gated(inventory: Inventory) -> Iterator[GroupKind]:
+    """Yield the kinds of the objects that gates of rollouts read."""
+    for rollout in inventory.policy.rollouts:
+        for gate in (gate for wave in rollout.waves for gate in wave.gates.objects):
+            yield GroupKind(group_of(gate.api_version), gate.kind)
 
 
 def _installed(inventory: Inventory) -> Iterator[GroupKind]:

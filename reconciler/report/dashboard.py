@@ -10,6 +10,7 @@ from reconciler.plan.rejection import ask_box, ask_key, asked_keys, tick_boxes
 from reconciler.plan.status import PackageStatus, Phase
 from reconciler.reasons import Reason
 from reconciler.report.markdown import LONGEST, fill
+from reconciler.report.rollouts import rollout_texts
 from reconciler.report.summary import Names, since_text
 from reconciler.values import dataclass
 
@@ -67,12 +68,14 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
     """
     counts = Counter(status.phase for status in statuses)
     calls = bool(plan.problems or plan.refusals or counts.keys() - _QUIET)
+    rollouts = tuple(rollout_texts(plan.rollouts))
     if not calls and not counts:
         return Dashboard("", calls=False)
     text = fill(
         "dashboard.md",
         instance=names.instance,
         counts=", ".join(f"{counts[phase]} {phase}" for phase in Phase if counts[phase]),
+        rollouts=rollouts,
         sections=tuple(_sections(plan, statuses)),
         eta=eta,
         problems=plan.problems[:ROWS],

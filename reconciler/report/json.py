@@ -24,6 +24,7 @@ from reconciler.plan.status import PackageStatus, status_value
 from reconciler.report.conflicts import answer_value, conflict_value
 from reconciler.report.proposal import proposal_value
 from reconciler.report.redact import Redactor
+from reconciler.report.rollouts import rollout_value
 from reconciler.report.summary import (
     Names,
     change_risks,
@@ -62,6 +63,7 @@ def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str,
         "refusals": [{"reason": str(r.reason), "message": r.message, "hint": r.hint} for r in plan.refusals],
         "notes": list(plan.notes),
         "lock": proposal_value(plan.lock) if plan.lock else None,
+        "rollouts": [rollout_value(rollout) for rollout in plan.rollouts],
         "moves": [move_value(move) for move in plan.version_changes],
         **exits_value(exits_of(plan, detailed=detailed)),
     }

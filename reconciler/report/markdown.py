@@ -17,6 +17,7 @@ from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keep
 from reconciler.report.diff import MOST_FILES, FileChange
 from reconciler.report.folding import cause_name, fold_changes, risk_texts
 from reconciler.report.proposal import proposal_lines
+from reconciler.report.rollouts import rollout_texts
 from reconciler.report.summary import (
     Names,
     arrow,
@@ -100,6 +101,7 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
         rows=rows,
         hidden=sum(len(cause.changes) for cause in causes[ROWS:]),
         risks=risk_summary(plan.changes),
+        rollouts=tuple(rollout_texts(plan.rollouts)),
         kept=count_ops(plan).get(Op.KEEP, 0),
         problems=plan.problems,
         refusals=plan.refusals,
@@ -287,6 +289,7 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     yield "manifest", change.location.path if change.location else ""
     yield "upstream", _upstream(change)
     yield "why", _cause(change)
+    yield "rollout", request.rollout if request else ""
     yield "required by", ", ".join(request.requested_by) if request else ""
     yield "last change", _note(change)
     yield "instance", names.instance

@@ -19,6 +19,7 @@ from reconciler.report.folding import (
     risk_texts,
 )
 from reconciler.report.proposal import proposal_lines
+from reconciler.report.rollouts import rollout_lines
 from reconciler.report.summary import (
     Names,
     arrow,
@@ -76,6 +77,7 @@ def plan_lines(
     yield paint(summary_line(plan), Color.BOLD)
     if risks := risk_summary(plan.changes):
         yield paint(f"risks: {risks}", Color.RED)
+    yield from map(terminal, rollout_lines(plan.rollouts))
     yield from _table(plan, names, paint, unchanged=unchanged, width=width)
     yield from (f"pin: {terminal(move_text(move))}" for move in plan.version_changes)
     yield from proposal_lines(plan.lock)

@@ -7,6 +7,7 @@ from reconciler.errors import Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
 from reconciler.inventory import Commit, Draft, PackageRevision
+from reconciler.rollout.model import Rollout
 from reconciler.values import dataclass
 
 Downstreams = Mapping[PackageKey, tuple[DesiredVariant, ...]]
@@ -42,6 +43,11 @@ class Pin:
         return frozenset({self.package.url, normalise_url(self.remote), normalise_url(self.repo)})
 
     @property
+    def label(self) -> str:
+        """The revision as people call it: `web/v2`, or a ref at a short commit."""
+        return self.ref if self.revision > 0 else f"{self.ref}@{self.commit.oid[:8]}"
+
+    @property
     def address(self) -> str:
         """The repository as a Kptfile names it."""
         return shareable_address(self.repo, self.remote)
@@ -62,7 +68,8 @@ class ResolvedVariant:
     there. `moved` describes how its numbered
     upstream tag moved without a person's consent, empty if it did not. `offers` is what a floating
     upstream means by itself, which a lock may keep from being the pin; None for an exact one.
-    `candidates` are the revisions that a package without upstreamLock may have been made from.
+    `candidates` are the revisions that a package without upstreamLock may have been made from. `target` is
+    the pin that a rollout keeps from being the pin, None if none does; `held` tells why.
     """
 
     variant: DesiredVariant
@@ -82,15 +89,21 @@ class ResolvedVariant:
     asked_from: Oid | None = None
     offers: Pin | None = None
     candidates: tuple[Pin, ...] = ()
+    target: Pin | None = None
+    held: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingVariant:
-    """A desired variant for which nothing is done before its pin is merged; `offers` would be that pin."""
+    """A desired variant for which nothing is done before its pin is merged; `offers` would be that pin.
+
+    `target` is the pin that a rollout keeps from being the pin, None if its lock is what it waits for.
+    """
 
     variant: DesiredVariant
     offers: Pin | None = None
     why: str = ""
+    target: Pin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +131,8 @@ class Resolution:
     """The outcome of resolution: every desired variant is resolved, waiting or stalled with its problems.
 
     `downstreams` are the packages that variants want. `publications` are the revisions that this plan
-    tags: variants are resolved as if they were tagged already.
+    tags: variants are resolved as if they were tagged already. `rollouts` are those that are on their way,
+    or that were finished last.
     """
 
     variants: tuple[ResolvedVariant, ...] = ()
@@ -128,6 +142,7 @@ class Resolution:
     problems: tuple[Problem, ...] = ()
     downstreams: Downstreams = field(default_factory=dict)
     publications: Publications = field(default_factory=dict)
+    rollouts: tuple[Rollout, ...] = ()
 
     @property
     def needs(self) -> Needs:

@@ -17,9 +17,10 @@ from reconciler.resolve.ownership import (
     find_owner,
     find_view,
 )
-from reconciler.resolve.pins import choose_pin, find_moved_tag
+from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag
 from reconciler.resolve.publications import find_publications, with_pending_tags
 from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant, WaitingVariant
+from reconciler.resolve.rollouts import Outcome, Rollouts, find_rollouts, with_hold
 from reconciler.resolve.up_to_date import (
     ObjectIndex,
     find_settled,
@@ -59,6 +60,8 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
     inventory = with_pending_tags(publications, inventory)
     lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory))
     outcomes |= {variant.key: resolve_variant(variant, inventory, lookups) for variant in pending}
+    rollouts = find_rollouts(outcomes, desired, inventory)
+    outcomes |= _held(outcomes, rollouts, desired, inventory)
     ordered = [(key, outcomes[key]) for key in sorted(outcomes)]
     failed = {key: outcome for key, outcome in ordered if isinstance(outcome, tuple)}
     return Resolution(
@@ -68,17 +71,32 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
         problems=tuple(sorted(problem for problems in failed.values() for problem in problems)),
         downstreams=downstreams,
         publications=publications,
+        rollouts=rollouts.rollouts,
     )
+
+
+def _held(
+    outcomes: Mapping[ObjectName, Outcome], rollouts: Rollouts, desired: Desired, inventory: Inventory
+) -> dict[ObjectName, Outcome]:
+    """Return the variants that a rollout holds, each at the pin that it keeps."""
+    held = [variant for variant in desired.variants if variant.key in rollouts.holds]
+    if not held:
+        return {}
+    lookups = Lookups(_index_objects(held, inventory), index_sources(inventory))
+    results: dict[ObjectName, Outcome] = {}
+    for variant in held:
+        hold, outcome = rollouts.holds[variant.key], outcomes[variant.key]
+        offers = None if isinstance(outcome, tuple) else outcome.offers
+        kept = PinChoice(hold.pin, offers)
+        resolved = resolve_variant(variant, inventory, lookups, kept) if hold.pin else outcome
+        results[variant.key] = with_hold(outcome, hold, resolved)
+    return results
 
 
 def with_releases(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
     """Return the resolution with the packages that are orphaned."""
     releases = tuple(find_releases(resolution.downstreams, desired, inventory))
     return replace(resolution, releases=releases)
-
-
-Outcome = ResolvedVariant | WaitingVariant | tuple[Problem, ...]
-"""Outcome of one variant: resolved, waiting for its pin, or stalled with its problems."""
 
 
 def _outcomes(resolution: Resolution, desired: Desired) -> dict[ObjectName, Outcome]:
@@ -126,11 +144,20 @@ def _index_objects(variants: Iterable[DesiredVariant], inventory: Inventory) -> 
     return indexes
 
 
-def resolve_variant(variant: DesiredVariant, inventory: Inventory, lookups: Lookups) -> Outcome:
-    """Resolve one variant, or return every problem of its upstream and downstream."""
+def resolve_variant(
+    variant: DesiredVariant, inventory: Inventory, lookups: Lookups, kept: PinChoice | None = None
+) -> Outcome:
+    """Resolve one variant, or return every problem of its upstream and downstream.
+
+    Args:
+        variant: The variant.
+        inventory: Everything that was read.
+        lookups: Indexes that every variant uses.
+        kept: The pin that a rollout keeps it at, in place of the one that it asks for.
+    """
     downstream = variant.spec.downstream or Downstream()
     view = find_repository(variant, downstream.repo or "", inventory, field="downstream")
-    choice = choose_pin(variant, inventory)
+    choice = kept or choose_pin(variant, inventory)
     if isinstance(view, Problem) or isinstance(choice, Problem):
         return tuple(problem for problem in (view, choice) if isinstance(problem, Problem))
     pin = choice.pin

@@ -18,6 +18,7 @@ from reconciler.reasons import Reason
 from reconciler.render.needed_kinds import needed_kinds
 from reconciler.report.summary import exits_of
 from reconciler.resolve.resolution import Needs
+from reconciler.rollout.model import Rollout
 from reconciler.run.inputs import RunOptions, read_inputs
 from reconciler.run.plan import plan_run, resolve_inputs
 from reconciler.values import dataclass
@@ -28,11 +29,12 @@ _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHI
 
 @dataclass(frozen=True, slots=True)
 class FleetStatus:
-    """The status of every owner, sorted by kind and name, with the problems and classes of exit."""
+    """The status of every owner, sorted by kind and name, with problems, classes of exit and rollouts."""
 
     owners: list[dict[str, Any]]
     problems: tuple[Problem, ...] = ()
     exits: frozenset[Exit] = frozenset()
+    rollouts: tuple[Rollout, ...] = ()
 
 
 def read_status(options: RunOptions) -> FleetStatus:
@@ -52,7 +54,7 @@ def read_status(options: RunOptions) -> FleetStatus:
                 "review": overview.review,
                 "waitingFor": overview.waiting_for,
             }
-    return FleetStatus(owners, plan.problems, exits_of(plan))
+    return FleetStatus(owners, plan.problems, exits_of(plan), plan.rollouts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,8 +128,6 @@ spec:
   git:
     repo: $downstream_url
     branch: main
-    # Makes the branch where the repository is still empty.
-    createBranch: true
 """
 )
 _SET = Template(

@@ -514,8 +514,7 @@ def test_a_snapshot_that_says_that_it_is_empty_is_believed(copy: Copy) -> None:
     code, planned = plan(world)
     assert (code, {ops(planned)[name] for name in WEBS}) == (Exit.REFUSED, {"keep"})
 
-    world.consent()
-    code, planned = plan(world)
+    code, planned = plan(world, "--allow-deletes", str(len(WEBS)))
     assert (code, {ops(planned)[name] for name in WEBS}) == (Exit.DONE, {"delete"})
 
 

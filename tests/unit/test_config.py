@@ -39,6 +39,9 @@ spec:
     openOn: propose
     groupBy: set
     dashboard: true
+  risks: {registries: [registry.example.com]}
+  rollouts:
+  - waves: [{name: canary, size: 2, soak: 1h}]
   approval:
     auto: [{checks: [ci]}]
   publish:
@@ -140,13 +143,28 @@ def test_no_choice_of_the_policy_is_out_of_reach() -> None:
     assert same == {"config_path", "consents"}
 
 
-def test_a_choice_that_nothing_honours_yet_is_refused_not_ignored() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        parse(f"{HEAD}spec:\n  pullRequests: {{groupBy: wave}}\n")
-
-    assert caught.value.location is not None
-    assert caught.value.location.line == 6
-    assert "not supported by this version" in str(caught.value)
+@pytest.mark.parametrize(
+    ("wave", "message"),
+    [
+        ("{name: a, size: 101%}", "'101%' is neither a number nor a share; write 3 or 25%"),
+        ("{name: a, maxOpen: some}", "'some' is neither a number nor a share"),
+        ("{name: a, selector: {matchLabels: {tier: '?'}}}", "must be a label value"),
+        ("{name: A}", "waves[0].name"),
+        ("{name: rest}, {name: main}", "rest is the name of the last wave"),
+        ("{name: a}, {name: a}", "two waves have one name"),
+        (
+            "{name: a, gates: {objects: [{apiVersion: v1, kind: Pod}]}}",
+            "the health of v1 Pod is not known",
+        ),
+        (
+            "{name: a, gates: {objects: [{apiVersion: apps/v1, kind: Deployment, name: '{cluser}'}]}}",
+            "{cluser} is not known here",
+        ),
+    ],
+)
+def test_wave_without_a_meaning_is_refused(wave: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        parse(f"{HEAD}spec:\n  rollouts:\n  - waves: [{wave}]\n")
 
 
 class Override(NamedTuple):
@@ -159,7 +177,7 @@ class Override(NamedTuple):
 
 OVERRIDES = [
     Override("a boolean", "RECONCILER_SUSPEND", "true", "suspend", True),
-    Override("a duration", "RECONCILER_PULL_REQUESTS_MAX_WAIT", "2h", "pull_requests.max_wait_s", 7200),
+    Override("a duration", "RECONCILER_SNAPSHOT_MAX_AGE", "2h", "snapshot.max_age_s", 7200),
     Override("a list of paths", "RECONCILER_MANIFESTS", "a:b", "manifests", ("a", "b")),
     Override(
         "a list of expressions",
@@ -182,26 +200,9 @@ def test_the_environment_wins(case: Override, text: str) -> None:
 
 def test_a_wrong_variable_is_blamed_itself() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        parse(HEAD, RECONCILER_LIMITS_PATH_DEPTH="most")
+        parse(HEAD, RECONCILER_DELETIONS_SHARE="most")
 
-    assert caught.value.location == Location("$RECONCILER_LIMITS_PATH_DEPTH")
-
-
-@pytest.mark.parametrize(
-    ("variable", "setting"),
-    [
-        ("RECONCILER_DELETIONS_SHARE", "spec.deletions.share"),
-        ("RECONCILER_DELETIONS_MINIMUM", "spec.deletions.minimum"),
-        ("RECONCILER_DELETIONS_COUNT", "spec.deletions.count"),
-        ("RECONCILER_SNAPSHOT_MAX_AGE", "spec.snapshot.maxAge"),
-    ],
-)
-def test_no_variable_allows_deletions(variable: str, setting: str) -> None:
-    with pytest.raises(ConfigurationError, match="decided in Git only") as caught:
-        parse(HEAD, **{variable: "1"})
-
-    assert caught.value.location == Location(f"${variable}")
-    assert setting in caught.value.hint
+    assert caught.value.location == Location("$RECONCILER_DELETIONS_SHARE")
 
 
 def test_wrong_item_of_a_list_in_a_variable_names_the_variable() -> None:

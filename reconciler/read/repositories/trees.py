@@ -53,7 +53,12 @@ def read_trees(
 def _pinned(
     state: State, reviewed: ReviewedLock | None, views: Mapping[ObjectName, RepositoryView]
 ) -> Iterator[_Place]:
-    """Yield the packages of locks that may decide: held ones, or all if pins are reviewed."""
+    """Yield the packages of locks that may decide, held ones or all if pins are reviewed, and of rollouts."""
+    for rollout in state.rollouts.values():
+        for pin in {member.before for member in rollout.members if member.before is not None}:
+            view = views.get(ObjectName(rollout.namespace, pin.repository))
+            if view is not None and view.is_available:
+                yield _Place(view, Oid(pin.commit), view.full_path(pin.package))
     applied = (lock for lock in state.locks.values() if lock.held or reviewed is not None)
     for lock in (*applied, *(reviewed.pins.values() if reviewed else ())):
         view = views.get(ObjectName(lock.namespace, lock.repository))

@@ -13,6 +13,7 @@ from reconciler.dependencies.dialects import GROUPS
 from reconciler.errors import Location, Problem
 from reconciler.ids import group_of
 from reconciler.krm.yaml import YamlError, YamlLimits, load_json, type_number
+from reconciler.policy.rollouts import HEALTH_KINDS
 from reconciler.read.documents import ParsedObject, parse_file
 from reconciler.reasons import Reason
 from reconciler.snapshot import SnapshotObject
@@ -111,9 +112,13 @@ def _with_int64(value: Any) -> Any:
 def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a body without a Secret's data, managed fields, kubectl's last applied object and status."""
     kept = dict(body)
-    # Status changes with every heartbeat; only installed packages need it, for their version.
-    if group_of(str(kept.get("apiVersion") or "")) not in GROUPS:
-        kept.pop("status", None)
+    # Status changes with every heartbeat: only installed packages need all of it, for their version, and
+    # gates of rollouts what tells the health of an object.
+    api_version = str(kept.get("apiVersion") or "")
+    if group_of(api_version) not in GROUPS:
+        status = kept.pop("status", None)
+        if f"{api_version} {kept.get('kind')}" in HEALTH_KINDS and isinstance(status, Mapping):
+            kept["status"] = _health(status)
     if kept.get("kind") == "Secret" and kept.get("apiVersion") == "v1":
         kept.pop("data", None)
         kept.pop("stringData", None)
@@ -124,6 +129,28 @@ def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(annotations, Mapping) and LAST_APPLIED in annotations:
             metadata["annotations"] = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
         kept["metadata"] = metadata
+    return kept
+
+
+_HEALTH_FIELDS = (
+    *("health", "observedGeneration"),
+    *("readyReplicas", "updatedReplicas"),
+    *("numberReady", "updatedNumberScheduled", "desiredNumberScheduled"),
+)
+_CONDITION_FIELDS = ("type", "status", "reason", "message")
+
+
+def _health(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what tells the health of an object, without times and what else changes while it is the same."""
+    kept = {name: status[name] for name in _HEALTH_FIELDS if name in status}
+    health, sync, conditions = status.get("health"), status.get("sync"), status.get("conditions")
+    if isinstance(health, Mapping):
+        kept["health"] = {name: health[name] for name in ("status", "message") if name in health}
+    if isinstance(sync, Mapping) and "status" in sync:
+        kept["sync"] = {"status": sync["status"]}
+    if isinstance(conditions, list):
+        items = (item for item in conditions if isinstance(item, Mapping))
+        kept["conditions"] = [{k: item[k] for k in _CONDITION_FIELDS if k in item} for item in items]
     return kept
 
 

@@ -1,0 +1,125 @@
+"""Settings of rollouts: the waves in which a new upstream revision travels through the packages of a set."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from reconciler.policy.pull_requests import SELECTOR_SCHEMA
+from reconciler.policy.settings import Duration, SettingsGroup, SortedSet
+
+_AMOUNT = re.compile(r"[0-9]{1,6}|([0-9]{1,2}|100)%")
+_NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+PLACEHOLDERS = ("cluster", "namespace", "package", "repository", "variant")
+"""Words in braces that a gate may have; `package` is the last step of the package's path."""
+
+HEALTH_KINDS = (
+    "apps/v1 DaemonSet",
+    "apps/v1 Deployment",
+    "apps/v1 StatefulSet",
+    "argoproj.io/v1alpha1 Application",
+    "helm.toolkit.fluxcd.io/v2 HelmRelease",
+    "kustomize.toolkit.fluxcd.io/v1 Kustomization",
+)
+"""Kinds of objects with a health that a gate can read: a snapshot keeps their status."""
+
+UNLISTED = "rest"
+"""Name of the wave of all targets that no configured wave has."""
+
+
+def _amount(value: object) -> object:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str):
+        return value
+    if not _AMOUNT.fullmatch(text):
+        raise ValueError(f"{text!r} is neither a number nor a share; write 3 or 25%")
+    return text
+
+
+def _template(text: str) -> str:
+    unknown = sorted(set(_PLACEHOLDER.findall(text)) - set(PLACEHOLDERS))
+    if unknown:
+        words = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        raise ValueError(f"{{{unknown[0]}}} is not known here; write {words}")
+    return text
+
+
+Amount = Annotated[str, BeforeValidator(_amount), Field(json_schema_extra={"type": ["integer", "string"]})]
+"""A number, or a share of a wave such as `25%`."""
+Template = Annotated[str, AfterValidator(_template)]
+Selector = Annotated[dict[str, Any], Field(json_schema_extra=SELECTOR_SCHEMA)]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectGate(SettingsGroup):
+    """An object of the snapshot that must be healthy for each package of the wave."""
+
+    api_version: str
+    """apiVersion of the object, as in the snapshot."""
+    kind: str
+    """Application, Kustomization, HelmRelease, Deployment, StatefulSet or DaemonSet."""
+    name: Template = "{package}"
+    """Name; `{cluster}`, `{namespace}`, `{package}`, `{repository}` and `{variant}` are replaced."""
+    namespace: Template = ""
+    """Namespace, with the same words in braces."""
+    cluster: Template = ""
+    """Cluster with the object; empty: the one of the package's Repository."""
+
+    @model_validator(mode="after")
+    def _has_health(self) -> Self:
+        if f"{self.api_version} {self.kind}" not in HEALTH_KINDS:
+            kinds = ", ".join(HEALTH_KINDS)
+            raise ValueError(f"the health of {self.api_version} {self.kind} is not known; known are {kinds}")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Gates(SettingsGroup):
+    """Conditions of a complete wave, beside that its packages are published."""
+
+    objects: tuple[ObjectGate, ...] = ()
+    """Objects of the snapshot that must be healthy, in a snapshot that is younger than the publication."""
+    checks: SortedSet = ()
+    """Commit statuses and check runs that must have passed on main; the local forge has none."""
+    approval: bool = False
+    """A person lets the rollout go on, by the annotation `reconciler.dev/rollout-go` on the set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wave(SettingsGroup):
+    """Targets that move together. Those that an earlier wave has are not in a later one."""
+
+    name: Annotated[str, Field(pattern=_NAME)]
+    """Name in plans and annotations."""
+    selector: Selector = field(default_factory=dict)
+    """Label selector of the downstream Repositories; their cluster is the label `reconciler.dev/cluster`."""
+    size: Amount = "100%"
+    """Most targets: a number, or a share of all targets of the set, rounded up; the first ones by name."""
+    max_open: Amount = "100%"
+    """Packages in review at one time: a number, or a share of the wave, rounded up."""
+    failure_budget: Amount = "0"
+    """Failed packages with which the wave still completes: a number, or a share of it, rounded down."""
+    soak_s: Annotated[Duration, Field(alias="soak")] = 0
+    """Time (`30m`, `1d`) after the last publication of the wave before it is complete."""
+    gates: Gates = Gates()
+
+
+def _unlike(waves: tuple[Wave, ...]) -> tuple[Wave, ...]:
+    names = [wave.name for wave in waves]
+    if len(set(names)) < len(names):
+        raise ValueError("two waves have one name")
+    if UNLISTED in names[:-1]:
+        raise ValueError(f"{UNLISTED} is the name of the last wave")
+    return waves
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPolicy(SettingsGroup):
+    """The waves of some sets; of several policies the first one with a matching selector applies."""
+
+    waves: Annotated[tuple[Wave, ...], Field(min_length=1), AfterValidator(_unlike)]
+    """Waves in their order; targets that none of them has are a last wave called `rest`."""
+    selector: Selector = field(default_factory=dict)
+    """Label selector of the PackageVariantSets; empty: all of them."""
