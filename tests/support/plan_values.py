@@ -130,7 +130,8 @@ def a_target(**fields: Any) -> PlanTarget:
 def web_context(target: PlanTarget | None = None, **fields: Any) -> PlanContext:
     """Return a context of the one package `web` that the variant `web` wants."""
     web = a_desired()
-    inventory = world(**{"views": (EDGE,), **fields.pop("inventory", {})})
+    read = {"views": (EDGE,), **fields.pop("inventory", {})}
+    inventory = world(*read.pop("manifests", ()), **read)
     given: dict[str, Any] = {
         "desired": Desired(variants=(web,)),
         "variants": {WEB: web},

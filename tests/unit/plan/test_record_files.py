@@ -1,0 +1,564 @@
+"""Records of a plan, each by its whole content, and the packages that they are about."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.errors import Location, Problem
+from reconciler.expand import Desired
+from reconciler.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.inventory import PackageState
+from reconciler.plan.changes import (
+    AnswerNote,
+    Change,
+    ConflictNote,
+    GroupPart,
+    Op,
+    WriteDraft,
+    WriteGroup,
+    WriteRemoval,
+)
+from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.deletion_diff import SetDiff, VariantChange
+from reconciler.plan.records import plan_records, record_owners
+from reconciler.reasons import Reason
+from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
+from reconciler.resolve.pins import lock_pin, upstream_data
+from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.state import AnsweredConflict, OpenConflict, PackageVariantRecord, SetRecord, record_bytes
+from reconciler.upstream_lock import lock_bytes
+from tests.support.plan_values import (
+    BRANCH,
+    EDGE,
+    PACKAGE,
+    URL,
+    WEB,
+    a_desired,
+    a_draft,
+    a_pin,
+    a_record,
+    a_target,
+    oid,
+    web_context,
+)
+from tests.support.sets import package_set, source
+
+FLOATING = {"repo": "blueprints", "package": "web", "branch": "main"}
+RECORD = "packagevariants/default/web.json"
+LOCK = "locks/upstreams/default/web.json"
+SET = "packagevariantsets/default/fleet.json"
+OLD = a_record(uid="old", inputs="then", output_tree="b1")
+KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
+WRITE = WriteDraft(f"refs/heads/{BRANCH}", None, oid("b2"), "web", {}, oid("e1"), "", 70)
+CONFLICT = ConflictNote("a.yaml", "spec", "1", None, "Pod a", "a#spec")
+OPEN = OpenConflict(path="a.yaml", field="spec", upstream="1", local=None, resource="Pod a", name="a#spec")
+ANSWER = AnswerNote("a.yaml", "spec", "1", "2", "Pod a", "a#spec", "2", "policy", "keep-local", "the set")
+OWNED = KptfileHeader(owner="default/default/web", location="edge/web")
+
+
+def a_resolved(**fields: Any) -> ResolvedVariant:
+    """Return the variant `web` at revision 2 with revision 1 on main."""
+    given: dict[str, Any] = {
+        "variant": a_desired(deletionPolicy="orphan", upstream=FLOATING),
+        "downstream": PACKAGE,
+        "pin": a_pin(2),
+        "base": a_pin(1),
+        "local": oid("b1"),
+        "inputs": "now",
+        "objects": {"Team blue": "digest"},
+        "facts": {"engine": "1"},
+        **fields,
+    }
+    return ResolvedVariant(view=EDGE.key, **given)
+
+
+def context_of(
+    resolved: ResolvedVariant | None,
+    fresh: Package | Blocked | None = None,
+    target: PlanTarget | None = None,
+    *,
+    old: PackageVariantRecord | None = None,
+    **fields: Any,
+) -> PlanContext:
+    inventory = {"records": {WEB: old} if old else {}, **fields.pop("inventory", {})}
+    rendered = RenderedVariant(WEB, fresh or Package(oid("e1")))
+    given: dict[str, Any] = {
+        "resolved": {WEB: resolved} if resolved else {},
+        "rendered": Rendered({WEB: rendered}),
+        "inventory": inventory,
+        **fields,
+    }
+    return web_context(target, **given)
+
+
+def files_of(change: Change = KEPT, *given: Any, **fields: Any) -> dict[str, Any]:
+    resolved, *rest = given or (a_resolved(),)
+    records = plan_records(context_of(resolved, *rest, **fields), [change])
+    return {path: json.loads(data) for path, data in records.items()}
+
+
+NEW = PackageVariantRecord(
+    namespace="default",
+    name="web",
+    uid="",
+    manifest="web.yaml",
+    url=URL,
+    path="web",
+    repository="edge",
+    deletion_policy="orphan",
+    spec={
+        "upstream": FLOATING,
+        "downstream": {"repo": "edge", "package": "web"},
+        "deletionPolicy": "orphan",
+    },
+    upstream_commit=oid("a2"),
+    upstream_tree=oid("c2"),
+    inputs="now",
+    local_tree=oid("b1"),
+    output_tree=oid("e1"),
+    objects={"Team blue": "digest"},
+    facts={"engine": "1"},
+)
+
+
+def record_of(change: Change = KEPT, *given: Any, **fields: Any) -> PackageVariantRecord:
+    return PackageVariantRecord.model_validate(files_of(change, *given, **fields)[RECORD])
+
+
+def test_applied_variant_leaves_a_record_and_its_pin() -> None:
+    resolved = a_resolved()
+
+    assert plan_records(context_of(resolved), [KEPT]) == {
+        RECORD: record_bytes(NEW),
+        LOCK: lock_bytes(lock_pin(WEB, upstream_data(resolved.variant), resolved.pin)),
+    }
+
+
+def test_record_has_what_the_package_was_made_from_and_what_is_open_in_it() -> None:
+    wanted = replace(
+        a_desired(),
+        uid="123",
+        set_key=ObjectName("default", "fleet"),
+        target="Cluster prod",
+        requested_by=("prod/gateway",),
+        annotations={"reconciler.dev/retry": "4"},
+    )
+    change = replace(
+        KEPT, group="g", conflicts=(CONFLICT,), answers=(ANSWER,), unready=("a gate",), writes=(WRITE,)
+    )
+
+    record = record_of(change, a_resolved(variant=wanted, local=None), Package(oid("e7"), injection="Team"))
+
+    assert record == NEW.model_copy(
+        update={
+            "uid": "123",
+            "set_name": "fleet",
+            "target": "Cluster prod",
+            "requested_by": ("prod/gateway",),
+            "retry": "4",
+            "deletion_policy": "delete",
+            "spec": {
+                "upstream": {"repo": "blueprints", "package": "app", "revision": 1},
+                "downstream": {"repo": "edge", "package": "web"},
+            },
+            "local_tree": "",
+            "group": "g",
+            "injection": "Team",
+            "conflicts": (OPEN,),
+            "answers": (
+                AnsweredConflict(
+                    path="a.yaml",
+                    field="spec",
+                    upstream="1",
+                    local="2",
+                    resource="Pod a",
+                    name="a#spec",
+                    chosen="2",
+                    by="policy",
+                    policy="keep-local",
+                    source="the set",
+                ),
+            ),
+            "asked_from": oid("c1"),
+            "unready": ("a gate",),
+        }
+    )
+
+
+UNDECIDED = [
+    Reason.PAUSED,
+    Reason.OWNER_STALLED,
+    Reason.PACKAGE_EXISTS,
+    Reason.DUPLICATE_DOWNSTREAM,
+    Reason.HELD_BACK,
+    Reason.PIPELINE_FAILED,
+    Reason.PULL_REQUEST_UNREADABLE,
+    Reason.UPSTREAM_TAG_MOVED,
+]
+
+
+@pytest.mark.parametrize("reason", UNDECIDED)
+def test_record_stays_as_it_was_while_nothing_is_applied(reason: Reason) -> None:
+    change = replace(KEPT, reason=reason)
+
+    assert files_of(change, a_resolved(), old=OLD) == {RECORD: json.loads(record_bytes(OLD))}
+    assert files_of(change) == {}
+
+
+def test_blocked_package_leaves_its_record_as_it_was() -> None:
+    change = replace(KEPT, op=Op.BLOCK)
+
+    assert record_of(change, a_resolved(), old=OLD) == OLD
+
+
+def test_record_is_written_only_for_the_downstream_of_its_variant() -> None:
+    moved = a_resolved(downstream=PackageKey(URL, "elsewhere"))
+
+    assert record_of(KEPT, moved, old=OLD) == OLD
+    assert files_of(replace(KEPT, variant=None)) == {}
+
+
+def test_question_that_is_in_no_commit_yet_is_recorded_all_the_same() -> None:
+    held = replace(KEPT, reason=Reason.HELD_BACK, conflicts=(CONFLICT,))
+
+    assert record_of(held, a_resolved(), old=OLD) == OLD.model_copy(update={"conflicts": (OPEN,)})
+    assert files_of(held) == {}
+    paused = replace(held, reason=Reason.PAUSED)
+    assert record_of(paused, a_resolved(), old=OLD) == OLD
+
+
+@pytest.mark.parametrize(
+    ("change", "resolved", "old", "tree"),
+    [
+        pytest.param({"writes": (WRITE,)}, {}, None, "c1", id="first asked by this draft"),
+        pytest.param({}, {}, None, "", id="asked by no commit"),
+        pytest.param({"writes": (WRITE,)}, {"draft_base": a_pin(3)}, None, "c3", id="the draft's base"),
+        pytest.param({"writes": (WRITE,)}, {"base": None}, None, "", id="no base"),
+        pytest.param(
+            {"writes": (WRITE,)},
+            {},
+            OLD.model_copy(update={"conflicts": (OPEN,), "asked_from": "older"}),
+            "older",
+            id="asked before",
+        ),
+        pytest.param(
+            {"writes": (WRITE,)},
+            {},
+            OLD.model_copy(update={"asked_from": "older"}),
+            "c1",
+            id="answered since",
+        ),
+    ],
+)
+def test_oldest_upstream_that_a_question_came_with_is_kept(
+    change: Mapping[str, Any], resolved: Mapping[str, Any], old: PackageVariantRecord | None, tree: str
+) -> None:
+    asked = replace(KEPT, conflicts=(CONFLICT,), **change)
+
+    record = record_of(asked, a_resolved(**resolved), old=old)
+
+    assert record.asked_from == (tree if tree in {"", "older"} else oid(tree))
+    assert record_of(replace(asked, conflicts=()), a_resolved(**resolved), old=old).asked_from == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "fresh", "draft", "tree"),
+    [
+        pytest.param({"writes": (WRITE,)}, Package(oid("e5")), None, "e1", id="written now"),
+        pytest.param({}, Package(oid("e5")), None, "e5", id="no draft"),
+        pytest.param({}, Package(oid("e5")), a_draft(), "e5", id="draft of ours"),
+        pytest.param({}, Package(oid("e5")), a_draft(has_foreign_commits=True), "d1", id="draft of people"),
+        pytest.param(
+            {},
+            Package(oid("d4")),
+            a_draft(has_foreign_commits=True, tree=oid("d4"), written=oid("d1")),
+            "d4",
+            id="people wrote what we would",
+        ),
+        pytest.param(
+            {},
+            Package(oid("d1")),
+            a_draft(has_foreign_commits=True, tree=oid("d4"), written=oid("d1")),
+            "d1",
+            id="nothing is new on our side",
+        ),
+        pytest.param({}, Package(oid("b1")), a_draft(has_foreign_commits=True), "b1", id="main has it"),
+        pytest.param({}, Blocked(Reason.INVALID_PACKAGE, ""), None, "", id="cannot be rendered"),
+        pytest.param(
+            {
+                "writes": (
+                    WriteGroup("refs/heads/g", None, oid("b2"), (GroupPart("web", oid("e9")),), "", 1),
+                ),
+                "group": "g",
+            },
+            Package(oid("e5")),
+            None,
+            "e9",
+            id="written in a group",
+        ),
+    ],
+)
+def test_proposed_tree_is_what_was_written_or_is_still_up_to_date(
+    change: Mapping[str, Any], fresh: Any, draft: Any, tree: str
+) -> None:
+    record = record_of(replace(KEPT, **change), a_resolved(draft=draft), fresh)
+
+    assert record.output_tree == (oid(tree) if tree else "")
+    assert record.injection is None
+
+
+def test_group_that_was_closed_with_the_package_is_remembered() -> None:
+    old = OLD.model_copy(update={"group": "g"})
+
+    assert record_of(replace(KEPT, reason=Reason.REJECTED), a_resolved(), old=old).group == "g"
+    assert record_of(KEPT, a_resolved(), old=old).group == ""
+    assert record_of(replace(KEPT, reason=Reason.REJECTED)).group == ""
+
+
+# Deletions
+
+REMOVAL = WriteRemoval("refs/heads/reconciler/default/delete/web", None, oid("b2"), "web", "", 90)
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        ({"op": Op.DELETE, "reason": Reason.NOT_DESIRED}, {"inputs": "", "output_tree": ""}),
+        (
+            {"reason": Reason.DELETION_PROPOSED},
+            {"inputs": "", "output_tree": "", "deletion_proposed": True},
+        ),
+        (
+            {"reason": Reason.NOT_DESIRED, "writes": (REMOVAL,)},
+            {"inputs": "", "output_tree": "", "deletion_proposed": True},
+        ),
+        ({"reason": Reason.NOT_DESIRED}, {}),
+    ],
+)
+def test_deletion_forgets_what_was_proposed(change: Mapping[str, Any], want: Mapping[str, Any]) -> None:
+    assert record_of(replace(KEPT, **change), None, old=OLD) == OLD.model_copy(update=want)
+
+
+def test_deletion_of_another_package_forgets_nothing() -> None:
+    elsewhere = replace(KEPT, package=PackageKey(URL, "old"), op=Op.DELETE)
+    targets = {elsewhere.package: replace(a_target(), key=elsewhere.package)}
+
+    assert record_of(elsewhere, None, old=OLD, targets=targets) == OLD
+
+
+LEAVING = SetDiff(delete=(VariantChange(WEB, Reason.NOT_DESIRED, record=OLD),))
+
+
+@pytest.mark.parametrize(
+    ("change", "target", "fields", "stays"),
+    [
+        pytest.param({}, {}, {}, False, id="main names no owner"),
+        pytest.param({}, {"main_owner": WEB}, {}, True, id="main names it"),
+        pytest.param({}, {"main_owner": ObjectName("default", "api")}, {}, False, id="main names another"),
+        pytest.param({}, {"draft": a_draft()}, {}, True, id="a draft names it"),
+        pytest.param({}, {"draft": a_draft(header=KptfileHeader())}, {}, False, id="a draft names nobody"),
+        pytest.param({"writes": (WRITE,)}, {}, {}, True, id="a draft is written for it"),
+        pytest.param({"writes": (WRITE,), "variant": None}, {}, {}, False, id="a draft for nobody"),
+        pytest.param({"writes": (WRITE,), "op": Op.ORPHAN}, {"draft": a_draft()}, {}, False, id="released"),
+        pytest.param({}, {}, {"diff": SetDiff(transfer=LEAVING.delete)}, False, id="taken over"),
+        pytest.param({}, {}, {"diff": SetDiff(keep=LEAVING.delete)}, True, id="kept"),
+        pytest.param(
+            {},
+            {},
+            {
+                "inventory": {
+                    "views": (
+                        replace(EDGE, problem=Problem(Location("a", 1), Reason.REPOSITORY_UNAVAILABLE, "")),
+                    )
+                }
+            },
+            True,
+            id="its repository was not read",
+        ),
+        pytest.param(
+            {}, {}, {"diff": SetDiff(delete=(VariantChange(WEB, Reason.NOT_DESIRED),))}, True, id="no record"
+        ),
+    ],
+)
+def test_record_leaves_after_everything_that_names_it(
+    change: Mapping[str, Any], target: Mapping[str, Any], fields: Mapping[str, Any], stays: bool
+) -> None:
+    change = replace(KEPT, reason=Reason.NOT_OURS, **change)  # type: ignore[assignment]
+
+    files = files_of(change, None, None, a_target(**target), old=OLD, **{"diff": LEAVING, **fields})  # type: ignore[arg-type]
+
+    assert (RECORD in files) is stays
+
+
+def test_refused_deletions_are_recorded_with_what_they_were_measured_against() -> None:
+    waiting = {ObjectName("default", "b"): 7, ObjectName("default", "a"): 8}
+    packages = {PackageKey("host/z", "a"): 3, PACKAGE: 4}
+
+    files = plan_records(context_of(None, diff=SetDiff(waiting=waiting)), [KEPT], packages)
+
+    assert json.loads(files["deletions.json"]) == {
+        "apiVersion": json.loads(record_bytes(OLD))["apiVersion"],
+        "kind": "RefusedDeletionsRecord",
+        "variants": [
+            {"namespace": "default", "name": "a", "of": 8},
+            {"namespace": "default", "name": "b", "of": 7},
+        ],
+        "packages": [
+            {"url": URL, "path": "web", "of": 4},
+            {"url": "host/z", "path": "a", "of": 3},
+        ],
+    }
+    assert list(plan_records(context_of(None, diff=SetDiff(waiting=waiting)), [KEPT])) == list(files)
+    assert plan_records(context_of(None), [KEPT]) == {}
+
+
+# Pins
+
+
+def a_lock(revision: int = 1, **fields: Any) -> Any:
+    lock = lock_pin(WEB, upstream_data(a_resolved().variant), a_pin(revision))
+    return lock.model_copy(update=fields)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "fields", "revision"),
+    [
+        pytest.param({}, {}, 2, id="the pin of this run"),
+        pytest.param({}, {"inventory": {"locks": {WEB: a_lock()}}}, 2, id="the old one moves"),
+        pytest.param({}, {"inventory": {"locks": {WEB: a_lock(held=True)}}}, 1, id="a person holds it"),
+        pytest.param(
+            {},
+            {"inventory": {"locks": {WEB: a_lock(held=True, repository="other")}}},
+            2,
+            id="a person held it for another upstream",
+        ),
+        pytest.param({"op": Op.BLOCK}, {"inventory": {"locks": {WEB: a_lock()}}}, None, id="never applied"),
+        pytest.param(
+            {"op": Op.BLOCK},
+            {"inventory": {"locks": {WEB: a_lock(held=True)}}},
+            1,
+            id="held for a first time",
+        ),
+        pytest.param(
+            {"op": Op.BLOCK},
+            {"inventory": {"locks": {WEB: a_lock(held=True)}}, "variants": {}},
+            None,
+            id="held for nobody",
+        ),
+        pytest.param(
+            {"op": Op.BLOCK}, {"inventory": {"locks": {WEB: a_lock()}}, "old": OLD}, 1, id="applied before"
+        ),
+    ],
+)
+def test_pin_is_kept_with_the_record_or_while_a_person_holds_it(
+    change: Mapping[str, Any], fields: Mapping[str, Any], revision: int | None
+) -> None:
+    files = files_of(replace(KEPT, **change), a_resolved(), **fields)
+
+    assert files.get(LOCK, {}).get("commit") == (oid(f"a{revision}") if revision else None)
+
+
+def test_digests_of_images_are_recorded() -> None:
+    files = files_of(KEPT, None, inventory={"images": {"set-labels:v1": "sha256:1"}})
+
+    (path,) = files
+    assert "set-labels:v1" in json.dumps(files[path])
+    assert "sha256:1" in json.dumps(files[path])
+
+
+# Sets
+
+
+FLEET = package_set(at=source("fleet.yaml"))
+SET_RECORD = SetRecord(namespace="default", name="fleet", uid="u", manifest="fleet.yaml", targets=3)
+SET_KEY = ObjectKey("config.porch.kpt.dev", "PackageVariantSet", "default", "fleet")
+
+
+def set_files(**fields: Any) -> dict[str, Any]:
+    return {path: value for path, value in files_of(KEPT, None, **fields).items() if path == SET}
+
+
+def test_set_leaves_a_record_with_the_number_of_its_targets() -> None:
+    fields = {"inventory": {"manifests": (FLEET,)}, "desired": Desired(targets={FLEET.key: 5})}
+    (value,) = set_files(**fields).values()
+
+    assert value.pop("uid")
+    assert value == {
+        "apiVersion": SET_RECORD.api_version,
+        "kind": "PackageVariantSetRecord",
+        "namespace": "default",
+        "name": "fleet",
+        "manifest": "fleet.yaml",
+        "targets": 5,
+    }
+    named = package_set(at=source("fleet.yaml"), uid="mine")
+    assert set_files(**{**fields, "inventory": {"manifests": (named,)}})[SET]["uid"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("fields", "stays"),
+    [
+        pytest.param({}, False, id="its manifest is gone, and nothing is left of it"),
+        pytest.param({"old": a_record(set_name="fleet")}, True, id="a variant of it is left"),
+        pytest.param({"old": a_record(set_name="other")}, False, id="a variant of another set is left"),
+        pytest.param({"inventory": {"manifests": (FLEET,)}}, True, id="it was not expanded"),
+        pytest.param(
+            {"desired": Desired(targets={FLEET.key: 5})}, False, id="counted, but without a manifest"
+        ),
+        pytest.param({"stalled": frozenset({SET_KEY})}, True, id="its manifest is invalid"),
+        pytest.param({"control": {"readable": False}}, True, id="the configuration cannot be read"),
+        pytest.param({"control": {"broken": frozenset({"fleet.yaml"})}}, True, id="its file cannot be read"),
+        pytest.param({"control": {"broken": frozenset({"other.yaml"})}}, False, id="another file is broken"),
+    ],
+)
+def test_record_of_a_set_stays_while_anything_of_it_may_be_left(
+    fields: Mapping[str, Any], stays: bool
+) -> None:
+    given = dict(fields)
+    control = replace(web_context().inventory.control, **given.pop("control", {}))
+    inventory = {"set_records": {FLEET.key: SET_RECORD}, "control": control, **given.pop("inventory", {})}
+
+    files = set_files(inventory=inventory, **given)
+
+    assert files == ({SET: json.loads(record_bytes(SET_RECORD))} if stays else {})
+
+
+# Owners of the files
+
+
+def test_files_of_a_variant_belong_to_its_package() -> None:
+    moved, old = PackageKey(URL, "moved"), PackageKey(URL, "old")
+    context = context_of(
+        a_resolved(downstream=moved),
+        inventory={"records": {ObjectName("default", "gone"): a_record(name="gone", path="old")}},
+    )
+
+    owners = record_owners(context, [replace(KEPT, package=moved), KEPT, replace(KEPT, variant=None)])
+
+    assert owners == {
+        "packagevariants/default/gone.json": old,
+        RECORD: moved,
+        "locks/upstreams/default/gone.json": old,
+        LOCK: moved,
+    }
+    assert list(owners) == sorted(owners)
+
+
+def test_files_are_sorted() -> None:
+    context = context_of(a_resolved(), inventory={"records": {}, "images": {"a": "b"}})
+
+    files = plan_records(context, [KEPT], {PACKAGE: 4})
+
+    assert list(files) == sorted(files)
+    assert len(files) == 4
+
+
+def test_record_of_a_package_that_was_not_there_has_no_other_tree() -> None:
+    target = a_target(package=PackageState("web"))
+    resolved = a_resolved(local=None, base=None)
+
+    assert record_of(KEPT, resolved, None, target).local_tree == ""
