@@ -1,11 +1,29 @@
 """Shards: every repository has exactly one, whatever the numbers."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import UsageError
-from reconciler.plan.shard import WHOLE, Shard, parse_shard, shard_of
+from reconciler.errors import Location, Problem, UsageError
+from reconciler.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.plan.changes import Plan
+from reconciler.plan.shard import (
+    WHOLE,
+    Shard,
+    dashboard_file,
+    files_of_other_shards,
+    parse_shard,
+    problems_of,
+    shard_of,
+    statuses_of,
+)
+from reconciler.plan.status import PackageStatus, Phase
+from reconciler.reasons import Reason
+from tests.support.plan_values import a_desired, web_context
+from tests.support.sets import repository
 
 urls = st.text(min_size=1, max_size=60)
 counts = st.integers(1, 40)
@@ -47,3 +65,120 @@ def test_a_shard_is_named(text: str, index: str, want: Shard) -> None:
 def test_what_is_no_shard_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_shard(text, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "message", "hint"),
+    [
+        (
+            "half",
+            {},
+            "'half' is no shard",
+            "Give I/N with I from 0 to N-1, or auto/N in an Indexed Job.",
+        ),
+        (
+            "auto/8",
+            {},
+            "'auto/8' needs JOB_COMPLETION_INDEX, which is ''",
+            "Give I/N with I from 0 to N-1, or auto/N in an Indexed Job.",
+        ),
+        (
+            "auto/8",
+            {"JOB_COMPLETION_INDEX": "x"},
+            "'auto/8' needs JOB_COMPLETION_INDEX, which is 'x'",
+            "Give I/N with I from 0 to N-1, or auto/N in an Indexed Job.",
+        ),
+        (
+            "8/8",
+            {},
+            "There is no shard 8 of 8",
+            "Give I/N with I from 0 to N-1, or auto/N in an Indexed Job.",
+        ),
+        (
+            "0/1001",
+            {},
+            "There is no shard 0 of 1001",
+            "Give I/N with I from 0 to N-1, or auto/N in an Indexed Job.",
+        ),
+    ],
+)
+def test_refusal_says_what_a_shard_is(
+    text: str, environment: Mapping[str, str], message: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_shard(text, environment)
+
+    assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+def test_a_thousand_shards_are_the_most() -> None:
+    assert parse_shard("999/1000", {}) == Shard(999, 1000)
+
+
+def test_shard_of_a_repository_never_changes() -> None:
+    assert [shard_of(f"git.example/acme/cluster-{n}", 8) for n in range(6)] == [1, 3, 5, 2, 0, 4]
+
+
+def test_other_shards_are_all_but_this_one() -> None:
+    assert list(Shard(1, 3).others()) == [Shard(0, 3), Shard(2, 3)]
+    assert list(WHOLE.others()) == []
+
+
+def test_each_shard_has_its_part_of_the_dashboard() -> None:
+    assert dashboard_file(Shard(1, 3)) == "dashboard-1-of-3.md"
+    assert dashboard_file(WHOLE) == "dashboard.md"
+
+
+HELD, OTHER = "host/edge", "host/other"
+"""Two repositories of different shards of `PARTS`."""
+PARTS = next(count for count in range(2, 50) if shard_of(HELD, count) == 1 and shard_of(OTHER, count) == 0)
+FIRST, SECOND = Shard(0, PARTS), Shard(1, PARTS)
+MINE, THEIRS = PackageKey(HELD, "web"), PackageKey(OTHER, "web")
+
+
+def test_files_of_other_shards_are_theirs_and_their_dashboards() -> None:
+    owners = {"a": MINE, "b": THEIRS}
+    others = {f"dashboard-{part}-of-{PARTS}.md" for part in range(PARTS)}
+
+    assert files_of_other_shards(SECOND, owners) == {"b", *others} - {f"dashboard-1-of-{PARTS}.md"}
+    assert files_of_other_shards(FIRST, owners) == {"a", *others} - {f"dashboard-0-of-{PARTS}.md"}
+    assert files_of_other_shards(WHOLE, owners) is None
+
+
+def test_statuses_are_those_of_the_packages_of_a_shard() -> None:
+    placed, unplaced = ObjectName("default", "placed"), ObjectName("default", "unplaced")
+    context = web_context(downstreams={MINE: (replace(a_desired(), key=placed),), THEIRS: (a_desired(),)})
+    own = PackageStatus(Phase.PUBLISHED, package=MINE)
+    foreign = PackageStatus(Phase.PUBLISHED, package=THEIRS, variant=placed)
+    contested = PackageStatus(Phase.STALLED, variant=placed)
+    homeless = (PackageStatus(Phase.STALLED, variant=unplaced), PackageStatus(Phase.STALLED))
+    every = (own, foreign, contested, *homeless)
+
+    assert statuses_of(SECOND, every, context) == (own, contested)
+    assert statuses_of(FIRST, every, context) == (foreign, *homeless)
+    assert statuses_of(WHOLE, every, context) == every
+
+
+def test_problems_are_those_of_the_packages_of_a_shard() -> None:
+    def problem(subject: str) -> Problem:
+        return Problem(Location("a.yaml", 1), Reason.INVALID_MANIFEST, subject, "", subject)
+
+    claimed = ObjectName("default", "claimed")
+    views = (repository("edge"), repository("other"))
+    context = web_context(
+        downstreams={MINE: (a_desired(),)},
+        stalled=frozenset({ObjectKey("config.porch.kpt.dev", "PackageVariant", *claimed)}),
+        inventory={"views": views, "claims": {claimed: ("edge", "api")}},
+    )
+    mine = [
+        problem("PackageVariant default/web"),
+        problem("PackageVariant default/claimed"),
+        problem("Repository default/edge"),
+    ]
+    rest = [problem("Repository default/other"), problem("PackageVariant default/nowhere"), problem("")]
+    plan = Plan(problems=(*mine, *rest), context=context)
+
+    assert problems_of(SECOND, plan) == tuple(mine)
+    assert problems_of(FIRST, plan) == tuple(rest)
+    assert problems_of(WHOLE, plan) == plan.problems
+    assert problems_of(SECOND, replace(plan, context=None)) == plan.problems

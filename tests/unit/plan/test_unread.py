@@ -2,15 +2,23 @@
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
 from reconciler.errors import Location, Problem
-from reconciler.inventory import RepositoryView
-from reconciler.plan.unread import is_unavailable
+from reconciler.inventory import PullRequest, RepositoryView
+from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
+from reconciler.plan.unread import (
+    find_unread,
+    is_unavailable,
+    keep_unreadable_pulls,
+    with_unread_repositories,
+)
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
-from tests.support.sets import blueprints
+from tests.support.plan_values import BRANCH, EDGE, PACKAGE, URL, WEB, a_draft, a_target, oid, web_context
+from tests.support.sets import blueprints, repository, world
 
 
 def view(reason: Reason | None, unavailable: OnUnavailable) -> RepositoryView:
@@ -28,3 +36,170 @@ def test_only_an_unread_repository_whose_policy_says_so_is_a_failure(
     is_failure = reason is Reason.REPOSITORY_UNAVAILABLE and unavailable is OnUnavailable.FAIL
 
     assert is_unavailable(view(reason, unavailable)) is is_failure
+
+
+FROM = Location("repositories.yaml", 3)
+
+
+def unread(name: str, unavailable: OnUnavailable = OnUnavailable.FAIL) -> RepositoryView:
+    problem = Problem(
+        FROM, Reason.REPOSITORY_UNAVAILABLE, f"{name} is down", "", f"Repository default/{name}"
+    )
+    return repository(name, problem=problem, unavailable=unavailable)
+
+
+def consequence(view: RepositoryView, subject: str) -> Problem:
+    return Problem(
+        Location("web.yaml", 1), Reason.REPOSITORY_UNAVAILABLE, f"It needs {view.unread_message}", "", subject
+    )
+
+
+def test_owners_that_need_an_unread_repository_are_counted_there() -> None:
+    down, fine = unread("down"), repository("fine")
+    inventory = world(views=(down, fine, unread("idle")))
+    one = consequence(down, "PackageVariant default/a")
+    others = (
+        consequence(down, "Repository default/z"),
+        replace(one, reason=Reason.INVALID_MANIFEST),
+        replace(one, message="Something else"),
+    )
+
+    def told(*problems: Problem) -> dict[str, str]:
+        found = with_unread_repositories((*problems, *others), inventory)
+        assert found[: len(others)] == others
+        return {problem.subject: problem.message for problem in found[len(others) :]}
+
+    down_text, idle_text = down.unread_message, inventory.repositories[unread("idle").key].unread_message
+    assert told() == {"Repository default/down": down_text, "Repository default/idle": idle_text}
+    assert (
+        told(one, one)["Repository default/down"] == f"{down_text}; 1 owner that need it are kept as they are"
+    )
+    sets = replace(one, subject="PackageVariantSet default/b")
+    assert told(one, sets) == {
+        "Repository default/down": f"{down_text}; 2 owners that need it are kept as they are",
+        "Repository default/idle": idle_text,
+    }
+
+
+def test_problems_stay_as_they_are_where_everything_was_read() -> None:
+    view = unread("down")
+    problems = (consequence(view, "PackageVariant default/a"),)
+
+    assert with_unread_repositories(iter(problems), world(views=(repository("edge"),))) == problems
+
+
+def test_unread_repositories_are_listed_with_what_their_policy_says() -> None:
+    control = Problem(Location("a.yaml", 1), Reason.REPOSITORY_UNAVAILABLE, "control", "")
+    wrong = replace(control, reason=Reason.INVALID_MANIFEST)
+    refused = replace(unread("odd"), problem=replace(control, reason=Reason.REPOSITORY_REFUSED))
+    views = (unread("b", OnUnavailable.WARN), unread("a"), refused, repository("fine"))
+
+    found = find_unread(world(views=views, problems=(control, wrong)))
+
+    assert list(found.items()) == [
+        (control, OnUnavailable.FAIL),
+        (unread("a").problem, OnUnavailable.FAIL),
+        (unread("b").problem, OnUnavailable.WARN),
+    ]
+
+
+WRITE = WriteDraft(f"refs/heads/{BRANCH}", None, oid("b2"), "web", {}, oid("e1"), "", 70)
+TAG = MoveRef("refs/tags/web/v1", None, oid("f1"))
+CHANGE = Change(
+    PACKAGE,
+    EDGE.key,
+    Op.UPDATE,
+    Reason.UPSTREAM_CHANGED,
+    variant=WEB,
+    before=oid("b1"),
+    writes=(WRITE,),
+    waits=True,
+)
+
+
+def unreadable(head: str) -> PullRequest:
+    return PullRequest(head, "main", "", "", number=7, unreadable="version 9")
+
+
+def kept(change: Change, head: str, url: str = URL, **target: Any) -> tuple[Change, tuple[Problem, ...]]:
+    inventory = {"unreadable_pulls": {url: (unreadable(head),)}}
+    (result,), problems = keep_unreadable_pulls(
+        (change,), web_context(a_target(**target), inventory=inventory)
+    )
+    return result, problems
+
+
+KEPT = replace(
+    CHANGE,
+    op=Op.KEEP,
+    reason=Reason.PULL_REQUEST_UNREADABLE,
+    message="Pull request #7 cannot be read: version 9",
+    after=oid("b1"),
+    writes=(),
+    waits=False,
+)
+
+
+def test_package_with_a_pull_request_that_cannot_be_read_is_kept() -> None:
+    change, (problem,) = kept(CHANGE, BRANCH)
+
+    assert change == KEPT
+    assert (problem.subject, problem.location) == (
+        "Repository default/edge",
+        Location("repositories.yaml", 1),
+    )
+    assert problem.message == (
+        f"Pull request 7 of repository edge cannot be read: version 9; "
+        f"the package of its branch {BRANCH} is kept as it is"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        ({"writes": (WRITE, TAG)}, {"op": Op.PUBLISH, "writes": (TAG,)}),
+        ({"before": None}, {"op": Op.BLOCK, "before": None, "after": None}),
+        (
+            {"before": None, "writes": (TAG,)},
+            {"op": Op.PUBLISH, "before": None, "after": None, "writes": (TAG,)},
+        ),
+    ],
+)
+def test_revisions_of_main_are_tagged_all_the_same(change: dict[str, Any], want: dict[str, Any]) -> None:
+    assert kept(replace(CHANGE, **change), BRANCH)[0] == replace(KEPT, **want)
+
+
+@pytest.mark.parametrize(
+    ("change", "head", "target", "is_kept"),
+    [
+        pytest.param({}, BRANCH, {}, True, id="branch that is written"),
+        pytest.param({"writes": ()}, BRANCH, {}, True, id="branch of the package by its name"),
+        pytest.param({"writes": ()}, "proposed/web/v1", {}, True, id="proposed branch of the package"),
+        pytest.param({"writes": ()}, "drafts/webs/v1", {}, False, id="branch of another package"),
+        pytest.param({"writes": ()}, "web/v1", {}, False, id="any other branch"),
+        pytest.param({"writes": (), "group": "g"}, "g", {}, True, id="its group"),
+        pytest.param({"writes": ()}, "reconciler/default/delete/web", {}, True, id="its deletion"),
+        pytest.param(
+            {"writes": ()}, "reconciler/other/delete/web", {}, False, id="another instance's deletion"
+        ),
+        pytest.param({"writes": ()}, "mine", {"draft": a_draft(ref="refs/heads/mine")}, True, id="its draft"),
+        pytest.param({"writes": (replace(WRITE, ref="refs/heads/x"),)}, "x", {}, True, id="what it writes"),
+        pytest.param({"writes": (TAG,)}, "refs/tags/web/v1", {}, False, id="a tag is no branch"),
+        pytest.param({}, "", {}, False, id="a branch that is not legible"),
+        pytest.param({"variant": None}, BRANCH, {}, False, id="package of nobody"),
+    ],
+)
+def test_pull_request_is_about_a_package(
+    change: dict[str, Any], head: str, target: dict[str, Any], is_kept: bool
+) -> None:
+    changed = replace(CHANGE, **change)
+
+    found, problems = kept(changed, head, **target)
+
+    assert (found.reason is Reason.PULL_REQUEST_UNREADABLE) is is_kept
+    assert is_kept or found == changed
+    assert len(problems) == 1
+
+
+def test_pull_requests_of_other_repositories_keep_nothing() -> None:
+    assert kept(CHANGE, BRANCH, "host/unknown") == (CHANGE, ())
