@@ -1,14 +1,16 @@
 """Provenance: where the fields of a package come from."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec, Upstream
 from reconciler.errors import Location
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectName
-from reconciler.inventory import Source
+from reconciler.ids import ObjectName, PackageKey
+from reconciler.inventory import FieldPath, RepositoryView, Source
 from reconciler.plan.provenance import Origin, find_origins
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.snapshot import SnapshotObject
@@ -64,3 +66,231 @@ def test_generated_manifests_come_from_the_lock_of_their_cluster() -> None:
 
     assert first == Origin("*", "", "", "the lock of cluster prod, where no person says otherwise")
     assert {origin.file for origin in others} == {"Kptfile"}
+
+
+# Every field by its whole origin
+
+EDGE_AT, WEB_AT = Location("repositories.yaml", 1), Location("web.yaml", 1)
+UPSTREAM = f"upstream web/v1 at commit {a_pin(1).commit.oid}"
+OWNERSHIP = [
+    Origin("Kptfile", "metadata.name", "web", "spec.downstream.package", WEB_AT),
+    Origin(
+        "Kptfile",
+        "metadata.annotations.reconciler.dev/owner",
+        "default/default/web",
+        "PackageVariant default/web",
+        WEB_AT,
+    ),
+    Origin(
+        "Kptfile",
+        "metadata.annotations.reconciler.dev/location",
+        "edge/web",
+        "Repository default/edge",
+        EDGE_AT,
+    ),
+]
+
+
+def fields_of(
+    spec: dict[str, Any] | None = None,
+    trace: Mapping[str, str] | None = None,
+    *,
+    view: RepositoryView = EDGE,
+    files: Mapping[str, Any] | None = None,
+    path: str = "web",
+    resolved: Mapping[str, Any] | None = None,
+    **variant: Any,
+) -> list[Origin]:
+    wanted = PackageVariantSpec.model_validate(
+        {"upstream": {"repo": "blueprints", "package": "web", "revision": 1}, **(spec or {})}
+    )
+    desired = replace(DesiredVariant(WEB, "", wanted, Source(WEB_AT)), **variant)
+    package = PackageKey(PACKAGE.url, path)
+    item = ResolvedVariant(desired, view.key, package, **{"pin": a_pin(1), **(resolved or {})})
+    return list(find_origins(item, files or blueprint("web"), world(views=(view,)), trace or {}))
+
+
+class Lines(dict[FieldPath, int]):
+    """The lines of some fields; all others are on the first one."""
+
+    def mark(self, path: FieldPath) -> tuple[int, int]:
+        return self.get(path, 1), 0
+
+
+def test_plain_variant_gives_upstream_and_ownership() -> None:
+    assert fields_of() == [
+        Origin("Kptfile", "upstream", "https://host/blueprints web web/v1", "spec.upstream.revision", WEB_AT),
+        Origin("Kptfile", "upstreamLock", a_pin(1).commit.oid, UPSTREAM),
+        Origin("*", "", "", f"{UPSTREAM}, where nothing below and no person says otherwise"),
+        *OWNERSHIP,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("selector", "source"),
+    [
+        ({"revision": 1}, "spec.upstream.revision"),
+        ({"workspaceName": "w"}, "spec.upstream.workspaceName"),
+        ({"tag": "t"}, "spec.upstream.tag"),
+        ({"version": "^1"}, "spec.upstream.version"),
+        ({"branch": "main"}, "spec.upstream.branch"),
+        ({"tag": "t", "branch": "main"}, "spec.upstream.tag"),
+        ({}, "spec.upstream"),
+    ],
+)
+def test_upstream_comes_from_its_selector(selector: dict[str, Any], source: str) -> None:
+    found = fields_of({"upstream": {"repo": "blueprints", "package": "web", **selector}})
+
+    assert found[0].source == source
+
+
+@pytest.mark.parametrize(
+    ("resolved", "ref"),
+    [
+        ({"base": a_pin(2)}, "web/v1"),
+        ({"base": a_pin(2), "moved": "It moved"}, "web/v2"),
+        ({"base": a_pin(2), "draft_base": a_pin(3), "moved": "It moved"}, "web/v3"),
+        ({"moved": "It moved"}, "web/v1"),
+    ],
+)
+def test_package_keeps_its_upstream_where_the_tag_moved_without_consent(
+    resolved: dict[str, Any], ref: str
+) -> None:
+    found = fields_of(resolved=resolved)
+
+    assert found[0].value.endswith(f" {ref}")
+    assert found[1].source.startswith(f"upstream {ref} at commit ")
+
+
+def test_package_is_named_within_its_repository() -> None:
+    found = fields_of(view=replace(EDGE, directory="sites"), path="sites/a/web")
+
+    assert [origin.value for origin in found[3:]] == ["web", "default/default/web", "edge/a/web"]
+
+
+def context_origins(spec: dict[str, Any], *, deployment: bool = False, path: str = "web") -> list[Origin]:
+    view = replace(EDGE, manifest=EDGE.manifest.model_copy(update={"spec": deployed(deployment)}))
+    return fields_of({"packageContext": spec}, view=view, path=path)[6:]
+
+
+def deployed(deployment: bool) -> Any:  # a fact of the Repository
+    return EDGE.manifest.spec.model_copy(update={"deployment": deployment})
+
+
+def in_context(field: str, value: str, source: str, at: Location = WEB_AT) -> Origin:
+    return Origin("package-context.yaml", f"data.{field}", value, source, at)
+
+
+def test_package_context_comes_from_the_repository_and_the_manifest() -> None:
+    where = "Repository default/edge is for deployment"
+
+    assert context_origins({}) == []
+    assert context_origins({}, deployment=True, path="a/web") == [
+        in_context("name", "web", where, EDGE_AT),
+        in_context("package-path", "a/web", where, EDGE_AT),
+    ]
+    assert context_origins({"data": {"b": "2", "a": "1"}, "removeKeys": ["z", "y"]}) == [
+        in_context("a", "1", "spec.packageContext.data.a"),
+        in_context("b", "2", "spec.packageContext.data.b"),
+        in_context("y", "(removed)", "spec.packageContext.removeKeys"),
+        in_context("z", "(removed)", "spec.packageContext.removeKeys"),
+    ]
+    assert context_origins({"data": {"a": "1"}, "removeKeys": ["a", "name"]}, deployment=True) == [
+        in_context("package-path", "web", where, EDGE_AT),
+        in_context("a", "(removed)", "spec.packageContext.removeKeys"),
+        in_context("name", "(removed)", "spec.packageContext.removeKeys"),
+    ]
+
+
+def test_functions_come_from_their_place_in_the_lists() -> None:
+    pipeline = {
+        "mutators": [{"image": "a:v1", "name": "first"}, {"image": "b:v1"}],
+        "validators": [{"image": "c:v1", "name": "check"}, {"exec": "local"}],
+    }
+
+    found = fields_of({"pipeline": pipeline, "mutators": [{"image": "d:v1", "name": "alone"}]})[6:]
+
+    assert [(origin.field, origin.value, origin.source) for origin in found] == [
+        ("pipeline.mutators[PackageVariant.web.first.0]", "a:v1", "spec.pipeline.mutators[0]"),
+        ("pipeline.mutators[PackageVariant.web..1]", "b:v1", "spec.pipeline.mutators[1]"),
+        ("pipeline.mutators[PackageVariant.web.alone.0]", "d:v1", "spec.mutators[0]"),
+        ("pipeline.validators[PackageVariant.web.check.0]", "c:v1", "spec.pipeline.validators[0]"),
+        ("pipeline.validators[PackageVariant.web..1]", "", "spec.pipeline.validators[1]"),
+    ]
+    assert {(origin.file, origin.location) for origin in found} == {("Kptfile", WEB_AT)}
+
+
+FLEET = ObjectName("default", "fleet")
+
+
+@pytest.mark.parametrize(
+    ("variant", "trace", "source", "line"),
+    [
+        pytest.param({}, {}, "spec.downstream.package", 1, id="manifest of its own"),
+        pytest.param(
+            {"requested_by": ("prod/gw", "b")}, {}, "required by prod/gw", 1, id="required by others"
+        ),
+        pytest.param(
+            {"set_key": FLEET},
+            {},
+            "PackageVariantSet default/fleet: downstream.package",
+            1,
+            id="a set without a target",
+        ),
+        pytest.param(
+            {"set_key": FLEET, "place": ("spec", "targets", 0)},
+            {"downstream.package": "default"},
+            "PackageVariantSet default/fleet: downstream.package = default",
+            20,
+            id="default of a target",
+        ),
+        pytest.param(
+            {"set_key": FLEET, "place": ("spec", "targets", 0)},
+            {"downstream.package": "template.downstream.packageExpr: 'x'"},
+            "PackageVariantSet default/fleet: downstream.package = template.downstream.packageExpr: 'x'",
+            22,
+            id="expression",
+        ),
+        pytest.param(
+            {"set_key": FLEET, "place": ("spec", "targets", 0)},
+            {"downstream.package": "literal"},
+            "PackageVariantSet default/fleet: downstream.package = literal",
+            21,
+            id="literal",
+        ),
+        pytest.param(
+            {"set_key": FLEET, "place": ("spec", "targets", 0)},
+            {"downstream.package": "repositories[2].packageNames[1]: text"},
+            "PackageVariantSet default/fleet: downstream.package = repositories[2].packageNames[1]: text",
+            23,
+            id="place in lists",
+        ),
+    ],
+)
+def test_field_of_a_set_is_found_in_its_target(
+    variant: dict[str, Any], trace: dict[str, str], source: str, line: int
+) -> None:
+    lines: dict[FieldPath, int] = {
+        ("spec", "targets", 0): 20,
+        ("spec", "targets", 0, "template", "downstream", "package"): 21,
+        ("spec", "targets", 0, "template", "downstream", "packageExpr"): 22,
+        ("spec", "targets", 0, "repositories", 2, "packageNames", 1): 23,
+    }
+    at = Source(WEB_AT, marks=Lines(lines))
+
+    origin = fields_of({}, trace, source=at, **variant)[3]
+
+    assert (origin.field, origin.source) == ("metadata.name", source)
+    assert origin.location is not None
+    assert origin.location.line == line
+
+
+def test_upstream_of_a_set_is_found_in_its_spec() -> None:
+    at = Source(WEB_AT, marks=Lines({("spec", "upstream", "revision"): 9}))
+
+    found = fields_of(source=at, set_key=FLEET, place=("spec", "targets", 0))[0]
+
+    assert (found.source, found.location.line) == (  # type: ignore[union-attr]
+        "PackageVariantSet default/fleet: upstream.revision",
+        9,
+    )
