@@ -1,0 +1,215 @@
+"""What a view of a repository holds besides packages: directories, files, owners of code, rounds."""
+
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pygit2
+import pytest
+
+from reconciler.errors import Location, Problem
+from reconciler.git.repository import Mirrors
+from reconciler.ids import ObjectName, Oid
+from reconciler.inventory import RepositoryRole, RepositoryView
+from reconciler.policy import ForgeKind, ForgeRule, Limits, Policy, PullRequestPolicy
+from reconciler.read.repositories import read_repositories
+from reconciler.read.repositories.discovery import MAX_DEPTH, Survey, survey_packages
+from tests.support.git import Repo, kptfile, make_repository
+from tests.unit.read.test_repositories import registration
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    files = {
+        "README.md": "",
+        "a/web/Kptfile": kptfile("web"),
+        "a/web/sub/x": "",
+        "a/notes.txt": "",
+        "b/c/x": "",
+        "Kptfile": kptfile("root"),
+    }
+    return make_repository(tmp_path / "edge.git", files)
+
+
+def survey(repo: Repo, tmp_path: Path, directory: str = "", *excluded: str) -> Survey:
+    mirror = Mirrors(tmp_path / "cache").open(str(repo.path))
+    mirror.fetch()
+    return survey_packages(mirror, repo.tree("main"), directory, excluded.__contains__)
+
+
+def paths(found: Survey) -> tuple[set[str], set[str], set[str]]:
+    return {package.path for package in found.packages}, {*found.directories}, {*found.files}
+
+
+def test_survey_has_packages_the_directories_outside_and_their_files(repo: Repo, tmp_path: Path) -> None:
+    found = survey(repo, tmp_path)
+
+    assert paths(found) == (
+        {"a/web"},
+        {"", "a", "b", "b/c"},
+        {"README.md", "Kptfile", "a/notes.txt", "b/c/x"},
+    )
+    assert found.directories == {path: repo.tree("main", path) for path in ("", "a", "b", "b/c")}
+    (web,) = found.packages
+    assert (web.tree, web.kptfile) == (
+        repo.tree("main", "a/web"),
+        repo.git[repo.oid("main")].tree["a/web/Kptfile"].id,
+    )
+
+
+def test_survey_of_a_directory_leaves_out_those_of_other_views(repo: Repo, tmp_path: Path) -> None:
+    assert paths(survey(repo, tmp_path, "a")) == ({"a/web"}, {"a"}, {"a/notes.txt"})
+    assert paths(survey(repo, tmp_path, "a/web")) == ({"a/web"}, set(), set())
+    assert paths(survey(repo, tmp_path, "", "a", "b/c")) == (set(), {"", "b"}, {"README.md", "Kptfile"})
+
+
+@pytest.mark.parametrize(
+    ("directory", "file"),
+    [
+        ("nowhere", ""),
+        ("a/nowhere/below", ""),
+        ("README.md", "README.md"),
+        ("README.md/below", "README.md"),
+        ("a/notes.txt", "a/notes.txt"),
+        ("a/notes.txt/below/more", "a/notes.txt"),
+        ("a/web/Kptfile/x", "a/web/Kptfile"),
+    ],
+)
+def test_file_in_place_of_a_directory_is_all_that_is_there(
+    repo: Repo, tmp_path: Path, directory: str, file: str
+) -> None:
+    assert paths(survey(repo, tmp_path, directory)) == (set(), set(), {file} - {""})
+
+
+def test_refused_names_are_files_where_no_package_can_be(repo: Repo, tmp_path: Path) -> None:
+    main = repo.oid("main")
+    below = repo.raw_tree((b"40000", b"..", repo.tree("main", "b")), (b"160000", b"module", "1" * 40))
+    root = repo.raw_tree((b"40000", b"evil", below))
+    repo.point("refs/heads/main", repo.write(root, [main]))
+
+    assert paths(survey(repo, tmp_path)) == (set(), {"", "evil"}, {"evil/..", "evil/module"})
+
+
+def test_malformed_tree_is_a_package_that_cannot_be_read(repo: Repo, tmp_path: Path) -> None:
+    cut = Oid(str(repo.git.odb.write(pygit2.enums.ObjectType.TREE, b"100644 x\0cut")))
+    root = repo.raw_tree((b"40000", b"odd", cut))
+    repo.point("refs/heads/main", repo.write(root, [repo.oid("main")]))
+
+    (package,) = survey(repo, tmp_path).packages
+
+    assert package == ("odd", cut, None)
+
+
+@pytest.mark.parametrize(("depth", "is_found"), [(MAX_DEPTH, True), (MAX_DEPTH + 2, False)])
+def test_packages_are_searched_to_a_depth(repo: Repo, tmp_path: Path, depth: int, is_found: bool) -> None:
+    path = "/".join("d" * depth)
+    repo.commit({f"{path}/Kptfile": kptfile("deep")})
+
+    assert (path in paths(survey(repo, tmp_path))[0]) is is_found
+
+
+# Owners of code
+
+GITHUB, GITLAB = ForgeKind.GITHUB, ForgeKind.GITLAB
+EVERYWHERE = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
+
+
+@pytest.mark.parametrize(
+    ("kind", "there", "path"),
+    [
+        (GITHUB, EVERYWHERE, ".github/CODEOWNERS"),
+        (GITHUB, EVERYWHERE[1:], "CODEOWNERS"),
+        (GITHUB, EVERYWHERE[2:], "docs/CODEOWNERS"),
+        (GITHUB, EVERYWHERE[3:], ""),
+        (GITLAB, EVERYWHERE, "CODEOWNERS"),
+        (GITLAB, EVERYWHERE[2:], "docs/CODEOWNERS"),
+        (GITLAB, EVERYWHERE[3:], ".gitlab/CODEOWNERS"),
+        (GITLAB, EVERYWHERE[:1], ""),
+        (ForgeKind.GITEA, EVERYWHERE, ""),
+        (ForgeKind.LOCAL, EVERYWHERE, ""),
+        (None, EVERYWHERE, ""),
+    ],
+)
+def test_owners_of_code_are_those_that_the_forge_reads(
+    repo: Repo, tmp_path: Path, kind: ForgeKind | None, there: tuple[str, ...], path: str
+) -> None:
+    repo.commit({file: f"* @{file}" for file in there})
+    rules = (ForgeRule(str(repo.path), kind),) if kind else ()
+
+    def read(*, is_used: bool) -> str:
+        policy = Policy(forges=rules, pull_requests=PullRequestPolicy(code_owners=is_used))
+        (view,) = read_repositories([registration(str(repo.path))], Mirrors(tmp_path / "c"), policy).values()
+        return view.code_owners
+
+    assert read(is_used=True) == (f"* @{path}" if path else "")
+    assert read(is_used=False) == ""
+
+
+@pytest.mark.parametrize(("size", "text"), [(20, "* @team" + "\ufffd" * 13), (21, "")])
+def test_owners_of_code_that_are_too_long_are_not_read(
+    repo: Repo, tmp_path: Path, size: int, text: str
+) -> None:
+    repo.commit({"CODEOWNERS": b"* @team".ljust(size, b"\xff")})
+    policy = Policy(
+        forges=(ForgeRule(str(repo.path), GITHUB),),
+        pull_requests=PullRequestPolicy(code_owners=True),
+        limits=Limits(manifest_bytes=20),
+    )
+
+    (view,) = read_repositories([registration(str(repo.path))], Mirrors(tmp_path / "c"), policy).values()
+
+    assert view.code_owners == text
+
+
+# Rounds
+
+
+def test_repositories_are_read_round_by_round_as_they_are_needed(tmp_path: Path) -> None:
+    names = ("a", "b", "c")
+    made = {name: make_repository(tmp_path / f"{name}.git", {"x": "1"}) for name in names}
+    registrations = [registration(str(made[name].path), name=name) for name in names]
+    rounds: list[set[str]] = []
+
+    def find_needed(views: Mapping[ObjectName, RepositoryView]) -> Container[str]:
+        read = {key.name for key, view in views.items() if view.head}
+        rounds.append(read)
+        return {str(made[name].path).removesuffix(".git") for name in ("a", *("b" for _ in read))}
+
+    views = read_repositories(registrations, Mirrors(tmp_path / "cache"), Policy(), find_needed=find_needed)
+
+    assert rounds == [set(), {"a"}, {"a", "b"}]
+    assert {key.name: (view.role, view.head is not None) for key, view in views.items()} == {
+        "a": (RepositoryRole.PLANNED, True),
+        "b": (RepositoryRole.PLANNED, True),
+        "c": (RepositoryRole.SKIPPED, False),
+    }
+
+
+def test_refused_repository_is_neither_read_nor_skipped(repo: Repo, tmp_path: Path) -> None:
+    problem = Problem(Location("r.yaml"), "Refused", "no")
+    registrations = [
+        registration(str(repo.path)),
+        registration(str(tmp_path / "x.git"), name="oci", type="oci"),
+    ]
+
+    def read(**options: object) -> list[RepositoryView]:
+        views = read_repositories(
+            registrations, Mirrors(tmp_path / "cache"), Policy(), lambda _: problem, **options
+        )
+        return list(views.values())
+
+    everything = read()
+    assert everything == read(find_needed=lambda _: {everything[0].url})
+    refused, oci = everything
+    assert (refused.problem, refused.head, refused.role) == (problem, None, RepositoryRole.PLANNED)
+    assert oci.problem is not None
+    assert oci.problem != problem
+    assert replace(oci, problem=None).is_available
+
+
+def test_index_of_kptfiles_has_the_name_of_the_instance_and_the_suffix(repo: Repo, tmp_path: Path) -> None:
+    read_repositories(
+        [registration(str(repo.path))], Mirrors(tmp_path / "cache"), Policy(instance="demo"), index_name="-1"
+    )
+
+    assert (tmp_path / "cache" / "headers-demo-1.json").exists()
