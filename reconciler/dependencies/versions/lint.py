@@ -59,7 +59,7 @@ def probe_versions(constraint: Constraint) -> Iterator[Version]:
     yield from map(parse_strict, ("0.0.0-0", "0.0.0"))
     for bound in bounds:
         major, minor, patch = bound.core
-        pre = "".join(f"-{bound.number.prerelease}" if bound.prerelease else "")
+        pre = f"-{bound.number.prerelease}" if bound.prerelease else ""
         build = f"+{bound.number.build}" if bound.build else ""
         core = f"{major}.{minor}.{patch}"
         texts = [
