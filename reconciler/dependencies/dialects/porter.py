@@ -197,12 +197,13 @@ def _requirement(item: Any, path: Path, notes: Diagnostics) -> Requirement | Non
         return None
     reader = _Required(parsed, path, notes)
     alternatives, default = reader.needs()
+    share = reader.share()
     inner = [*parsed.parameters.values(), *parsed.credentials.values()]
     return Requirement(
         alternatives,
         alias=parsed.name,
-        share=reader.share(),
-        actions=reader.actions(),
+        share=share,
+        actions=reader.actions(share),
         default=default,
         gives=tuple(sorted(_input(_CREDENTIAL, name) for name in parsed.credentials)),
         parameters=written_values(parsed.parameters),
@@ -316,11 +317,11 @@ class _Required:
             if unknown:
                 self.notes.refuse((*self.path, "labels", name), f"{unknown[0]} is not defined here")
 
-    def actions(self) -> Actions:
-        """Return which actions reach the dependency: single ones win over `managed`."""
+    def actions(self, share: Share) -> Actions:
+        """Return which actions reach a dependency that is shared so: single ones win over `managed`."""
         lifecycle = self.item.lifecycle
         if lifecycle is None:
-            own = self.item.bundle is not None and self.share().scope is Sharing.EXCLUSIVE
+            own = self.item.bundle is not None and share.scope is Sharing.EXCLUSIVE
             return Actions(own, own, own)
         managed = lifecycle.managed is True
         if lifecycle.managed is not None and lifecycle.model_fields_set - {"managed"}:

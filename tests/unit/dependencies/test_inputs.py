@@ -189,6 +189,8 @@ def test_who_binds_decides_on_the_version_and_is_warned() -> None:
     assert "db is bound to mine, which is not the interface io.cnab.interface.mysql 5.7.x" in str(
         other.warnings
     )
+    one_of_two = external(f"{mysql.format('8.0.0')}, {mysql.format('5.7.9')}")
+    assert resolve_cluster(world_of(text + one_of_two)).warnings == ()
 
 
 def test_what_lacks_an_output_cannot_be_bound() -> None:
