@@ -1,10 +1,12 @@
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
+from reconciler.errors import UnavailableError
 from reconciler.git.repository import Mirrors
 from reconciler.read.repositories.kptfiles import HeaderIndex, read_header
 from tests.support.git import kptfile, make_repository
@@ -151,3 +153,56 @@ def test_cache_file_of_another_version_is_ignored(text: str, tmp_path: Path) -> 
     index.load(Mirrors(tmp_path / "cache").open(str(repo.path)), [repo.blob(WHOLE)])
 
     assert index.header(repo.blob(WHOLE)).name == "nginx"
+
+
+class Batches:
+    """A repository that refuses every batch with one of `absent`, as servers do, and none without."""
+
+    def __init__(self, *absent: str) -> None:
+        self.absent = absent
+        self.asked: list[list[str]] = []
+
+    def ensure(self, oids: list[str]) -> None:
+        self.asked.append(list(oids))
+        if missing := [oid for oid in oids if oid in self.absent]:
+            raise UnavailableError(f"{missing[0]} is not there")
+
+    def blob(self, oid: str, _: int) -> bytes:
+        if oid == "lost":
+            raise UnavailableError("lost is lost")
+        return kptfile(oid).encode()
+
+
+def loaded(batches: Batches, *oids: str) -> dict[str, KptfileHeader]:
+    index = HeaderIndex()
+    index.load(cast("Any", batches), cast("Any", [*oids, None]))
+    return {oid: index.header(cast("Any", oid)) for oid in oids}
+
+
+def test_kptfiles_are_fetched_in_one_batch() -> None:
+    batches = Batches()
+
+    assert loaded(batches, "b", "a") == {"a": KptfileHeader(name="a"), "b": KptfileHeader(name="b")}
+    assert batches.asked == [["a", "b"]]
+
+
+def test_kptfile_that_a_server_does_not_have_is_an_error_and_the_others_are_read() -> None:
+    batches = Batches("b")
+
+    assert loaded(batches, "a", "b", "c", "lost") == {
+        "a": KptfileHeader(name="a"),
+        "b": KptfileHeader(error="b is not there"),
+        "c": KptfileHeader(name="c"),
+        "lost": KptfileHeader(error="lost is lost"),
+    }
+    assert batches.asked == [["a", "b", "c", "lost"], ["a"], ["b"], ["c"], ["lost"]]
+
+
+@pytest.mark.parametrize("oids", [["a"], ["a", "b"]])
+def test_repository_of_which_no_kptfile_can_be_fetched_is_unavailable(oids: list[str]) -> None:
+    with pytest.raises(UnavailableError, match=r"^a is not there$"):
+        loaded(Batches(*oids), *oids)
+
+
+def test_package_with_a_malformed_tree_has_no_kptfile() -> None:
+    assert HeaderIndex().header(None) == KptfileHeader(error="its tree is malformed")
