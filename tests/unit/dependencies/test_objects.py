@@ -1,0 +1,139 @@
+"""How the objects of packages in a cluster are called, and how values are written for digests."""
+
+from dataclasses import field
+from enum import Enum
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from reconciler.dependencies.lock.format import LockedPackage
+from reconciler.dependencies.lock.objects import (
+    USER,
+    ClusterObject,
+    _generated,
+    cluster_objects,
+    locked_instance,
+)
+from reconciler.dependencies.model.bundles import bundle_name
+from reconciler.dependencies.model.cluster import (
+    ClusterInputs,
+    InstallSlot,
+    Instance,
+    SlotKind,
+    build_catalogue,
+)
+from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install, PackageId, PackageNeed
+from reconciler.dependencies.solve.lookup import any_version
+from reconciler.dependencies.update.memo import CanonicalText
+from reconciler.values import dataclass
+
+AWS = PackageId(Ecosystem.XPKG, "x.io/acme/provider-aws")
+SAME = PackageId(Ecosystem.XPKG, "y.io/acme/provider-aws")
+DB = PackageId(Ecosystem.CARVEL, "db.io")
+MYSQL = PackageId(Ecosystem.BUNDLE, "x.io/mysql")
+WEB = PackageId(Ecosystem.KPT, "git.example/blue//web")
+CLUSTER = InstallSlot(SlotKind.CLUSTER)
+HERE = InstallSlot(SlotKind.NAMESPACE, "shop")
+
+
+def resolved(package: PackageId, slot: InstallSlot = CLUSTER, kind: str = "Provider") -> Any:
+    return SimpleNamespace(instance=Instance(package, slot), candidate=SimpleNamespace(kind=kind))
+
+
+def locked(owner: str) -> LockedPackage:
+    return cast("Any", SimpleNamespace(owner=owner, api_version="v", kind="K", name="before"))
+
+
+OLD = ClusterObject("v", "K", "before")
+NEW = ClusterObject("pkg.crossplane.io/v1", "Provider", "acme-provider-aws")
+
+
+@pytest.mark.parametrize(
+    ("previous", "taken", "made"),
+    [
+        (None, (), NEW),
+        (locked("x.io/parent"), (), OLD),
+        (locked("x.io/parent"), (OLD,), NEW),
+        (locked(USER), (), NEW),
+    ],
+)
+def test_generated_object_keeps_its_name_unless_it_was_the_users_or_is_taken(
+    previous: LockedPackage | None, taken: tuple[ClusterObject, ...], made: ClusterObject
+) -> None:
+    assert _generated(resolved(AWS), previous, iter(taken)) == made
+
+
+@pytest.mark.parametrize(
+    ("package", "slot", "made"),
+    [
+        (AWS, CLUSTER, NEW),
+        (DB, HERE, ClusterObject("packaging.carvel.dev/v1alpha1", "PackageInstall", "db.io")),
+        (MYSQL, HERE, ClusterObject("1.0.2", "Installation", bundle_name(MYSQL.name, HERE))),
+        (WEB, CLUSTER, ClusterObject()),
+    ],
+)
+def test_generated_object_has_kind_and_name_of_its_ecosystem(
+    package: PackageId, slot: InstallSlot, made: ClusterObject
+) -> None:
+    assert _generated(resolved(package, slot), None, ()) == made
+
+
+def test_name_that_is_taken_gets_a_mark_of_its_source() -> None:
+    long = PackageId(Ecosystem.XPKG, f"x.io/{'a' * 80}")
+    label = _generated(resolved(long), None, ())
+
+    marked = _generated(resolved(AWS), None, [NEW])
+    cut = _generated(resolved(long), None, [label])
+
+    assert marked == NEW._replace(name="acme-provider-aws-2f905270")
+    assert (len(label.name), len(cut.name), cut.name[:54]) == (63, 63, label.name[:54])
+    assert _generated(resolved(AWS), None, [NEW._replace(kind="Function")]) == NEW
+
+
+def test_objects_of_users_come_first_and_two_packages_of_one_path_get_two_names() -> None:
+    need = PackageNeed(AWS, any_version(AWS))
+    install = Install("", "mine", Dialect.CROSSPLANE, need, kind="Provider", api_version="v1")
+    inputs = ClusterInputs((install,), build_catalogue([]))
+    third = PackageId(Ecosystem.XPKG, "z.io/acme/provider-aws")
+    every = [resolved(third), resolved(SAME), resolved(AWS), resolved(DB, HERE)]
+    solution = cast("Any", SimpleNamespace(resolved={each.instance: each for each in every}))
+    kept = {locked_instance(Instance(DB, HERE)): locked("other")}
+
+    objects = cluster_objects(inputs, solution, kept)
+
+    assert objects[Instance(AWS, CLUSTER)] == ClusterObject("v1", "Provider", "mine")
+    assert objects[Instance(SAME, CLUSTER)] == NEW
+    assert objects[Instance(third, CLUSTER)].name.startswith("acme-provider-aws-")
+    assert objects[Instance(DB, HERE)] == OLD
+
+
+class Color(Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    size: int = 1
+    color: Color = Color.RED
+    place: str = field(default="x", compare=False)
+
+
+@dataclass(frozen=True)
+class Single:
+    parts: tuple[Part, ...] = ()
+
+
+def test_value_is_written_with_the_fields_that_are_admitted() -> None:
+    text = CanonicalText(lambda own: own.compare)
+    every = CanonicalText(lambda _: True)
+
+    assert text.write(Part("a")) == text.write(Part("a", place="y")) == "Part(name='a',size=1,color='red')"
+    assert every.write(Part("a", 2, place="y")) == "Part(name='a',size=2,color='red',place='y')"
+    assert text.write(Single((Part("a"), Part("b", 2)))) == (
+        "Single(parts=(Part(name='a',size=1,color='red'),Part(name='b',size=2,color='red')))"
+    )
+    assert text.write(Single()) == "Single(parts=())"
+    assert text.write(frozenset({"b", "a"})) == "{'a','b'}"
+    assert text.write((None, True, Color.RED)) == "(None,True,'red')"
