@@ -503,6 +503,12 @@ def test_registered_directory_has_no_manifests(world: Make) -> None:
     assert read_shared(world(files)).problems == ()
 
 
+def test_registration_of_another_repository_hides_nothing(world: Make) -> None:
+    elsewhere = REGISTRATION.format(name="own", repo="there", directory="blueprints")
+
+    assert names(read_shared(world({"r.yaml": elsewhere, "blueprints/a.yaml": GOOD}))) == ["default/good"]
+
+
 def test_directory_with_a_common_name_prefix_is_separate(world: Make) -> None:
     files = {"r.yaml": control("blue"), "blueprints/a.yaml": GOOD}
 

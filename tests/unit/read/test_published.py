@@ -112,6 +112,8 @@ def test_tag_that_is_a_version_makes_a_candidate(world: World, tag: str, version
     world.blue.tag(f"web/{tag}")
 
     assert world.versions() == ([(version, tag)] if version else [])
+    tree = world.blue.tree("main", "web")
+    assert world.revisions() == {tree: version or f"9.9.9+{tree[:12]}"}
 
 
 def test_other_file_name_counts_where_the_first_is_missing(world: World) -> None:
@@ -197,6 +199,10 @@ def test_upstream_can_be_pinned_to_what_a_branch_or_lock_names(world: World) -> 
     }
     assert world.revisions("blue/web", trees=at(world.url, "db")) == main
     assert world.revisions("blue/web", trees=at("other", "web")) == main
+    trusted = {world.url: Trust(commits=frozenset({commit}))}
+    assert world.revisions("blue/web", trees=at(world.url, "web"), trust=trusted) == untagged(
+        world, "x", "5.0.0"
+    )
 
 
 def test_package_of_a_variant_is_no_candidate(world: World) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,10 +11,10 @@ import pytest
 from reconciler.errors import Location
 from reconciler.ids import GroupKind
 from reconciler.policy import Limits, Policy, SnapshotPolicy
-from reconciler.read.snapshot import format_time, parse_time, read_snapshot
+from reconciler.read.snapshot import _counts, format_time, parse_time, read_snapshot
 from reconciler.read.snapshot.objects import item_lines
 from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot
+from reconciler.snapshot import ALL_NAMESPACES, Snapshot
 from tests.support.control import FIRST, STEP_S, UNREAD, World, add_unread
 
 Make = Callable[..., World]
@@ -338,6 +339,27 @@ def test_duplicate_object_counts_once(world: Make) -> None:
 
     assert (names(snapshot), snapshot.problems) == (["default/a"], ())
     assert snapshot.of_kind(*CLUSTER)[0].location.path == "snapshot/x.json"
+
+
+def stored(name: str, namespace: str = "default") -> Any:
+    return SimpleNamespace(namespace=namespace, name=name)
+
+
+def test_object_of_two_api_versions_counts_once_in_its_namespace_and_in_all() -> None:
+    kinds = {
+        ("apps/v1", "Deployment"): [stored("a"), stored("b"), stored("a", "other")],
+        ("apps/v1beta1", "Deployment"): [stored("b"), stored("c")],
+        ("v1", "ConfigMap"): [stored("a"), stored("a")],
+    }
+
+    deployment, config = GroupKind("apps", "Deployment"), GroupKind("", "ConfigMap")
+    assert _counts(kinds) == {
+        (deployment, "default"): 3,
+        (deployment, "other"): 1,
+        (deployment, ALL_NAMESPACES): 4,
+        (config, "default"): 2,
+        (config, ALL_NAMESPACES): 2,
+    }
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,18 @@ def test_state_of_a_newer_version_is_an_error(world: Callable[..., World]) -> No
     assert caught.value.hint == "Use that version, or a newer one."
 
 
+def test_earlier_record_of_a_newer_version_is_an_error_with_its_path(world: Callable[..., World]) -> None:
+    path = record_path(VARIANT)
+    newer = record_bytes(VARIANT).replace(b"reconciler.dev/v1alpha1", b"reconciler.dev/v2")
+    made = world({path: newer}, {path: b"{"})
+
+    with pytest.raises(ConfigurationError) as caught:
+        read_state(made.mirror, made.commit, Limits())
+
+    assert caught.value.location is not None
+    assert caught.value.location.path == path
+
+
 PIN = UpstreamLock(
     namespace="default",
     name="web",
