@@ -1,7 +1,7 @@
 """Effect of merging a change: one sentence, lines of text, and the JSON value."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.errors import Problem
@@ -13,22 +13,31 @@ from reconciler.report.escape import terminal
 from reconciler.report.folding import FoldedChanges, cause_name, fold_changes, risk_texts
 from reconciler.report.json import API_VERSION, change_value, problem_value
 from reconciler.report.proposal import MOST_PINS, pin_detail, pin_line
-from reconciler.report.summary import Names, change_order, plural
+from reconciler.report.summary import Names, change_order
 from reconciler.report.text import cause_lines, problem_lines
+from reconciler.wording import plural, verb
 
 _PACKAGES = {
     Op.UPDATE: "updates {things}",
     Op.ADOPT: "adopts {things}",
     Op.TRANSFER: "hands over {things}",
     Op.PUBLISH: "publishes {things}",
-    Op.DELETE: "proposes {n} deletion{s}",
+    Op.DELETE: "proposes {things}",
     Op.ORPHAN: "lets go of {things}",
-    Op.CLOSE: "closes {n} draft{s}",
+    Op.CLOSE: "closes {things}",
     Op.APPROVE: "approves {things}",
     Op.BLOCK: "blocks {things}",
-    ALTER: "alters {n} pending change{s}",
-    WITHDRAW: "ends {n} pending change{s}",
+    ALTER: "alters {things}",
+    WITHDRAW: "ends {things}",
 }
+_NOUNS: Mapping[str, str] = {
+    Op.DELETE: "deletion",
+    Op.CLOSE: "draft",
+    ALTER: "pending change",
+    WITHDRAW: "pending change",
+}
+"""Things that are counted instead of packages."""
+
 _VARIANTS = {
     Fate.CREATE: "creates {things}",
     Fate.CHANGE: "changes {things}",
@@ -40,10 +49,11 @@ _VARIANTS = {
 
 
 class Clause(NamedTuple):
-    """A part of the sentence: its text with places for a number and what is counted."""
+    """A part of the sentence: its text with a place for things, their number and their noun."""
 
     text: str
     number: int
+    noun: str = ""
 
 
 def sentence(comparison: Comparison) -> str:
@@ -53,7 +63,7 @@ def sentence(comparison: Comparison) -> str:
     parts = [_fill(clause, noun if index == 0 else "") for index, clause in enumerate(clauses)]
     done = f"Merging this {', '.join(parts) or f'changes no {noun}'}"
     number = len(comparison.unread)
-    unread = f": {number} {'repositories were' if number > 1 else 'repository was'} not read"
+    unread = f": {plural(number, 'repository')} {verb(number, 'was', 'were')} not read"
     if not comparison.deep:
         return f"{done}, and packages were not compared{unread if number else ''}"
     return f"{done}, as far as can be seen{unread}" if number else done
@@ -90,18 +100,13 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
 
 
 def _unread_lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
-    for problem in comparison.unread:
-        yield f"{paint('not read:', Color.YELLOW)} {terminal(str(problem))}"
-        if problem.hint:
-            yield f"  hint: {terminal(problem.hint)}"
+    yield from problem_lines(comparison.unread, head=paint("not read:", Color.YELLOW))
 
 
 def _problem_lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
     yield from problem_lines(comparison.new, paint=paint)
-    for problem in comparison.fixed:
-        yield f"{paint('fixed:', Color.GREEN)} {terminal(str(problem))}"
-    for problem in comparison.old:
-        yield f"{paint('was there before:', Color.YELLOW)} {terminal(str(problem))}"
+    yield from problem_lines(comparison.fixed, head=paint("fixed:", Color.GREEN), brief=True)
+    yield from problem_lines(comparison.old, head=paint("was there before:", Color.YELLOW), brief=True)
 
 
 def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
@@ -160,9 +165,10 @@ def _packages(comparison: Comparison) -> Iterator[Clause]:
         by_what.setdefault(what, []).append(difference)
     if created := by_what.pop(Op.CREATE, None):
         homes = len({difference.change.package.url for difference in created})
-        where = f"{homes} repositor{'ies' if homes > 1 else 'y'}"
-        yield Clause(f"creates {{n}} draft{{s}} in {where}", len(created))
-    yield from (Clause(text, len(by_what[what])) for what, text in _PACKAGES.items() if what in by_what)
+        yield Clause(f"creates {{things}} in {plural(homes, 'repository')}", len(created), "draft")
+    for what, text in _PACKAGES.items():
+        if what in by_what:
+            yield Clause(text, len(by_what[what]), _NOUNS.get(what, ""))
 
 
 def _variants(comparison: Comparison) -> Iterator[Clause]:
@@ -172,9 +178,8 @@ def _variants(comparison: Comparison) -> Iterator[Clause]:
 
 def _fill(clause: Clause, noun: str) -> str:
     """Return a clause in words; the first one of a sentence names the things that it counts."""
-    many = "s" if clause.number != 1 else ""
-    things = f"{clause.number} {noun}{many}" if noun else str(clause.number)
-    return clause.text.format(n=clause.number, s=many, things=things)
+    own = clause.noun or noun
+    return clause.text.format(things=plural(clause.number, own) if own else clause.number)
 
 
 def _labels(comparison: Comparison) -> dict[PackageKey, str]:

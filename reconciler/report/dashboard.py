@@ -9,6 +9,7 @@ from reconciler.plan.changes import Change, Plan
 from reconciler.plan.rejection import ask_box, ask_key, asked_keys, tick_boxes
 from reconciler.plan.status import PackageStatus, Phase
 from reconciler.reasons import Reason
+from reconciler.report.causes import group_problems
 from reconciler.report.markdown import LONGEST, fill
 from reconciler.report.rollouts import rollout_texts
 from reconciler.report.summary import Names, since_text
@@ -71,6 +72,7 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
     rollouts = tuple(rollout_texts(plan.rollouts))
     if not calls and not counts:
         return Dashboard("", calls=False)
+    problems = group_problems(plan.problems)
     text = fill(
         "dashboard.md",
         instance=names.instance,
@@ -78,8 +80,8 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
         rollouts=rollouts,
         sections=tuple(_sections(plan, statuses)),
         eta=eta,
-        problems=plan.problems[:ROWS],
-        more_problems=max(0, len(plan.problems) - ROWS),
+        problems=problems[:ROWS],
+        more_problems=sum(len(group.problems) for group in problems[ROWS:]),
         refusals=plan.refusals,
     )
     return Dashboard(text, calls)

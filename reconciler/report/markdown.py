@@ -12,6 +12,7 @@ from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange
 from reconciler.plan.compare import Comparison
 from reconciler.reasons import Reason
 from reconciler.report import escape
+from reconciler.report.causes import group_problems
 from reconciler.report.comparison import problem_sentence, rows, sentence
 from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
 from reconciler.report.diff import MOST_FILES, FileChange
@@ -32,6 +33,7 @@ from reconciler.report.summary import (
 )
 from reconciler.report.text import outcome_lines
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.wording import plural
 
 ROWS = 1000
 """A job summary holds at most a mebibyte; more rows than this are counted, not shown."""
@@ -103,7 +105,7 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
         risks=risk_summary(plan.changes),
         rollouts=tuple(rollout_texts(plan.rollouts)),
         kept=count_ops(plan).get(Op.KEEP, 0),
-        problems=plan.problems,
+        problems=group_problems(plan.problems),
         refusals=plan.refusals,
         lock=list(proposal_lines(plan.lock)),
         effects=list(outcome_lines(outcome, quiet=True))[:ROWS] if outcome else [],
@@ -124,9 +126,9 @@ def comparison_markdown(comparison: Comparison, names: Names, *, title: str = "C
         sentence=sentence(comparison),
         problems=problem_sentence(comparison),
         deep=comparison.deep,
-        new=comparison.new,
-        old=comparison.old[:ROWS],
-        unread=comparison.unread[:ROWS],
+        new=group_problems(comparison.new),
+        old=group_problems(comparison.old)[:ROWS],
+        unread=group_problems(comparison.unread)[:ROWS],
         refusals=comparison.refusals,
         rows=[{**row, "detail": row["detail"][:LONGEST]} for row in table[:ROWS]],
         hidden=max(0, len(table) - ROWS),
@@ -262,7 +264,7 @@ def _end(change: Change, kind: Op) -> str:
     end = _ENDS.get(kind, _END)
     if change.conflicts:
         count = len(change.conflicts)
-        first = f"First answer {'the conflict' if count == 1 else f'the {count} conflicts'} below."
+        first = f"First answer the {'conflict' if count == 1 else plural(count, 'conflict')} below."
         return f"{first} {end}"
     return f"It is not ready yet: see below. {end}" if change.unready else end
 
@@ -316,6 +318,7 @@ def _environment() -> Environment:
     environment.filters["code"] = escape.code
     environment.filters["cell"] = escape.cell
     environment.filters["block"] = escape.block
+    environment.filters["plural"] = plural
     return environment
 
 

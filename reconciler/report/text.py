@@ -1,12 +1,12 @@
 """Plan and outcome as lines for a terminal: counts, then changes, then problems and refusals."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.errors import Exit, Problem
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus
 from reconciler.reasons import Reason
+from reconciler.report.causes import MOST_PLACES, group_by_cause, group_problems
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.escape import message_line, terminal
@@ -25,7 +25,6 @@ from reconciler.report.summary import (
     arrow,
     is_unchanged,
     move_text,
-    plural,
     risk_summary,
     since_text,
     sorted_changes,
@@ -33,9 +32,8 @@ from reconciler.report.summary import (
     summary_line,
     upstream_text,
 )
+from reconciler.wording import plural
 
-Item = TypeVar("Item")
-_MOST_PLACES = 10
 _COLOURS = {
     Op.CREATE: Color.GREEN,
     Op.UPDATE: Color.YELLOW,
@@ -87,47 +85,25 @@ def plan_lines(
     yield from refusal_lines(plan, paint=paint)
 
 
-def problem_lines(problems: Iterable[Problem], *, paint: Paint = plain) -> Iterator[str]:
-    """Yield each problem with its place, its owner and its hint; those of one cause share these lines."""
-    head = paint("problem:", Color.RED)
-    for group in _by_cause(problems, lambda problem: (problem.reason, problem.cause, problem.hint)):
-        problem, *others = group
-        if others:
-            cause = f"{len(group)}, all for one cause: {message_line(problem.cause)}"
-            yield f"{head} {problem.reason}: {cause}"
-            places = [f"{p.location}: {p.subject}{_after_cause(p)}" for p in group]
-            yield from _listed(places)
-        else:
-            text = message_line(problem.message)
-            yield f"{head} {terminal(str(problem.location))}: {problem.reason}: {text}"
-            if problem.subject:
-                yield f"  stalls: {terminal(problem.subject)}"
-        yield from _hint_lines(problem.hint)
-
-
-def _by_cause(items: Iterable[Item], key: Callable[[Item], tuple[str, str, str]]) -> list[list[Item]]:
-    """Group items by their key, at the place of the first; an item without a cause is a group of its own.
+def problem_lines(
+    problems: Iterable[Problem], *, paint: Paint = plain, head: str = "", brief: bool = False
+) -> Iterator[str]:
+    """Yield each problem with its place, its owner and its hint; those of one cause share these lines.
 
     Args:
-        items: Problems or effects.
-        key: Returns kind, cause and hint of an item.
+        problems: The problems.
+        paint: Adds colors.
+        head: The first word of each problem instead of `problem:`.
+        brief: Leave the owner and the hint of a single problem out, and the hint of several.
     """
-    groups: dict[tuple[object, ...], list[Item]] = {}
-    for number, item in enumerate(items):
-        kind, cause, hint = key(item)
-        groups.setdefault((kind, cause, hint) if cause else (number,), []).append(item)
-    return list(groups.values())
-
-
-def _after_cause(problem: Problem) -> str:
-    return problem.message.partition(problem.cause)[2]
-
-
-def _listed(places: Sequence[str]) -> Iterator[str]:
-    """Yield the places of one cause, a line each, the first ones only where there are many."""
-    yield from (f"  {message_line(place)}" for place in places[:_MOST_PLACES])
-    if len(places) > _MOST_PLACES:
-        yield f"  and {len(places) - _MOST_PLACES} more"
+    head = head or paint("problem:", Color.RED)
+    for group in group_problems(problems):
+        where = f"{group.location}: " if group.location else ""
+        yield f"{head} {terminal(where)}{group.reason}: {message_line(group.message)}"
+        if group.subject and not brief:
+            yield f"  stalls: {terminal(group.subject)}"
+        yield from (f"  {message_line(place)}" for place in group.places)
+        yield from () if brief else _hint_lines(group.hint)
 
 
 def refusal_lines(plan: Plan, *, paint: Paint = plain) -> Iterator[str]:
@@ -215,7 +191,7 @@ def failures(outcome: Outcome) -> Iterator[tuple[str, str]]:
 def _failed(outcome: Outcome) -> list[list[Effect]]:
     """Return the effects that failed, grouped by cause."""
     failed = [effect for effect in outcome.effects if effect.error and not effect.left]
-    return _by_cause(failed, lambda effect: (effect.what, effect.cause, effect.hint))
+    return group_by_cause(failed, lambda effect: (effect.what, effect.cause, effect.hint))
 
 
 def _failed_lines(group: Sequence[Effect], paint: Paint) -> Iterator[str]:
@@ -226,7 +202,10 @@ def _failed_lines(group: Sequence[Effect], paint: Paint) -> Iterator[str]:
         return
     tried = f"{_VERBS.get(effect.what, effect.what)} {len(group)}, all for one cause"
     yield f"{paint('failed:', Color.RED)} {tried}: {message_line(effect.cause)}"
-    yield from _listed([f"{e.repository} {e.ref}".strip() for e in group])
+    for effect in group[:MOST_PLACES]:
+        yield f"  {message_line(f'{effect.repository} {effect.ref}'.strip())}"
+    if len(group) > MOST_PLACES:
+        yield f"  and {len(group) - MOST_PLACES} more"
 
 
 def _count(number: int, noun: str, rest: str) -> str:

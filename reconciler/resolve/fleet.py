@@ -271,7 +271,7 @@ def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
     is_cycle = any(e.code == "E-CYCLE" for e in explanations)
     reason = Reason.DEPENDENCY_CYCLE if is_cycle else Reason.DEPENDENCY_CONFLICT
     message = f"Dependencies cannot be met: {'; '.join(sentences) or _UNDECIDED}"
-    return Problem(root.location, reason, message, "; ".join(hints), f"{VARIANT_KIND} {root.key}")
+    return Problem(root.location, reason, message, "\n".join(hints), f"{VARIANT_KIND} {root.key}", message)
 
 
 def _is_explained(problem: Problem) -> bool:

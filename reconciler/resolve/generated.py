@@ -147,7 +147,7 @@ class _Maker:
         for root in askers:
             if root.variant is not None:
                 subject = f"{VARIANT_KIND} {root.key}"
-                problem = Problem(root.location, Reason.DEPENDENCY_CONFLICT, message, hint, subject)
+                problem = Problem(root.location, Reason.DEPENDENCY_CONFLICT, message, hint, subject, message)
                 key = variant_key(root.key)
                 self.unmet[key] = (*self.unmet.get(key, ()), problem)
 

@@ -26,6 +26,7 @@ from reconciler.dependencies.solve.suggest import suggest_fixes
 from reconciler.dependencies.versions import lint_constraint
 from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
 from reconciler.errors import Location
+from reconciler.wording import plural
 
 _MOST_NAMES = 3
 """Versions, places or packages that one sentence names; more of them are counted."""
@@ -225,7 +226,8 @@ class _Explainer:
         parents = (d.parent for group in middle if (d := self.requirements.get(group[0])) and d.parent)
         names = list(dict.fromkeys(parent.package.name for parent in parents))
         way = " → ".join(names if len(names) <= _MOST_NAMES else [*names[:2], "…", names[-1]])
-        yield f"{len(middle)} more requirements in between, {way}" if way else f"{len(middle)} more facts"
+        count = len(middle)
+        yield f"{plural(count, 'more requirement')} in between, {way}" if way else plural(count, "more fact")
         yield from map(self._sentence, chain[-last:])
 
     def _sentence(self, group: Group) -> str:
@@ -237,7 +239,7 @@ class _Explainer:
         if len(demands) > 1:
             texts = [self._requirement(demand) for demand in demands[:_MOST_NAMES]]
             more = len(demands) - len(texts)
-            texts += [f"{more} more version{'s' if more > 1 else ''} likewise"] if more else []
+            texts += [f"{plural(more, 'more version')} likewise"] if more else []
             return f"{_listing(texts, most=len(texts))} {places}".rstrip()
         unmet = self.unmet(demand)
         text = f"{self._requirement(demand)} {places}".rstrip()
@@ -252,8 +254,8 @@ class _Explainer:
         if is_plural and len(candidates) == len(self.problem.nodes[demand.parent].candidates):
             versions, is_plural = f"Every version of {name}", False
         if demand.optional:
-            return f"{versions} accept{'' if is_plural else 's'} only {demand.requirement}"
-        return f"{versions} require{'' if is_plural else 's'} {demand.requirement}"
+            return f"{versions} {'accept' if is_plural else 'accepts'} only {demand.requirement}"
+        return f"{versions} {'require' if is_plural else 'requires'} {demand.requirement}"
 
     def _having(self, demand: InstanceRequirement) -> list[Candidate]:
         """Return the versions of the parent that have a requirement."""

@@ -31,6 +31,7 @@ from reconciler.dependencies.solve.verify import verify
 from reconciler.errors import Exit, Problem, ReconcilerError
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 
 class UnverifiedSolutionError(ReconcilerError):
@@ -212,16 +213,16 @@ def _conflict_problems(
 def _conflict_problem(install: Install, explanation: Explanation) -> Problem:
     message = "Dependencies cannot be met: " + "; ".join(explanation.sentences)
     reason = Reason.DEPENDENCY_CYCLE if explanation.code == "E-CYCLE" else Reason.DEPENDENCY_CONFLICT
-    return Problem(install.location, reason, message, hint=explanation.hint, subject=str(install))
+    return Problem(install.location, reason, message, explanation.hint, str(install), message)
 
 
 def _budget_problems(
     inputs: ClusterInputs, part: ResolutionProblem, outcome: BudgetExceeded
 ) -> list[Problem]:
-    message = f"Dependencies could not be decided in {outcome.steps} steps"
-    hint = "Narrow the ranges, or raise the limit"
+    message = f"Dependencies could not be decided in {plural(outcome.steps, 'step')}"
+    hint = "Narrow the ranges, or raise `dependencies.steps` in reconciler.yaml"
     return [
-        Problem(install.location, Reason.STEP_BUDGET_EXCEEDED, message, hint=hint, subject=str(install))
+        Problem(install.location, Reason.STEP_BUDGET_EXCEEDED, message, hint, str(install), message)
         for install in _stalled(inputs, part)
     ]
 

@@ -81,9 +81,9 @@ class Explanation:
 
     @property
     def hint(self) -> str:
-        """The hints as one sentence, for a problem; "" without any."""
+        """The hints as one sentence, a line for each, for a problem; "" without any."""
         first, *others = self.hints or ("",)
-        return "; or ".join([first, *(text[0].lower() + text[1:] for text in others)])
+        return ",\nor ".join([first, *(text[0].lower() + text[1:] for text in others)])
 
     def __str__(self) -> str:
         lines = [f"{number}. {sentence}" for number, sentence in enumerate(self.sentences, 1)]

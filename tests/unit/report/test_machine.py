@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from markdown_it import MarkdownIt
 
-from reconciler.errors import Exit
-from reconciler.plan.changes import Outcome
+from reconciler.errors import Exit, Location, Problem
+from reconciler.plan.changes import Outcome, Plan
 from reconciler.report.json import dump, outcome_value, plan_value
 from reconciler.report.markdown import plan_markdown, pull_body
 from reconciler.report.redact import Redactor
@@ -82,9 +82,24 @@ def test_markdown_shows_what_changes_and_counts_the_rest() -> None:
 
     assert "| create | `edge-east/nginx` | New | `nginx/v1; waits for a person` |" in text
     assert "edge-west/b" not in text
-    assert "2 kept as they are." in text
+    assert "2 packages kept." in text
     assert "\\x1b[2Je" in text
     assert "stalls `PackageVariantSet default/bad`" in text
+
+
+def test_markdown_gives_each_cause_once_with_its_places_and_hints() -> None:
+    def problem(name: str) -> Problem:
+        return Problem(
+            Location(f"{name}.yaml", 1), "DependencyConflict", "No way", "Do a\nor b", name, "No way"
+        )
+
+    text = plan_markdown(Plan((), problems=(problem("web"), problem("db"))), NAMES)
+
+    assert text.count("No way") == 1
+    assert (
+        "- **DependencyConflict**: `2, all for one cause: No way`\n"
+        "  - `web.yaml:1: web`\n  - `db.yaml:1: db`\n  - `Do a`\n  - `or b`\n"
+    ) in text
 
 
 def test_markdown_of_a_refused_plan_says_why() -> None:

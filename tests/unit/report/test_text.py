@@ -80,7 +80,7 @@ def test_quiet_leaves_out_notes_and_nothing_else() -> None:
 def test_a_refused_plan_is_shown_whole_before_it_says_why() -> None:
     lines = list(plan_lines(REFUSED, NAMES))
 
-    assert lines[1] == "risks: 1 deletion"
+    assert lines[1] == "risks: deletion in 1 package"
     assert lines[3].startswith("delete")
     assert lines[4:6] == ["refused: DeletionGuard: Deletes 1 of 1", "  hint: Pass --allow-deletes 1"]
 
@@ -147,6 +147,17 @@ def test_problems_of_one_cause_share_a_line_and_a_hint() -> None:
         "problem: a.yaml:1: RepositoryUnavailable: No such host",
         "  hint: Renew.",
     ]
+
+
+def test_brief_problems_have_no_owner_and_no_hint() -> None:
+    single, several = unread(1), [unread(1), unread(2)]
+
+    assert list(problem_lines([single], head="fixed:", brief=True)) == [
+        f"fixed: edge-1.yaml:7: RepositoryUnavailable: {single.message}"
+    ]
+    assert list(problem_lines(several, brief=True))[-1].startswith(
+        "  edge-2.yaml:7: Repository default/edge-2"
+    )
 
 
 def test_problems_of_one_cause_with_other_hints_stand_alone() -> None:

@@ -11,6 +11,7 @@ from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.solve.problem import CYCLE_CAUSE, Alternative, forbids_cycle
 from reconciler.dependencies.solve.sat.formula import Formula, RequirementClauses
 from reconciler.values import dataclass
+from reconciler.wording import plural, verb
 
 
 class UsedLink(NamedTuple):
@@ -177,7 +178,7 @@ class BudgetError(Exception):
     """The steps that a question may take are used up."""
 
     def __init__(self, steps: int) -> None:
-        super().__init__(f"{steps} steps were not enough")
+        super().__init__(f"{plural(steps, 'step')} {verb(steps, 'was', 'were')} not enough")
         self.steps = steps
 
 
