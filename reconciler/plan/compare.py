@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from reconciler.dependencies.lock.format import LockOp, lock_changes
 from reconciler.dependencies.lock.format import Resolution as DependencyResolution
 from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.update.changes import resolution_changes
 from reconciler.errors import Problem
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName, PackageKey
@@ -23,11 +23,6 @@ from reconciler.values import dataclass
 LockFiles = Mapping[str, bytes]
 
 _SHORT = 12
-_WHY = {
-    LockOp.ADD: "newly needed",
-    LockOp.CHANGE: "another version is decided",
-    LockOp.REMOVE: "nothing requires it any more",
-}
 
 
 def lock_files(inventory: Inventory, plan: Plan | None) -> LockFiles:
@@ -86,9 +81,8 @@ def _dependencies(before: LockFiles, after: LockFiles) -> Iterator[PinChange]:
     nothing = DependencyResolution()
     for cluster in sorted(old.keys() | new.keys()):
         sides = (locks[cluster].resolution if cluster in locks else nothing for locks in (old, new))
-        for change in lock_changes(*sides):
-            what = f"cluster {cluster}: {change.instance}"
-            yield PinChange(what, change.before, change.after, _WHY[change.op])
+        for change in resolution_changes(*sides):
+            yield PinChange(f"cluster {cluster}: {change.instance}", change.before, change.after, change.why)
 
 
 ALTER = "alter"

@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 
 from reconciler.dependencies.lock.format import (
     ClusterLock,
-    LockOp,
     is_lock_file,
-    lock_changes,
     lock_path,
     resolution_path,
 )
 from reconciler.dependencies.lock.format import Resolution as DependencyResolution
 from reconciler.dependencies.lock.format import record_bytes as lock_record_bytes
+from reconciler.dependencies.update.changes import resolution_changes
 from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName, Oid, PackageKey
@@ -39,13 +38,9 @@ from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import Resolution
 from reconciler.state import WANTED_LOCK, WantedLockRecord, record_bytes
 from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
+from reconciler.wording import plural
 
 _SHORT = 8
-_WHY = {
-    LockOp.ADD: "asked for",
-    LockOp.CHANGE: "decided anew",
-    LockOp.REMOVE: "not asked for any more",
-}
 
 
 class ComputedLock(NamedTuple):
@@ -197,10 +192,10 @@ def _dependency_pins(decision: LockUpdate) -> Iterator[PinChange]:
     for scope in decision.scopes:
         settled = _settled(scope)
         before = scope.before.resolution if scope.before else nothing
-        changes = lock_changes(before, settled.resolution if settled else nothing)
+        changes = list(resolution_changes(before, settled.resolution if settled else nothing))
         for change in changes:
             what = f"cluster {scope.cluster}: {change.instance}"
-            yield PinChange(what, change.before, change.after, _WHY[change.op])
+            yield PinChange(what, change.before, change.after, change.why)
         if not changes and settled != scope.before:
             yield PinChange(f"cluster {scope.cluster}", "", "", "how its needs are met")
 
@@ -376,7 +371,7 @@ def _write(
 
 def _title(lock: ComputedLock) -> str:
     if len(lock.pins) != 1:
-        return f"Lock {len(lock.pins)} pins"
+        return f"Lock {plural(len(lock.pins), 'pin')}"
     (pin,) = lock.pins
     return f"Lock {pin.what} at {pin.after}" if pin.after else f"Drop the lock of {pin.what}"
 

@@ -25,8 +25,8 @@ from reconciler.errors import Problem
 from reconciler.reasons import Reason
 from reconciler.report.console import Paint, plain
 from reconciler.report.escape import terminal
-from reconciler.report.summary import plural
 from reconciler.report.text import problem_lines
+from reconciler.wording import plural
 
 _MARKS = {LockOp.ADD: "+", LockOp.CHANGE: "~", LockOp.REMOVE: "-"}
 
@@ -55,14 +55,14 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
     packages = after.resolution.packages if after else ()
     yield f"{scope.cluster}: {_state(scope)}"
     for package in packages:
-        if change := changes.get(package.instance.key):
+        if change := changes.get(str(package.instance)):
             yield f"  {_MARKS[change.op]} {_pin(package, change, scope)}"
             yield from (f"      {_met(dependency)}" for dependency in package.dependencies)
     for package in before.resolution.packages if before else ():
-        change = changes.get(package.instance.key)
+        change = changes.get(str(package.instance))
         if change and change.op is LockOp.REMOVE:
             yield f"  - {package.instance} {package.version}"
-    same = sum(package.instance.key not in changes for package in packages)
+    same = sum(str(package.instance) not in changes for package in packages)
     if same:
         yield f"    {plural(same, 'pin')} as before"
     for skipped in after.resolution.skipped if after else ():

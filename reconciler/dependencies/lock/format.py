@@ -56,12 +56,6 @@ class LockedInstance(StateRecord):
         return f"{self.ecosystem}:{self.name}@{self.slot}"
 
     @property
-    def key(self) -> str:
-        """Its name in a list of changes, all parts that it has between slashes."""
-        parts = (self.ecosystem, self.name, self.slot.kind, self.slot.namespace, *self.slot.path)
-        return "/".join(part for part in parts if part)
-
-    @property
     def order(self) -> tuple[str, str, str, str, tuple[str, ...]]:
         """By ecosystem, name and slot: the order of every list of instances in a lock."""
         return (self.ecosystem, self.name, self.slot.kind, self.slot.namespace, self.slot.path)
@@ -309,7 +303,7 @@ def lock_changes(before: Resolution, after: Resolution) -> tuple[LockChange, ...
 
 def _versions(resolution: Resolution) -> Mapping[str, str]:
     return {
-        package.instance.key: (f"{package.version}@{package.digest}" if package.digest else package.version)
+        str(package.instance): (f"{package.version}@{package.digest}" if package.digest else package.version)
         for package in resolution.packages
     }
 

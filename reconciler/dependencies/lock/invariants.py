@@ -12,6 +12,7 @@ from reconciler.dependencies.lock.format import (
     ownership_entries,
 )
 from reconciler.errors import Exit, ReconcilerError
+from reconciler.wording import plural, verb
 
 
 def lock_violations(lock: PackageLock, resolution: Resolution) -> tuple[str, ...]:
@@ -40,15 +41,15 @@ def _revisions(revisions: Iterable[LockedRevision]) -> Iterator[str]:
     }.items():
         for package, count in sorted(Counter(names).items()):
             if count > 1:
-                yield f"{package} has {count} {state} revisions"
+                yield f"{package} has {plural(count, f'{state} revision')}"
     for (package, number), count in sorted(
         Counter((revision.package, revision.revision) for revision in ordered).items()
     ):
         if count > 1:
-            yield f"{package} has {count} revisions with the number {number}"
+            yield f"{package} has {plural(count, 'revision')} with the number {number}"
     for name, count in sorted(Counter(revision.name for revision in ordered).items()):
         if count > 1:
-            yield f"{count} revisions are called {name}"
+            yield f"{plural(count, 'revision')} {verb(count, 'is', 'are')} called {name}"
 
 
 def _objects(lock: PackageLock, resolution: Resolution) -> Iterator[str]:

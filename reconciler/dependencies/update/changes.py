@@ -81,7 +81,7 @@ def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionCh
 
 
 def _by_instance(resolution: Resolution) -> dict[str, LockedPackage]:
-    return {package.instance.key: package for package in resolution.packages}
+    return {str(package.instance): package for package in resolution.packages}
 
 
 def _why(op: LockOp, before: str, new: LockedPackage | None, resolution: Resolution) -> str:

@@ -108,7 +108,7 @@ def test_a_new_version_does_not_move_a_pin_until_asked_to() -> None:
     assert "db.io@namespace/prod 1.0.0" in told(resolve_cluster(held))
     assert "db.io@namespace/prod 2.0.0" in told(resolve_cluster(asked))
     assert lock_changes(locked(held), locked(asked)) == (
-        LockChange(LockOp.CHANGE, "carvel/db.io/namespace/prod", "1.0.0", "2.0.0"),
+        LockChange(LockOp.CHANGE, "carvel:db.io@namespace/prod", "1.0.0", "2.0.0"),
     )
 
 
