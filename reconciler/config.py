@@ -15,6 +15,7 @@ from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.krm.yaml import Document, YamlError, load_documents
 from reconciler.policy import SETTINGS, ApprovalRule, Policy, ReviewRule, RolloutPolicy
 from reconciler.policy.rollouts import Wave
+from reconciler.wording import plural
 
 FILE = "reconciler.yaml"
 PREFIX = "RECONCILER_"
@@ -75,7 +76,7 @@ def _load(data: bytes, path: str) -> Document:
         where = Location(path, error.line, error.column)
         raise ConfigurationError(error.message, location=where, hint=error.hint) from error
     if len(documents) != 1:
-        message = f"One {KIND} is expected, but there are {len(documents)} documents"
+        message = f"One {KIND} is expected, but there are {plural(len(documents), 'document')}"
         where = Location(path, documents[1].line if documents else 0)
         raise ConfigurationError(message, location=where, hint="" if documents else _INIT_HINT)
     return documents[0]

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 
 from reconciler.ids import Oid
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 _LONGEST_NAME = 255
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
@@ -139,7 +140,7 @@ def file_path_error(path: str, *, depth: int = 50) -> str:
     """Return the error of a path in a repository, "" if it is valid; `depth` bounds its segments."""
     segments = path.split("/")
     if len(segments) > depth:
-        return f"it is deeper than {depth} directories"
+        return f"it is deeper than {plural(depth, 'directory')}"
     return next(filter(None, map(file_name_error, segments)), "")
 
 

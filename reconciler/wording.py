@@ -12,6 +12,6 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}s"
 
 
-def verb(number: int, singular: str, several: str) -> str:
+def verb(number: int, singular: str, otherwise: str) -> str:
     """Return the form of a verb for a number of things: `is` or `are`."""
-    return singular if number == 1 else several
+    return singular if number == 1 else otherwise

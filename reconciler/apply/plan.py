@@ -44,6 +44,7 @@ from reconciler.state import (
     record_path,
 )
 from reconciler.upstream_lock import lock_bytes, lock_path
+from reconciler.wording import plural
 
 AT_ONCE = 4
 _OF_CLUSTERS = (f"{PACKAGES_DIRECTORY}/", f"{UNSOLVED_DIRECTORY}/")
@@ -147,9 +148,9 @@ def _not_started(results: Mapping[str, Result], pending: Mapping[str, Sequence[C
     """Yield, if the run was asked to end, how much of it was not begun."""
     left = [url for url, result in results.items() if result.failed and not result.effects]
     if left:
-        where = "1 repository" if len(left) == 1 else f"{len(left)} repositories"
+        where = plural(len(left), "repository")
         count = sum(change.pending for url in left for change in pending[url])
-        message = f"{count} change{'' if count == 1 else 's'} left: {StoppedError()}"
+        message = f"{plural(count, 'change')} left: {StoppedError()}"
         yield Effect(where, EffectKind.PUSHED, error=message, hint=StoppedError().hint, left=True)
 
 

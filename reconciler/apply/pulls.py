@@ -21,6 +21,7 @@ from reconciler.policy import Limits
 from reconciler.refs import HEADS
 from reconciler.report.diff import file_changes
 from reconciler.values import dataclass
+from reconciler.wording import plural, verb
 
 
 class PullRequestTexts:
@@ -132,7 +133,7 @@ def _once(changes: Iterable[Change]) -> Iterator[Change]:
 def _limited(changes: Sequence[Change], error: LimitedError | StoppedError) -> Result:
     """Return what a limit, or the end of the run, leaves to the next one."""
     left = [change for change in changes if change.pull or change.close or change.approve]
-    count = f"{len(left)} pull request{' is' if len(left) == 1 else 's are'} left"
+    count = f"{plural(len(left), 'pull request')} {verb(len(left), 'is', 'are')} left"
     message = f"{count}: {error}"
     effect = Effect(changes[0].repository.name, EffectKind.OPENED, error=message, hint=error.hint, left=True)
     why = Unfinished(str(error), error.hint, pushed=True, left=True)
@@ -150,7 +151,8 @@ def remaining_effects(results: Mapping[str, Result], targets: Mapping[str, Targe
     for transport, count in left.items():
         if count:
             eta = duration_text(transport.budget.eta_s(count))
-            message = f"{count} pull request{' is' if count == 1 else 's are'} left in all; about {eta} to go"
+            pulls = f"{plural(count, 'pull request')} {verb(count, 'is', 'are')}"
+            message = f"{pulls} left in all; about {eta} to go"
             yield Effect(transport.base, EffectKind.OPENED, error=message, left=True)
 
 

@@ -47,6 +47,7 @@ from reconciler.cel.types import (
     unordered,
 )
 from reconciler.policy import Limits
+from reconciler.wording import plural
 
 Scope = Mapping[str, Type]
 MAP_ORDER = "The value depends on the order of a map's keys, which is random"
@@ -219,7 +220,9 @@ def check_cost(node: Node, limits: Limits) -> None:
     """
     bound = _bound(node, {}, limits)
     if bound.steps > limits.expression_cost:
-        raise CelError(f"The expression may cost more than {limits.expression_cost} steps", node.offset)
+        raise CelError(
+            f"The expression may cost more than {plural(limits.expression_cost, 'step')}", node.offset
+        )
 
 
 def _bound(node: Node, scope: Mapping[str, Bound], limits: Limits) -> Bound:

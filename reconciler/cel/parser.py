@@ -22,6 +22,7 @@ from reconciler.cel.syntax import (
     decode_string,
 )
 from reconciler.policy import Limits
+from reconciler.wording import plural
 
 MAX_TOKENS = 1000
 MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
@@ -80,7 +81,7 @@ def scan(text: str, limits: Limits) -> tuple[Lexeme, ...]:
     if len(text) <= limits.expression_bytes and any("\ud800" <= character <= "\udfff" for character in text):
         raise CelError("Syntax error: an unpaired surrogate is no character", 0)
     if len(text) > limits.expression_bytes or len(text.encode()) > limits.expression_bytes:
-        raise CelError(f"The expression is longer than {limits.expression_bytes} bytes", 0)
+        raise CelError(f"The expression is longer than {plural(limits.expression_bytes, 'byte')}", 0)
     tokens = []
     position = 0
     while position < len(text):

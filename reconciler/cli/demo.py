@@ -30,7 +30,9 @@ def demo(directory: Path, *, clusters: int, layout: str) -> None:
 
     world = MONOREPO if layout == "monorepo" else SEPARATE
     write_demo(directory, world, clusters)
-    click.echo(f"Wrote a fleet of {clusters} clusters to {directory}. Try, in this order:\n")
+    from reconciler.wording import plural
+
+    click.echo(f"Wrote a fleet of {plural(clusters, 'cluster')} to {directory}. Try, in this order:\n")
     click.echo(f"  cd {directory}")
     for title, commands in walkthrough(world, clusters):
         click.echo(f"\n  # {title}")

@@ -165,7 +165,7 @@ def show_locking(printer: "Printer", locking: "LockResult", output: Output) -> N
 
 def _pin_notes(locking: "LockResult") -> Iterator[str]:
     """Yield which pins are not moved yet, or that none is to be moved."""
-    from reconciler.report.summary import plural
+    from reconciler.wording import plural
 
     if locking.deferred:
         pins = plural(len(locking.deferred), "upstream pin")

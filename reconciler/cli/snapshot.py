@@ -179,7 +179,9 @@ def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
 
 
 def _line(count: "KindCount") -> str:
-    objects = "1 object" if count.now == 1 else f"{count.now} objects"
+    from reconciler.wording import plural
+
+    objects = plural(count.now, "object")
     incomplete = "" if count.complete else ", incomplete"
     return f"{count.kind}: {objects} (before: {count.before}){incomplete}"
 

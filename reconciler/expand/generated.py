@@ -24,6 +24,7 @@ from reconciler.expand.variants import (
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import FieldPath, Inventory, RepositoryView, Sourced
 from reconciler.reasons import Reason
+from reconciler.wording import plural, verb
 
 INHERITED = ("reconciler.dev/retry", "reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")
 """Annotations of a set that apply to all of its variants, which have no manifest to annotate."""
@@ -84,7 +85,7 @@ class _Set:
         except ExpansionError as error:
             return self.stall(error.finding)
         if len(contexts) > (most := self.inventory.policy.limits.targets_per_set):
-            message = f"the set has {len(contexts)} targets, more than {most}"
+            message = f"the set has {plural(len(contexts), 'target')}, more than {most}"
             return self.stall(Finding(("spec", "targets"), message))
         renderer = Renderer(
             normal_upstream(upstream),
@@ -190,10 +191,9 @@ def _extensions(pvs: Sourced[PackageVariantSet]) -> tuple[frozenset[str], tuple[
 
 def _remaining(findings: list[Finding]) -> Iterator[Finding]:
     if len(findings) > _MAX_TARGETS:
-        last = findings[-1]
-        yield replace(
-            last, message=f"{len(findings) - _MAX_TARGETS} more targets fail; the last one: {last.message}"
-        )
+        last, more = findings[-1], len(findings) - _MAX_TARGETS
+        fail = f"{plural(more, 'more target')} {verb(more, 'fails', 'fail')}"
+        yield replace(last, message=f"{fail}; the last one: {last.message}")
 
 
 def _package_field(context: Context) -> FieldPath:

@@ -27,6 +27,7 @@ from reconciler.objects import Signature
 from reconciler.plan.commits import removal_message
 from reconciler.policy import CommitPolicy
 from reconciler.refs import DELETION_PROPOSED, HEADS, is_group, tag_ref
+from reconciler.wording import plural
 
 ATTEMPTS = 5
 T = TypeVar("T")
@@ -188,7 +189,7 @@ class LocalForge:
         for path, (before, _) in packages.items():
             self._check_unmoved(record, path, main, before)
         trees = {path: after for path, (_, after) in packages.items()}
-        message = f"Approving {len(packages)} packages\n"
+        message = f"Approving {plural(len(packages), 'package')}\n"
         return self._commit_trees(pack, record, main, trees, message)
 
     def _commit_trees(

@@ -32,6 +32,7 @@ from reconciler.krm.yaml import YamlError
 from reconciler.objects import Files
 from reconciler.policy import FunctionPolicy
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 RunPipelines = Callable[[Sequence[Files]], Sequence[PipelineResult]]
 """Renders packages independently; the results have the order of the packages."""
@@ -218,7 +219,7 @@ class _Run:
         file = posixpath.normpath(step.config_path)
         matches = [each for each in visible if each.package == step.package and each.file == file]
         if len(matches) != 1:
-            count = "no resource" if not matches else f"{len(matches)} resources"
+            count = "no resource" if not matches else plural(len(matches), "resource")
             raise _StepError(f"{step}: its configPath {step.config_path} has {count}; exactly one is needed")
         return _Config(matches[0].value, file)
 

@@ -22,6 +22,7 @@ from reconciler.git.trees import (
 from reconciler.ids import Oid
 from reconciler.objects import Files, Mode, Signature, TreeEntry
 from reconciler.policy import Limits
+from reconciler.wording import plural
 
 NO_OBJECT = (KeyError, ValueError, pygit2.GitError)
 """Errors of pygit2 for a missing object, a malformed id and an unreadable repository."""
@@ -160,7 +161,7 @@ class Database(History):
         try:
             _, size = self.open().odb.read_header(key)
             if size > max_bytes:
-                raise PackageRefusedError("", f"it has {size} bytes, more than {max_bytes}")
+                raise PackageRefusedError("", f"it has {plural(size, 'byte')}, more than {max_bytes}")
             return bytes(self.open().odb.read(key)[1])
         except (KeyError, ValueError) as error:
             raise UnavailableError(f"Object {oid} is not in {self.remote}") from error

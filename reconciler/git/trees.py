@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 from reconciler.ids import Oid
 from reconciler.objects import File, Files, Mode, TreeEntry, case_fold_key, file_name_error
 from reconciler.policy import Limits
+from reconciler.wording import plural
 
 _GITLINK = 0o160000
 _MODES = {
@@ -134,7 +135,7 @@ def read_files(objects: ObjectReader, tree: Oid, limits: Limits) -> Files:
         size += len(files[path].data)
         if size > limits.package_bytes:
             raise PackageRefusedError(
-                "", f"it has more than {limits.package_bytes} bytes (limits.packageBytes)"
+                "", f"it has more than {plural(limits.package_bytes, 'byte')} (limits.packageBytes)"
             )
     return dict(sorted(files.items()))
 
@@ -146,14 +147,14 @@ def list_files(objects: ObjectReader, tree: Oid, limits: Limits) -> Iterator[tup
     while pending:
         prefix, oid = pending.pop()
         if prefix.count("/") >= limits.path_depth:
-            raise PackageRefusedError(prefix, f"it is deeper than {limits.path_depth} directories")
+            raise PackageRefusedError(prefix, f"it is deeper than {plural(limits.path_depth, 'directory')}")
         for entry in _safe_entries(objects, prefix, oid):
             if entry.mode == Mode.TREE:
                 pending.append((f"{prefix}{entry.name}/", entry.oid))
                 continue
             count += 1
             if count > limits.package_files:
-                raise PackageRefusedError("", f"it has more than {limits.package_files} files")
+                raise PackageRefusedError("", f"it has more than {plural(limits.package_files, 'file')}")
             yield prefix + entry.name, entry
 
 

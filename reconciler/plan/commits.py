@@ -14,6 +14,7 @@ from reconciler.policy import Author, CommitPolicy
 from reconciler.refs import object_name
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
+from reconciler.wording import plural
 
 CLONE = "Creating new revision by cloning"
 EDIT = "Creating new revision by copying previous revision"
@@ -47,7 +48,7 @@ def group_message(packages: Mapping[str, str], conflicts: Sequence[str] = ()) ->
         f"kpt:{orjson.dumps({'package': path, 'workspaceName': packages[path], 'revision': '0'}).decode()}"
         for path in sorted(packages)
     ]
-    message = "\n".join([f"Draft of {count} package{'' if count == 1 else 's'}", "", "", *lines, ""])
+    message = "\n".join([f"Draft of {plural(count, 'package')}", "", "", *lines, ""])
     return with_lines(message, sorted(conflicts))
 
 

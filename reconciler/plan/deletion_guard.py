@@ -4,6 +4,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from fractions import Fraction
 
 import orjson
 
@@ -14,9 +15,11 @@ from reconciler.policy import DeletionGuard
 from reconciler.reasons import Reason
 from reconciler.state import PackageVariantRecord
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 _DELETE = "delete"
 _WAITING = "which was refused before and waits for consent"
+_MOST_DIGITS = 4
 _UNREADABLE = "and the record of what was refused before cannot be read"
 
 
@@ -48,9 +51,17 @@ def exceeded_limit(deletions: int, owned: int, guard: DeletionGuard) -> str:
     """
     if deletions > guard.count:
         return f"more than {guard.count}"
-    if owned >= guard.minimum and deletions > guard.share * owned:
-        return f"{deletions / owned:.0%} is over {guard.share:.0%}"
+    # As written: the binary share 0.29 of 100 is less than 29.
+    share = Fraction(str(guard.share))
+    if owned >= guard.minimum and deletions > share * owned:
+        return "{} is over {}".format(*_percentages(Fraction(deletions, owned), share))
     return ""
+
+
+def _percentages(first: Fraction, second: Fraction) -> tuple[str, str]:
+    """Return two shares that are not equal, with as many digits as show the difference."""
+    texts = ((f"{float(first):.{n}%}", f"{float(second):.{n}%}") for n in range(_MOST_DIGITS))
+    return next((pair for pair in texts if len(set(pair)) > 1), (str(float(first)), str(float(second))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +140,7 @@ def _consents(inventory: Inventory) -> Mapping[ObjectName, int]:
 
 
 def _emptied(owner: ObjectName, records: Sequence[PackageVariantRecord], owned: int) -> RefusedDeletions:
-    message = f"PackageVariantSet {owner} selects nothing any more; it had {len(records)} variants"
+    message = f"PackageVariantSet {owner} selects nothing any more; it had {plural(len(records), 'variant')}"
     hint = f'To delete them, annotate the set with {ALLOW_DELETES}: "{len(records)}".'
     return RefusedDeletions(Reason.DELETION_GUARD, message, hint, _keys(records), owned)
 
@@ -144,7 +155,7 @@ def _too_many(
     refused = records if limit else again
     if not refused:
         return
-    message = f"{len(refused)} of {owned} PackageVariants would be deleted, {reason}"
+    message = f"{len(refused)} of {plural(owned, 'PackageVariant')} would be deleted, {reason}"
     consent = f'{ALLOW_DELETES}: "{len(refused)}"'
     sets = sorted({str(ObjectName(r.namespace, r.set_name)) for r in refused if r.set_name})
     hint = "Review the plan, then allow them with --allow-deletes, or consent in the configuration"

@@ -24,6 +24,7 @@ from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import find_owner, find_pause, package_name
 from reconciler.resolve.variants import ORPHAN
+from reconciler.wording import plural
 
 SUPERSEDED = "The package is proposed for deletion; this draft is obsolete."
 NEVER_PUBLISHED = (
@@ -352,7 +353,8 @@ def _refuse_moved(
         return (), owned, ""
     limit = exceeded_limit(len(moved), owned, guard)
     refused = moved if limit else again
-    message = f"{len(refused)} of {owned} owned packages would be deleted because their variants moved"
+    packages = plural(owned, "owned package")
+    message = f"{len(refused)} of {packages} would be deleted because their variants moved"
     return refused, owned, f"{message}, {limit or pending_consent(context.inventory)}"
 
 

@@ -37,6 +37,7 @@ from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.state import PackageVariantRecord, functions_failed, is_failure
 from reconciler.values import dataclass
+from reconciler.wording import plural, verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +171,9 @@ def _unanswered(case: Case, change: Change, conflicts: tuple[Conflict, ...]) -> 
     """
     if not (conflicts and cluster_of(case.resolved.variant.key)):
         return change
-    single, plural = "A generated value stays as people set it", "generated values stay as people set them"
-    message = single if len(conflicts) == 1 else f"{len(conflicts)} {plural}"
+    count = len(conflicts)
+    values = f"{plural(count, 'generated value')} {verb(count, 'stays', 'stay')}"
+    message = f"{values} as people set {verb(count, 'it', 'them')}"
     notes = tuple(note._replace(name="") for note in _notes(conflicts))
     return replace(change, reason=Reason.MERGE_CONFLICT, message=message, conflicts=notes, waits=True)
 
@@ -308,9 +310,9 @@ def asked_text(conflicts: Sequence[ConflictNote]) -> str:
     """Return what open conflicts ask of a person."""
     files = sorted({note.path for note in conflicts})
     shown = ", ".join(files[:_MAX_FILES]) + (
-        f" and {len(files) - _MAX_FILES} more files" if len(files) > _MAX_FILES else ""
+        f" and {plural(len(files) - _MAX_FILES, 'more file')}" if len(files) > _MAX_FILES else ""
     )
-    count = f"{len(conflicts)} conflict{'' if len(conflicts) == 1 else 's'} in {shown}"
+    count = f"{plural(len(conflicts), 'conflict')} in {shown}"
     return f"{count}. Change the values in the draft, or add `Keep:` to a commit there"
 
 

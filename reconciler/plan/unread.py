@@ -11,6 +11,7 @@ from reconciler.plan.context import PlanContext
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, TAGS, deletion_ref, parse_ref, short_branch
+from reconciler.wording import plural, verb
 
 _OWNERS = ("PackageVariant ", "PackageVariantSet ")
 
@@ -59,7 +60,8 @@ def _is_consequence(problem: Problem) -> bool:
 def _problem(view: RepositoryView, owners: dict[str, set[str]]) -> Problem:
     assert view.problem is not None  # noqa: S101 - only views with a problem are asked for
     count = len(owners.get(view.unread_message, ()))
-    stalled = f"; {count} owner{'s' if count > 1 else ''} that need it are kept as they are" if count else ""
+    needing = f"{plural(count, 'owner')} that {verb(count, 'needs it is', 'need it are')}"
+    stalled = f"; {needing} kept as {verb(count, 'it is', 'they are')}" if count else ""
     return replace(view.problem, message=f"{view.unread_message}{stalled}")
 
 

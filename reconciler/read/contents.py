@@ -11,6 +11,7 @@ from reconciler.ids import Oid
 from reconciler.objects import Files
 from reconciler.policy import Limits
 from reconciler.resolve.resolution import Needs
+from reconciler.wording import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ def _fetch(
             refused[tree] = str(error)
             continue
         if size + _size(package) > limits.run_bytes:
-            why = f"the packages of this run have more than {limits.run_bytes} bytes (limits.runBytes)"
-            refused[tree] = why
+            most = plural(limits.run_bytes, "byte")
+            refused[tree] = f"the packages of this run have more than {most} (limits.runBytes)"
             continue
         size += _size(package)
         files[tree] = package

@@ -14,6 +14,7 @@ from reconciler.ids import Oid
 from reconciler.objects import File, Mode, TreeEntry
 from reconciler.policy import Limits
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 REGULAR = frozenset({Mode.REGULAR, Mode.EXECUTABLE})
 
@@ -63,7 +64,7 @@ class Walk:
                 yield FileEntry(full, entry.oid, package)
             elif entry.mode == Mode.TREE and full not in self.skipped:
                 if full.count("/") >= self.depth:
-                    yield UnreadPath(full, f"it is deeper than {self.depth} directories")
+                    yield UnreadPath(full, f"it is deeper than {plural(self.depth, 'directory')}")
                 else:
                     yield from self._below(objects, entry.oid, full, package)
 
@@ -106,17 +107,17 @@ def read_directory(root: Path, limits: Limits = Limits()) -> dict[str, File]:  #
     size = 0
     for path, entry in _entries(root, "", limits):
         if len(files) >= limits.package_files:
-            raise _refused(path, f"the package has more than {limits.package_files} files")
+            raise _refused(path, f"the package has more than {plural(limits.package_files, 'file')}")
         files[path] = _read(path, entry, limits)
         size += len(files[path].data)
         if size > limits.package_bytes:
-            raise _refused(path, f"the package has more than {limits.package_bytes} bytes")
+            raise _refused(path, f"the package has more than {plural(limits.package_bytes, 'byte')}")
     return files
 
 
 def _entries(directory: Path, prefix: str, limits: Limits) -> Iterator[tuple[str, os.DirEntry[str]]]:
     if prefix.count("/") > limits.path_depth:
-        raise _refused(prefix, f"the package is deeper than {limits.path_depth} directories")
+        raise _refused(prefix, f"the package is deeper than {plural(limits.path_depth, 'directory')}")
     with os.scandir(directory) as scanned:
         entries = sorted(scanned, key=lambda entry: entry.name)
     for entry in entries:
@@ -139,7 +140,9 @@ def _read(path: str, entry: os.DirEntry[str], limits: Limits) -> File:
     if not stat.S_ISREG(status.st_mode):
         raise _refused(path, "it is neither a file nor a directory nor a link")
     if status.st_size > limits.package_file_bytes:
-        raise _refused(path, f"it has {status.st_size} bytes; the limit is {limits.package_file_bytes}")
+        raise _refused(
+            path, f"it has {plural(status.st_size, 'byte')}; the limit is {limits.package_file_bytes}"
+        )
     executable = bool(status.st_mode & stat.S_IXUSR)
     return File.of(Path(entry.path).read_bytes(), Mode.EXECUTABLE if executable else Mode.REGULAR)
 

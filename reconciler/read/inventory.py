@@ -48,6 +48,7 @@ from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 from reconciler.state import PullHistory
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.wording import plural, verb
 
 _SHORT = 12
 _SHOWN = 3
@@ -257,7 +258,7 @@ def _read_commit(opened: OpenControl, policy: Policy) -> Iterator[str]:
     note += "" if opened.published else ", which is not pushed"
     if uncommitted:
         count, more = len(uncommitted), len(uncommitted) - _SHOWN
-        files = "1 uncommitted file is" if count == 1 else f"{count} uncommitted files are"
+        files = f"{plural(count, 'uncommitted file')} {verb(count, 'is', 'are')}"
         rest = f" and {more} more" if more > 0 else ""
         note += f"; {files} not: {', '.join(uncommitted[:_SHOWN])}{rest}"
     yield note

@@ -10,6 +10,7 @@ from reconciler.render.update.comments import OF_LOCAL, OF_UPSTREAM
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES
 from reconciler.report.escape import cell, code, terminal
 from reconciler.trailers import KEEP
+from reconciler.wording import plural
 
 Note = ConflictNote | AnswerNote
 DELETED = "(deleted)"
@@ -178,7 +179,7 @@ def _row(note: ConflictNote) -> ConflictRow:
 def _cell(value: str | None, note: Note) -> str:
     if _is_long(value):
         count = len((value or "").rstrip("\n").split("\n"))
-        return "see below" if count == 1 else f"{count} lines, see below"
+        return "see below" if count == 1 else f"{plural(count, 'line')}, see below"
     return cell((value or "").rstrip("\n")) or _absent(value, note)
 
 
@@ -205,4 +206,4 @@ def _cut(lines: Iterable[str]) -> Iterator[str]:
     shown = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…" for line in lines]
     yield from shown[:MOST_LINES]
     if len(shown) > MOST_LINES:
-        yield f"(and {len(shown) - MOST_LINES} lines more)"
+        yield f"(and {plural(len(shown) - MOST_LINES, 'line')} more)"

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from reconciler.functions.secrets import holds_secret
 from reconciler.objects import File, Files
+from reconciler.wording import plural
 
 LONGEST_LINE = 300
 MOST_LINES = 200
@@ -63,7 +64,7 @@ def _shown(body: list[str]) -> Iterator[str]:
     for line in body[:MOST_LINES]:
         yield line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
     if len(body) > MOST_LINES:
-        yield f"@@ and {len(body) - MOST_LINES} lines more @@"
+        yield f"@@ and {plural(len(body) - MOST_LINES, 'line')} more @@"
 
 
 def _lines(file: File | None) -> list[str] | None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from reconciler.report.console import Color, Paint, plain
 from reconciler.report.escape import message_line, terminal
 from reconciler.report.json import API_VERSION
-from reconciler.report.summary import plural
+from reconciler.wording import plural
 
 
 class Severity(StrEnum):

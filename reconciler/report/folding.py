@@ -9,8 +9,9 @@ from reconciler.ids import PackageKey
 from reconciler.plan.changes import Change
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus
-from reconciler.report.summary import Names, change_risks, detail, plural
+from reconciler.report.summary import Names, change_risks, detail
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 MOST_ROWS = 5
 """Changes of one cause that are listed each; more of them fold."""
@@ -60,7 +61,7 @@ class FoldedChanges:
     def extent(self) -> str:
         """The number of packages, repositories and differences: `40 repositories, 3 distinct diffs`."""
         count = len({change.package.url for change in self.changes})
-        where = f"{count} repositor{'y' if count == 1 else 'ies'}"
+        where = plural(count, "repository")
         compared = sum(diff.impact is not None for diff in self.diffs)
         return f"{where}, {plural(compared, 'distinct diff')}" if compared else where
 

@@ -13,6 +13,7 @@ from reconciler.plan.status import PackageStatus, Phase, current_statuses
 from reconciler.policy.risks import DELETION
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 _VERBS = {
     Op.CREATE: "to create",
@@ -75,13 +76,18 @@ def change_risks(change: Change) -> tuple[Risk, ...]:
 
 
 def risk_summary(changes: Iterable[Change]) -> str:
-    """Return how many packages each class of risk is about: `2 deletion, 12 rbac`; "" for none."""
+    """Return how many packages each class of risk is about; "" for none.
+
+    The classes have names of the configuration, so they have no plural: `deletion in 2 packages, rbac in 12`.
+    """
     counts = Counter(
         (weight, category)
         for change in changes
         for category, weight in {(risk.category, risk.weight) for risk in change_risks(change)}
     )
-    return ", ".join(f"{counts[key]} {key[1]}" for key in sorted(counts))
+    numbers = [(category, counts[weight, category]) for weight, category in sorted(counts)]
+    first = [f"{category} in {plural(number, 'package')}" for category, number in numbers[:1]]
+    return ", ".join([*first, *(f"{category} in {number}" for category, number in numbers[1:])])
 
 
 def summary_line(plan: Plan) -> str:
@@ -95,9 +101,9 @@ def summary_line(plan: Plan) -> str:
     if unready:
         counts.append(f"{unready} not ready")
     if plan.problems:
-        counts.append(f"{len(plan.problems)} problem{'s' if len(plan.problems) > 1 else ''}")
+        counts.append(plural(len(plan.problems), "problem"))
     if plan.refusals:
-        counts.append(f"{len(plan.refusals)} refusal{'s' if len(plan.refusals) > 1 else ''}")
+        counts.append(plural(len(plan.refusals), "refusal"))
     if plan.is_empty and plan.version_changes:
         counts.append(f"{plural(len(plan.version_changes), 'dependency pin')} to change in the lock")
     what = ", ".join(counts) if counts else "no packages"
@@ -206,8 +212,3 @@ def clusters_text(move: VersionChange) -> str:
     """Return the clusters where a pin moves; many of them are counted."""
     more = len(move.clusters) - _CLUSTERS
     return ", ".join(move.clusters[:_CLUSTERS]) + (f" and {more} more" if more > 0 else "")
-
-
-def plural(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -17,6 +17,7 @@ from reconciler.reasons import Reason
 from reconciler.refs import HEADS
 from reconciler.report.doctor import Diagnosis, Severity
 from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
+from reconciler.wording import plural
 
 _RESERVED = ("drafts", "proposed", "reconciler")
 _AHEAD_S = 300
@@ -84,7 +85,7 @@ def _manifests(inventory: Inventory) -> Iterator[Diagnosis]:
         yield Diagnosis("manifests", str(problem.location), Severity.ERROR, problem.message, problem.hint)
     if not problems:
         count = len(inventory.variants) + len(inventory.sets) + len(inventory.repositories)
-        yield Diagnosis("manifests", f"{count} read")
+        yield Diagnosis("manifests", f"{plural(count, 'manifest')} read")
 
 
 def _tokens(policy: Policy) -> Iterator[Diagnosis]:
@@ -130,7 +131,7 @@ def _clock(inventory: Inventory, now: float) -> Iterator[Diagnosis]:
     heads = (view.head.time for view in inventory.repositories.values() if view.head)
     newest = max((inventory.control.commit.time, *heads))
     if newest > now + _AHEAD_S:
-        message = f"The newest commit is {int(newest - now)} seconds in the future"
+        message = f"The newest commit is {plural(int(newest - now), 'second')} in the future"
         hint = "Set the clock of this machine, or find out which machine made that commit."
         yield Diagnosis("clock", "this machine", Severity.ERROR, message, hint)
     else:

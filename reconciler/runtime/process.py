@@ -15,6 +15,7 @@ from reconciler.functions.wire import API_VERSION, KIND, parse_results
 from reconciler.krm.yaml import Aliases, YamlError, YamlLimits, emit, load_documents
 from reconciler.policy import FunctionPolicy
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 _STDERR_BYTES: Final = 64 << 10
 _CHUNK_BYTES: Final = 1 << 16
@@ -162,7 +163,7 @@ class _Exchange:
                         selector.unregister(pipe)
                         _close(pipe)
                 if len(self.stdout) > output_bytes:
-                    return f"Its output is larger than {output_bytes} bytes"
+                    return f"Its output is larger than {plural(output_bytes, 'byte')}"
         process.wait(max(0.01, deadline - time.monotonic()))
         return ""
 

@@ -20,6 +20,7 @@ import orjson
 import starlark
 
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 _DEPTH: Final = 2000
 _STEPS_PER_CHECK: Final = 1000
@@ -54,7 +55,7 @@ def run_script(source: str, resource_list: dict[str, Any], steps: int) -> Script
         starlark.eval_with(options, module, script, _GLOBALS, starlark.FileLoader(build_module))
         result = module["_rl"]
     except _OutOfStepsError:
-        return ScriptResult(None, f"The script takes more than {steps} steps", _joined(printed))
+        return ScriptResult(None, f"The script takes more than {plural(steps, 'step')}", _joined(printed))
     except (starlark.StarlarkError, TypeError, ValueError, RecursionError) as error:
         return ScriptResult(None, _message(str(error)), _joined(printed))
     return ScriptResult(result if isinstance(result, dict) else None, "", _joined(printed))

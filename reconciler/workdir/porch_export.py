@@ -18,6 +18,7 @@ from reconciler.errors import ConfigurationError, Location
 from reconciler.expand.migration import migrate_set, untranslated_fields
 from reconciler.krm.yaml import YamlError, emit, load_documents
 from reconciler.krm.yaml.limits import SNAPSHOT_LIMITS
+from reconciler.wording import plural, verb
 
 _MODELS: Mapping[str, type[Manifest]] = {
     "Repository": Repository,
@@ -87,7 +88,11 @@ def convert_export(exports: Mapping[str, bytes]) -> Conversion:
         message = f"{', '.join(exports)} has no Repository, PackageVariant or PackageVariantSet of {GROUP}"
         raise ConfigurationError(message, hint="Export them: kubectl get packagevariants -A -o yaml")
     notes += [
-        Note(f"{n} PackageVariants are left out, the set makes them", owner) for owner, n in owned.items()
+        Note(
+            f"{plural(n, 'PackageVariant')} of a set {verb(n, 'is', 'are')} left out: the set makes them",
+            owner,
+        )
+        for owner, n in owned.items()
     ]
     return Conversion({kind: _text(group) for kind, group in kinds.items()}, tuple(dict.fromkeys(notes)))
 

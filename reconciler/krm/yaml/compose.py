@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from yaml.error import Mark
 from typing import Any
 
+from reconciler.wording import plural
+
 RawNode = ScalarNode | SequenceNode | MappingNode
 """A node of libyaml. `tag` is a full tag, or `UNTAGGED` when the text gives none."""
 
@@ -71,7 +73,7 @@ def decode(data: bytes, limits: YamlLimits) -> tuple[str, str, bytes]:
     """
     if len(data) > limits.max_bytes:
         raise YamlError(
-            f"The file has {len(data)} bytes; the limit is {limits.max_bytes}",
+            f"The file has {plural(len(data), 'byte')}; the limit is {limits.max_bytes}",
             hint="Split the file, or raise the limit.",
         )
     bom, encoding = next(((b, e) for b, e in _ENCODINGS if data.startswith(b)), (b"", "utf-8"))
@@ -107,7 +109,9 @@ def compose(text: str, limits: YamlLimits) -> Iterator[RawNode]:
             _clear_non_specific(text, root)
         count += 1
         if count > limits.max_documents:
-            raise error_at(root.start_mark, f"The file has more than {limits.max_documents} documents")
+            raise error_at(
+                root.start_mark, f"The file has more than {plural(limits.max_documents, 'document')}"
+            )
         if large or (may_be_anchored and _has_anchor(text, root)):
             _check_expansion(text, root, limits)
         yield root
@@ -410,11 +414,13 @@ def error_at(mark: "Mark", message: str, *, hint: str = "") -> YamlError:
 
 def too_deep(node: RawNode, max_depth: int) -> YamlError:
     """Return the error for a collection below the deepest allowed level."""
-    return error_at(node.start_mark, f"Collections are nested more than {max_depth} levels deep")
+    return error_at(node.start_mark, f"Collections are nested more than {plural(max_depth, 'level')} deep")
 
 
 def _too_many(node: RawNode, max_nodes: int) -> YamlError:
-    return error_at(node.start_mark, f"The document has more than {max_nodes} nodes, aliases written out")
+    return error_at(
+        node.start_mark, f"The document has more than {plural(max_nodes, 'node')}, aliases written out"
+    )
 
 
 def translated(error: yaml.YAMLError, text: str) -> YamlError:

@@ -11,6 +11,7 @@ import orjson
 from reconciler.krm.yaml.limits import YamlError
 from reconciler.krm.yaml.scalars import ScalarError, type_plain
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 _DASH: Final = 2
 _DEEPEST: Final = 200
@@ -140,7 +141,7 @@ def write_key(name: str, *, flow: bool = False) -> str:
         raise YamlError(f"A key must be a string, not {type(name).__name__}")
     text = name if is_plain(name, flow=flow) else _write_double(name)
     if len(text) > _LONGEST_KEY:
-        raise YamlError(f"A key of {len(text)} characters is too long")
+        raise YamlError(f"A key of {plural(len(text), 'character')} is too long")
     return text
 
 

@@ -23,6 +23,7 @@ from reconciler.krm.yaml.scalars import (
     type_tagged,
 )
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 Path = tuple[str | int, ...]
 """A field path: keys of mappings and indexes of sequences, from the document's root."""
@@ -149,7 +150,7 @@ def load_json(
         YamlError: The data is not JSON, has a duplicate key, or goes over a limit.
     """
     if len(data) > limits.max_bytes:
-        raise YamlError(f"The file has {len(data)} bytes; the limit is {limits.max_bytes}")
+        raise YamlError(f"The file has {plural(len(data), 'byte')}; the limit is {limits.max_bytes}")
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
@@ -157,7 +158,9 @@ def load_json(
     # Counting brackets costs nothing; only a text with many of them can be too deep.
     openers = data.count(b"{") + data.count(b"[")
     if openers > limits.max_depth and _depth(value, limits.max_depth) > limits.max_depth:
-        raise YamlError(f"Collections are nested more than {limits.max_depth} levels deep", line=1, column=1)
+        raise YamlError(
+            f"Collections are nested more than {plural(limits.max_depth, 'level')} deep", line=1, column=1
+        )
     if check_duplicates:
         _check_duplicates(data)
     return Document(value, 1, _Source(data, 0, len(data), 1))

@@ -22,6 +22,7 @@ from reconciler.read.snapshot.objects import SUFFIXES, FileObjects, parse_snapsh
 from reconciler.reasons import Reason
 from reconciler.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 _HINT = "Import the snapshot again: `reconciler snapshot import`."
 
@@ -224,7 +225,9 @@ def _complete(
         key = GroupKind(listed.group, listed.kind), namespace
         if counts[key] != listed.count:
             place = {ALL_NAMESPACES: "all namespaces", "": "the cluster"}.get(namespace, namespace)
-            message = f"{key[0]} in {place} should have {listed.count} objects, but has {counts[key]}"
+            message = (
+                f"{key[0]} in {place} should have {plural(listed.count, 'object')}, but has {counts[key]}"
+            )
             problems.append(_problem(where, message))
         elif listed.complete:
             complete.add(key)

@@ -17,6 +17,7 @@ from reconciler.read.snapshot import format_time, parse_header
 from reconciler.read.snapshot.objects import FileObjects, parse_snapshot_file
 from reconciler.snapshot import ALL_NAMESPACES, SnapshotObject
 from reconciler.values import dataclass
+from reconciler.wording import plural, verb
 
 CLUSTER_SCOPED = "_cluster"
 """File of the objects without a namespace; no namespace can be called so."""
@@ -27,6 +28,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Fields that every write of an object changes.
 _CHURN = ("resourceVersion", "selfLink")
 _CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
+_MOST_NAMES = 3
 
 
 _NAMESPACED = frozenset({"true", "false"})
@@ -386,8 +388,11 @@ def _served(
     unknown = sorted(resources.names - apis.keys())
     if not unknown:
         return sorted({api for name in resources.names for api in apis[name]}), ()
+    names = plural(len(unknown), "resource name")
+    kinds = verb(len(unknown), "is of an unknown kind", "are of unknown kinds")
+    shown = ", ".join([*unknown[:_MOST_NAMES], *(["…"] if len(unknown) > _MOST_NAMES else [])])
     note = (
-        f"{len(unknown)} resource names are of unknown kinds ({', '.join(unknown[:3])}, …): the served APIs "
+        f"{names} {kinds} ({shown}): the served APIs "
         "are not recorded; give the table of `kubectl api-resources` in place of `-o name`"
     )
     return old.spec.served, (note,)

@@ -17,6 +17,7 @@ from reconciler.policy.rollouts import HEALTH_KINDS
 from reconciler.read.documents import ParsedObject, parse_file
 from reconciler.reasons import Reason
 from reconciler.snapshot import SnapshotObject
+from reconciler.wording import plural
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 JSON_LINES = (".ndjson", ".jsonl")
@@ -157,7 +158,7 @@ def _health(status: Mapping[str, Any]) -> dict[str, Any]:
 def parse_snapshot_file(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
     """Return the objects of a file: YAML documents, one JSON value, or JSON lines. Total."""
     if len(data) > limits.max_bytes:
-        message = f"The file has {len(data)} bytes; the limit is {limits.max_bytes}"
+        message = f"The file has {plural(len(data), 'byte')}; the limit is {limits.max_bytes}"
         hint = "Split it, or raise spec.limits.snapshotFileBytes."
         return FileObjects(problems=(Problem(Location(path), Reason.INVALID_SNAPSHOT, message, hint),))
     if path.endswith(JSON_LINES):

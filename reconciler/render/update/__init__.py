@@ -10,6 +10,7 @@ from reconciler.render.update.merge_report import Conflict, MergeReport, Updated
 from reconciler.render.update.settings import MergeCache, MergeSettings
 from reconciler.render.update.strategies import STRATEGIES
 from reconciler.render.update.three_way import Sides
+from reconciler.wording import plural
 
 __all__ = [
     "Conflict",
@@ -66,7 +67,7 @@ def update_package(
         raise UpdateRefused("PathConflict", message, paths=blocked)
     if report.fatal:
         conflicts = tuple(report.fatal)
-        message = f"{len(conflicts)} conflicts, and the policy is to fail"
+        message = f"{plural(len(conflicts), 'conflict')}, and the policy is to fail"
         raise UpdateRefused("MergeConflict", message, conflicts=conflicts)
     return report.updated(files)
 

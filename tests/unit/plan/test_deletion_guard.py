@@ -188,6 +188,27 @@ def test_share_minimum_and_count_may_be_reached_and_not_passed(deletions: int, o
     assert exceeded_limit(deletions, owned, GUARD) == why
 
 
+@pytest.mark.parametrize(
+    ("share", "deletions", "owned", "why"),
+    [
+        (0.3, 31, 101, "31% is over 30%"),
+        (0.3, 302, 1000, "30.2% is over 30.0%"),
+        (0.3, 3001, 10_000, "30.01% is over 30.00%"),
+        (0.333, 1, 3, "33.33% is over 33.30%"),
+        (0.333333333333, 1, 3, "0.3333333333333333 is over 0.333333333333"),
+        (0.29, 29, 100, ""),
+        (0.07, 7, 100, ""),
+        (0.07, 8, 100, "8% is over 7%"),
+    ],
+)
+def test_share_that_is_passed_is_never_equal_to_its_limit(
+    share: float, deletions: int, owned: int, why: str
+) -> None:
+    guard = DeletionGuard(share=share, minimum=0, count=10_000)
+
+    assert exceeded_limit(deletions, owned, guard) == why
+
+
 def test_an_emptied_set_keeps_its_orphans_too_and_needs_consent_to_all() -> None:
     records = [record(key, policy) for key, policy in zip(keys(2), ("delete", "orphan"), strict=True)]
     for consent, kept in (("2", 0), ("1", 2)):

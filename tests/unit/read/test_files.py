@@ -44,7 +44,7 @@ def test_files_are_read_with_their_modes_without_git(tmp_path: Path) -> None:
         ({"a": "12345"}, "a: it has 5 bytes; the limit is 4"),
         ({"a": "1234", "b": "567"}, "b: the package has more than 6 bytes"),
         ({"d/a": ""}, ""),
-        ({"d/d/a": ""}, "d/d/: the package is deeper than 1 directories"),
+        ({"d/d/a": ""}, "d/d/: the package is deeper than 1 directory"),
     ],
 )
 def test_limits_are_the_largest_that_is_read(tmp_path: Path, files: dict[str, str], refusal: str) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from reconciler.objects import File, Mode
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES, MOST_TEXT, FileChange, file_changes
+from reconciler.wording import plural
 
 PLAIN, OTHER = File.of(b"a: 1\n"), File.of(b"a: 2\n")
 SECRET = File.of(b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: hunter2}\n")
@@ -48,7 +49,7 @@ def test_lines_beyond_the_limit_are_counted(surplus: int) -> None:
 
     shown = change.text.split("\n")
     assert len(shown) == MOST_LINES + bool(surplus)
-    assert (shown[-1] == f"@@ and {surplus} lines more @@") is bool(surplus)
+    assert (shown[-1] == f"@@ and {plural(surplus, 'line')} more @@") is bool(surplus)
     assert (change.added, change.removed) == (MOST_LINES - 2 + surplus, 1)
 
 

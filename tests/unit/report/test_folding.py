@@ -105,7 +105,7 @@ def test_risks_are_counted_by_packages_the_worst_class_first() -> None:
     role = Risk("rbac", "adds", "Role other", 2)
     changes = [update(1, "x", STORAGE, RBAC, role), update(2, "x", STORAGE), replace(update(3), op=Op.DELETE)]
 
-    assert risk_summary(changes) == "1 deletion, 1 rbac, 2 storage"
+    assert risk_summary(changes) == "deletion in 1 package, rbac in 1, storage in 2"
     assert risk_summary([update(1)]) == ""
 
 

@@ -111,7 +111,7 @@ def test_variants_of_a_set_are_left_to_the_set(metadata: dict[str, Any]) -> None
     assert values.keys() == {"PackageVariantSet"}
     (target,) = values["PackageVariantSet"][0]["spec"]["targets"]
     assert target["template"] == {"adoptionPolicy": "adoptExisting"}
-    assert "PackageVariantSet default/all: 1 PackageVariants are left out, the set makes them" in notes
+    assert "PackageVariantSet default/all: 1 PackageVariant of a set is left out: the set makes them" in notes
 
     alone, _ = convert(variant("web", metadata=metadata))
     assert alone.keys() == {"PackageVariant"}, "without its set it is converted"
