@@ -1,23 +1,33 @@
 """Values of the planning stage, made directly: what a rule does not look at has a default."""
 
 from typing import Any
+from zlib import crc32
 
 from reconciler.api.kptfile import KptfileHeader
+from reconciler.errors import Location
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.ids import Lifecycle, ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Draft, Inventory, PackageState, PullRequest, PullState
+from reconciler.inventory import (
+    Commit,
+    Draft,
+    FieldPath,
+    Inventory,
+    PackageState,
+    PullRequest,
+    PullState,
+    Source,
+)
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletion_diff import SetDiff
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.resolution import Pin, Resolution
 from reconciler.state import PackageVariantRecord
-from tests.support.sets import repository, source, variant, world
+from tests.support.sets import repository, variant, world
 
 URL = "host/edge"
 WEB = ObjectName("default", "web")
 PACKAGE = PackageKey(URL, "web")
 BRANCH = "drafts/web/packagevariant-1"
-EDGE = repository("edge", url=URL, head=Commit(Oid("b2".ljust(40, "0")), 50))
 
 
 def oid(text: str) -> Oid:
@@ -39,6 +49,9 @@ def a_context(inventory: Inventory, **fields: Any) -> PlanContext:
         "stalled": frozenset(),
         "gone": {},
         "waiting": {},
+        "held": {},
+        "stopped": {},
+        "rollouts": {},
         "proposed_deletions": {},
         **fields,
     }
@@ -110,10 +123,31 @@ def a_pin(revision: int = 1, **fields: Any) -> Pin:
     return Pin(**given)
 
 
+class FieldLines:
+    """Marks that give each field a line of its own."""
+
+    def mark(self, path: FieldPath) -> tuple[int, int]:
+        """Return a line that only this path has."""
+        return 2 + crc32(repr(path).encode()) % 99_991, 0
+
+
+def field_at(path: str, *field: str | int) -> Location:
+    """Return the location of a field of a manifest with such marks."""
+    return Location(path, *FieldLines().mark(field))
+
+
+EDGE = repository(
+    "edge",
+    url=URL,
+    head=Commit(oid("b2"), 50),
+    source=Source(Location("repositories.yaml", 1), marks=FieldLines()),
+)
+
+
 def a_desired(name: str = "web", time: int = 33, **spec: Any) -> DesiredVariant:
     """Return a variant of a manifest, for the package `web` in `edge` unless told otherwise."""
     given = {"downstream": {"repo": "edge", "package": "web"}, **spec}
-    sourced = variant(name, at=source("web.yaml", time=time), **given)
+    sourced = variant(name, at=Source(Location("web.yaml", 1), time, FieldLines()), **given)
     return DesiredVariant(sourced.key, "", sourced.manifest.spec, sourced.source)
 
 

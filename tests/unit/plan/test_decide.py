@@ -27,11 +27,14 @@ from tests.support.plan_values import (
     a_pin,
     a_pull,
     a_target,
+    field_at,
     oid,
     web_context,
 )
 
 LOCATION = Location("web.yaml", 1)
+DOWNSTREAM = field_at("web.yaml", "spec", "downstream", "package")
+UPSTREAM = field_at("web.yaml", "spec", "upstream")
 OURS = a_target(owner=WEB, main_owner=WEB)
 UP_TO_DATE = RenderedVariant(WEB, Package(oid("b1")))
 KEPT = Change(
@@ -107,7 +110,7 @@ def test_package_that_variants_contest_is_kept_and_each_is_told() -> None:
     def problem(name: str, others: str) -> Problem:
         message = f"Package web is also the downstream of {others}"
         subject = f"PackageVariant default/{name}"
-        return Problem(LOCATION, Reason.DUPLICATE_DOWNSTREAM, message, hint, subject)
+        return Problem(DOWNSTREAM, Reason.DUPLICATE_DOWNSTREAM, message, hint, subject)
 
     assert decision(downstreams={PACKAGE: rivals}) == PackageDecision(
         replace(
@@ -188,7 +191,7 @@ def test_package_of_others_is_left_alone_with_a_problem() -> None:
     theirs = a_target(package=PackageState("web", main_tree=oid("b1"), main_header=KptfileHeader()))
     message = "Package web in repository edge exists and is not ours"
     hint = "Set spec.adoptionPolicy to adoptExisting, or choose another downstream package."
-    problem = Problem(LOCATION, Reason.PACKAGE_EXISTS, message, hint, f"PackageVariant {WEB}")
+    problem = Problem(DOWNSTREAM, Reason.PACKAGE_EXISTS, message, hint, f"PackageVariant {WEB}")
 
     assert decision(theirs) == PackageDecision(
         replace(KEPT, reason=Reason.PACKAGE_EXISTS, message=message), (problem,)
@@ -226,7 +229,7 @@ def test_adoption_waits_for_the_draft_of_others_without_a_problem() -> None:
 )
 def test_package_that_needs_its_upstream_corrected_is_a_problem(reason: Reason, is_told: bool) -> None:
     blocked = RenderedVariant(WEB, Blocked(reason, "it is lost", "Correct it"))
-    problem = Problem(LOCATION, reason, "Package web: it is lost", "Correct it", f"PackageVariant {WEB}")
+    problem = Problem(UPSTREAM, reason, "Package web: it is lost", "Correct it", f"PackageVariant {WEB}")
 
     found = decision(OURS, None, blocked)
 

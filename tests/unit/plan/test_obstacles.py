@@ -25,6 +25,7 @@ from tests.support.plan_values import (
     a_pin,
     a_pull,
     a_target,
+    field_at,
     oid,
     web_context,
 )
@@ -69,7 +70,8 @@ def standstill(
     return find_obstacles(plan, change, "edge/web", version, trace or {})
 
 
-ASKED = Obstacle("The manifest asks for web/v1: spec.upstream.revision (web.yaml:1)", "Change it there.")
+REVISION = field_at("web.yaml", "spec", "upstream", "revision")
+ASKED = Obstacle(f"The manifest asks for web/v1: spec.upstream.revision ({REVISION})", "Change it there.")
 
 
 def test_package_at_the_requested_revision_stands_still_by_its_manifest() -> None:
@@ -158,7 +160,7 @@ def test_set_is_named_with_the_expression_that_gave_the_revision() -> None:
 
     assert found.obstacles[0].message == (
         "The manifest asks for web/v1: "
-        "PackageVariantSet default/fleet: upstream.revision = literal (web.yaml:1)"
+        f"PackageVariantSet default/fleet: upstream.revision = literal ({REVISION})"
     )
 
 

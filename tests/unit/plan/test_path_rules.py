@@ -28,12 +28,13 @@ from tests.support.plan_values import (
     a_desired,
     a_record,
     a_target,
+    field_at,
     oid,
     web_context,
 )
 from tests.support.sets import repository, source, world
 
-LOCATION = Location("web.yaml", 1)
+LOCATION = field_at("web.yaml", "spec", "downstream", "package")
 SUBJECT = f"PackageVariant {WEB}"
 NEW = a_target(package=PackageState("web"))
 NOTHING = Neighbours(PathIndex(()), PathIndex(()), RefIndex(()))
@@ -288,7 +289,11 @@ def refused(
 def test_branch_that_blocks_a_new_one_blocks_the_change(branch: str, message: str) -> None:
     hint = f"Rename or delete branch {branch}; drafts, proposals and deletions need such names."
     problem = Problem(
-        Location("repositories.yaml", 1), Reason.PATH_TAKEN, message, hint, "Repository default/edge"
+        field_at("repositories.yaml", "spec", "git"),
+        Reason.PATH_TAKEN,
+        message,
+        hint,
+        "Repository default/edge",
     )
 
     kept, problems = refused(CHANGE, (branch, "main"))

@@ -17,7 +17,18 @@ from reconciler.plan.unread import (
 )
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
-from tests.support.plan_values import BRANCH, EDGE, PACKAGE, URL, WEB, a_draft, a_target, oid, web_context
+from tests.support.plan_values import (
+    BRANCH,
+    EDGE,
+    PACKAGE,
+    URL,
+    WEB,
+    a_draft,
+    a_target,
+    field_at,
+    oid,
+    web_context,
+)
 from tests.support.sets import blueprints, repository, world
 
 
@@ -144,10 +155,8 @@ def test_package_with_a_pull_request_that_cannot_be_read_is_kept() -> None:
     change, (problem,) = kept(CHANGE, BRANCH)
 
     assert change == KEPT
-    assert (problem.subject, problem.location) == (
-        "Repository default/edge",
-        Location("repositories.yaml", 1),
-    )
+    assert problem.subject == "Repository default/edge"
+    assert problem.location == field_at("repositories.yaml", "spec", "git", "repo")
     assert problem.message == (
         f"Pull request 7 of repository edge cannot be read: version 9; "
         f"the package of its branch {BRANCH} is kept as it is"
