@@ -162,7 +162,7 @@ def _blame(
         ref, _, new = composed.update
         result = refused.get(ref)
         # The same inputs give the same commits: a ref that another run moved there is done.
-        if result and mirror.refs().get(ref) != new:
+        if result and not _is_there(ref, new, mirror, pushed.pack):
             error = _blocked(ref, mirror.refs()) or _error(result)
             blamed.setdefault(str(change.package), (change, ref, error))
     stuck = [r for ref, r in refused.items() if ref.startswith(PULLS) and r.status is PushStatus.REJECTED]
@@ -252,12 +252,19 @@ def _name(change: Change) -> str:
 def compose(write: Write, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> Composed | None:
     """Put a write's objects into `pack`; return the move of its ref, None if the ref is there already.
 
-    Reproducible: author and committer are the policy's, their time is the write's, never the clock.
+    Reproducible: author and committer are the policy's, their time is the write's, never the clock. A
+    commit that another run made with another key, or without one, is there already.
     """
     new = _target(write, mirror, pack, policy)
-    if mirror.refs().get(write.ref) == new:
+    if _is_there(write.ref, new, mirror, pack):
         return None
     return Composed(RefUpdate(write.ref, write.expect, new), _time(write, mirror))
+
+
+def _is_there(ref: str, new: Oid | None, mirror: Mirror, pack: Pack) -> bool:
+    """Tell whether a ref is where it is to be; another run's key may have signed the same commit."""
+    there = mirror.refs().get(ref)
+    return there == new or bool(there and new and pack.differs_in_signature(new, there))
 
 
 def _target(write: Write, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> Oid | None:

@@ -1,13 +1,15 @@
-"""Sign-off lines and SSH signatures of the commits that a run makes."""
+"""Sign-off lines and signatures of the commits that a run makes; those of SSH keys are made here."""
 
 import base64
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from reconciler.errors import UnavailableError
+from reconciler.git.gpg_signing import GpgSigner
 from reconciler.ids import Oid
 from reconciler.objects import Signature, commit_bytes
 from reconciler.report.redact import learn_credential, mask_credentials
@@ -28,12 +30,15 @@ _HINT = "Give an Ed25519 key without a passphrase, as `ssh-keygen -t ed25519 -N 
 class CommitSigning:
     """Formats commit objects with an optional sign-off line and signature; thread-safe.
 
-    Deterministic: the same commit gets the same bytes (law 5). `read_key` returns an OpenSSH private key
-    and is called when the first commit is signed: a plan makes no commits and needs no key.
+    Deterministic: the same commit gets the same bytes (law 5). `read_key` returns a private key, of OpenSSH
+    or with `is_gpg` of GnuPG, and is called when the first commit is signed: a plan makes no commits and
+    needs no key.
     """
 
     sign_off: bool = False
     read_key: Callable[[], bytes] | None = None
+    is_gpg: bool = False
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def commit(
         self, tree: Oid, parents: Iterable[Oid], author: Signature, committer: Signature, message: str
@@ -43,21 +48,38 @@ class CommitSigning:
         Raises:
             UnavailableError: There is no usable key.
         """
-        message = mask_credentials(message)
-        text = _signed_off(message, committer) if self.sign_off else message
-        unsigned = commit_bytes(tree, parents, author, committer, text)
+        unsigned = commit_bytes(tree, parents, author, committer, self.message(message, committer))
         if self.read_key is None:
             return unsigned
+        with self._lock:
+            signer = self._signer
         head, blank, body = unsigned.partition(b"\n\n")
-        signature = sign(self._key, unsigned).replace(b"\n", b"\n ")  # header lines continue after a space
+        signature = signer(unsigned, committer.time).replace(b"\n", b"\n ")  # lines continue after a space
         return head + b"\ngpgsig " + signature + blank + body
 
+    def message(self, message: str, committer: Signature) -> str:
+        """Return the whole message of a commit."""
+        masked = mask_credentials(message)
+        return _signed_off(masked, committer) if self.sign_off else masked
+
+    def check_key(self) -> None:
+        """Check that the key signs.
+
+        Raises:
+            UnavailableError: There is no usable key.
+        """
+        self._signer(b"", 0)
+
     @cached_property
-    def _key(self) -> "Ed25519PrivateKey":
+    def _signer(self) -> Callable[[bytes, int], bytes]:
+        """Signs bytes; the second argument is the time of their commit, in seconds."""
         assert self.read_key is not None  # noqa: S101 - `commit` asks for the key only where there is a reader
-        key = self.read_key()
-        learn_credential(key.decode(errors="replace"))
-        return parse_key(key)
+        data = self.read_key()
+        learn_credential(data.decode(errors="replace"))
+        if self.is_gpg:
+            return GpgSigner(data)
+        key = parse_key(data)
+        return lambda commit, _: sign(key, commit)
 
 
 UNSIGNED = CommitSigning()

@@ -5,10 +5,12 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
 from reconciler.errors import UnavailableError
+from reconciler.git.commits import CommitData
 from reconciler.git.effects import effect
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError, RawEntry, format_tree, parse_tree
@@ -38,6 +40,7 @@ class Pack:
         self._present: set[Oid] = set()
         self._commits: dict[Oid, Oid] = {}
         self._signed: dict[Oid, Oid] = {}
+        self._unsigned: dict[Oid, CommitData] = {}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -75,11 +78,23 @@ class Pack:
         oid = object_id("commit", data)
         self._signed[unsigned] = oid
         self._commits[oid] = self._commits[unsigned] = tree
+        text = self._mirror.signing.message(message, committer)
+        self._unsigned[oid] = CommitData(oid, tree, signed_parents, author, committer, text)
         return self.add("commit", oid, data)
 
     def tree_of(self, commit: Oid) -> Oid | None:
         """Return the tree of a commit that this pack made, None for any other."""
         return self._commits.get(commit)
+
+    def differs_in_signature(self, commit: Oid, other: Oid) -> bool:
+        """Tell whether a commit of the repository is one that this pack made, but for signatures."""
+        made, there = self._unsigned.get(commit), self._mirror.find_commit(other)
+        if made is None or there is None or len(made.parents) != len(there.parents):
+            return False
+        parents = zip(made.parents, there.parents, strict=True)
+        return replace(there, oid=commit, parents=made.parents) == made and all(
+            ours == theirs or self.differs_in_signature(ours, theirs) for ours, theirs in parents
+        )
 
     def add(self, kind: str, oid: Oid, data: bytes) -> Oid:
         """Add an object by its id, unless the pack or the repository has it already."""

@@ -53,16 +53,8 @@ def commit_signing(policy: CommitPolicy, environment: Mapping[str, str]) -> Comm
     """
     if not policy.sign:
         return CommitSigning(policy.sign_off)
-    return CommitSigning(policy.sign_off, lambda: _signing_key(policy, environment))
-
-
-def check_signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> None:
-    """Check that the key with which commits are signed can be read.
-
-    Raises:
-        UnavailableError: Its variable or file is missing.
-    """
-    _signing_key(policy, environment)
+    is_gpg = policy.sign == "gpg"
+    return CommitSigning(policy.sign_off, lambda: _signing_key(policy, environment), is_gpg)
 
 
 def _signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> bytes:

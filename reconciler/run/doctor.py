@@ -12,7 +12,7 @@ from reconciler.git.push import check_push
 from reconciler.git.urls import local_path
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.policy import ForgeKind, Policy, find_rule
-from reconciler.read.credentials import check_signing_key, find_credentials
+from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS
 from reconciler.report.doctor import Diagnosis, Severity
@@ -102,7 +102,7 @@ def _tokens(policy: Policy) -> Iterator[Diagnosis]:
             yield Diagnosis("credentials", rule.prefix)
     if policy.commits.sign:
         try:
-            check_signing_key(policy.commits, os.environ)
+            commit_signing(policy.commits, os.environ).check_key()
         except ReconcilerError as error:
             yield _error("signing key", "spec.commits", error)
         else:

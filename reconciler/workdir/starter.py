@@ -49,7 +49,7 @@ spec:
   #   minimum: 10
   #   count: 100
 
-  # Who makes the commits.
+  # Who makes the commits; `sign` and `signingKeyEnv` sign them with a key of SSH or GPG.
   # commits:
   #   name: Package Reconciler
   #   email: package-reconciler@reconciler.dev

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.run.apply import apply_plan
+from reconciler.run.inputs import RunOptions
+from reconciler.run.plan import plan_run
 from tests.support.git import Repo, make_repository
-from tests.support.signing import Key, make_key, verify
+from tests.support.signing import GpgKey, Key, make_gpg_key, make_key, verify
 from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.world import World, git, refs
 
@@ -14,9 +17,20 @@ OURS = "package-reconciler@reconciler.dev"
 EMPTY = "edge-2"
 
 
-@pytest.fixture
-def key(tmp_path: Path) -> Key:
-    return make_key(tmp_path / "key")
+@pytest.fixture(params=["ssh", "gpg"])
+def key(request: pytest.FixtureRequest, tmp_path: Path) -> Key | GpgKey:
+    if request.param == "ssh":
+        return make_key(tmp_path / "key")
+    return make_gpg_key(tmp_path / "key")
+
+
+def settings_of(key: Key | GpgKey) -> str:
+    """Return the settings of commits that sign with a key; that of GnuPG is written to a file."""
+    if isinstance(key, Key):
+        return f"sign: ssh, signingKeyFile: {key.private}"
+    file = key.home / "private.asc"
+    file.write_text(key.private)
+    return f"sign: gpg, signingKeyFile: {file}"
 
 
 def make(root: Path, settings: str) -> World:
@@ -57,8 +71,8 @@ def ours(world: World) -> Iterator[tuple[Path, str]]:
         yield from ((repo, line.split()[0]) for line in log.splitlines() if line.endswith(OURS))
 
 
-def test_every_commit_is_verified_by_git_and_signed_off(tmp_path: Path, key: Key) -> None:
-    world = make(tmp_path / "w", f"sign: ssh, signingKeyFile: {key.private}, signOff: true")
+def test_every_commit_is_verified_by_git_and_signed_off(tmp_path: Path, key: Key | GpgKey) -> None:
+    world = make(tmp_path / "w", f"{settings_of(key)}, signOff: true")
     live(world)
 
     found = set(ours(world))
@@ -75,8 +89,8 @@ def test_every_commit_is_verified_by_git_and_signed_off(tmp_path: Path, key: Key
         git(repo, "fsck", "--strict")
 
 
-def test_runs_on_equal_worlds_sign_equal_commits_and_then_rest(tmp_path: Path, key: Key) -> None:
-    settings = f"sign: ssh, signingKeyFile: {key.private}"
+def test_runs_on_equal_worlds_sign_equal_commits_and_then_rest(tmp_path: Path, key: Key | GpgKey) -> None:
+    settings = settings_of(key)
     live(make(tmp_path / "w", settings))
     (tmp_path / "w").rename(tmp_path / "first")  # records name repositories by where they are
     world = make(tmp_path / "w", settings)
@@ -99,3 +113,38 @@ def test_a_plan_needs_no_key_and_an_apply_without_it_pushes_nothing(tmp_path: Pa
     assert applied.code == 5
     assert "Commits cannot be signed" in applied.out + applied.err
     assert world.all_refs() == before
+
+
+def packages(world: World) -> dict[str, dict[str, str]]:
+    """Return the refs of every repository but the control repository."""
+    return {name: found for name, found in world.all_refs().items() if name != "control.git"}
+
+
+def test_run_with_another_key_writes_no_commit_again(tmp_path: Path, key: Key | GpgKey) -> None:
+    world = make(tmp_path / "w", settings_of(make_key(tmp_path / "first")))
+    assert world.run("apply", "--quiet").code == 0
+    before = packages(world)
+
+    with world.edit("control", "Sign with another key") as copy:
+        path = copy / "reconciler.yaml"
+        config = path.read_text().partition("  commits:")[0]
+        path.write_text(f"{config}  commits: {{{settings_of(key)}}}\n")
+
+    assert world.run("apply", "--quiet").code == 0
+    assert packages(world) == before
+
+
+def test_commit_that_another_run_signed_with_another_key_is_there_already(tmp_path: Path) -> None:
+    first, second = make_key(tmp_path / "first"), make_key(tmp_path / "second")
+    used = tmp_path / "used"
+    used.write_bytes(first.private.read_bytes())
+    world = make(tmp_path / "w", f"sign: ssh, signingKeyFile: {used}")
+    planned = plan_run(RunOptions(str(world.control), world.root / "other"), to_apply=True)
+    assert world.run("apply", "--quiet").code == 0
+    before = packages(world)
+    used.write_bytes(second.private.read_bytes())
+
+    outcome = apply_plan(planned)
+
+    assert [effect for effect in outcome.effects if effect.error and "control" not in effect.repository] == []
+    assert packages(world) == before

@@ -217,6 +217,9 @@ class Seal:
     def commit(self, *values: Any) -> bytes:
         return commit_bytes(*values) + b"signed"
 
+    def message(self, message: str, _: Signature) -> str:
+        return message
+
 
 def test_mode_of_a_replaced_directory_is_kept_as_it_is_stored(repo: Repo, mirror: Mirror) -> None:
     old = repo.raw_tree((b"040000", b"p", repo.tree("main", "p")), (b"100644", b"a", repo.blob(b"x")))
