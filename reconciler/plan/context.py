@@ -70,10 +70,10 @@ class PlanContext:
     stalled: frozenset[ObjectKey]
     gone: Mapping[ObjectName, VariantChange]
     waiting: Mapping[ObjectName, str]
-    held: Mapping[ObjectName, str]
-    stopped: Mapping[ObjectName, str]
-    rollouts: Mapping[ObjectName, Rollout]
     proposed_deletions: ProposedDeletions
+    held: Mapping[ObjectName, str] = field(default_factory=dict)
+    stopped: Mapping[ObjectName, str] = field(default_factory=dict)
+    rollouts: Mapping[ObjectName, Rollout] = field(default_factory=dict)
     neighbours: Mapping[str, "Neighbours"] = field(default_factory=dict)
 
 

@@ -1,0 +1,173 @@
+"""A rollout as a state machine: in any order of merges, reverts, kills and orders no wave overtakes another.
+
+Every step is something that people, clusters or a lost machine do; then a run plans and applies, or is killed
+on the way. The law is checked against the repositories alone: a package gets a draft of the new revision only
+if every earlier wave was complete when the run looked, by `RolloutWorld.is_complete`.
+"""
+
+import os
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from reconciler.plan.changes import Plan
+from reconciler.rollout.model import RolloutPhase
+from tests.support.model import MAIN
+from tests.support.rollouts import EDGES, GO, ORDER, PAUSE, SKIP, SOAK_S, WAVE_OF, RolloutWorld
+
+FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
+EDGE = st.sampled_from(EDGES)
+WAVE = st.sampled_from(ORDER)
+
+
+class Rollouts(RuleBasedStateMachine):
+    """People, clusters and runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = RolloutWorld()
+        self.is_forgotten = False
+
+    # runs
+
+    @rule()
+    def run(self) -> None:
+        plan = self.look()
+        moved = self.moved(lambda: self.world.apply(plan))
+        self.check(plan, moved)
+        self.is_forgotten = False
+        assert self.world.plan().is_empty
+
+    @rule(effects=st.integers(0, 14))
+    def run_and_be_killed(self, effects: int) -> None:
+        plan = self.look()
+        moved = self.moved(lambda: self.world.apply_part(plan, effects))
+        self.check(plan, moved)
+
+    def look(self) -> Plan:
+        """Plan, and remember which waves were complete when the run looked."""
+        plan = self.world.plan()
+        members = self.members(plan)
+        self.complete = {
+            wave: self.world.is_complete(wave, [edge for edge in members if WAVE_OF[edge] == wave])
+            for wave in ORDER
+        }
+        self.frozen = self.members_of_record()
+        return plan
+
+    def moved(self, act: object) -> list[str]:
+        """Return the edges that get a draft of the new revision by what is done."""
+        world = self.world
+        before = {edge for edge in EDGES if world.has_draft(edge) or world.has_revision(edge, MAIN)}
+        act()  # type: ignore[operator]
+        return [edge for edge in EDGES if world.has_draft(edge) and edge not in before]
+
+    def check(self, plan: Plan, moved: list[str]) -> None:
+        members = self.members(plan)
+        for edge in moved:
+            assert edge in members
+            earlier = ORDER[: ORDER.index(WAVE_OF[edge])]
+            assert all(self.complete[wave] for wave in earlier), (edge, self.complete)
+            assert PAUSE not in self.world.orders
+        in_review = [edge for edge in ("b1", "b2") if self.world.has_draft(edge)]
+        if set(moved) & {"b1", "b2"}:
+            assert len(in_review) <= 1 or not set(in_review) <= set(moved)
+
+    def members(self, plan: Plan) -> set[str]:
+        records = [rollout.record for rollout in plan.rollouts]
+        return {m.name.removeprefix("fleet-").partition("-")[0] for r in records for m in r.members}
+
+    def members_of_record(self) -> set[str]:
+        records = self.world.rollouts.values()
+        return {m.name.removeprefix("fleet-").partition("-")[0] for r in records for m in r.members}
+
+    # people
+
+    @rule(edge=EDGE, how=st.sampled_from(["merge", "squash"]), keep=st.booleans())
+    def merge(self, edge: str, how: str, *, keep: bool) -> None:
+        for ref in self.world.drafts(edge):
+            self.world.merge(edge, ref, how=how, keep_branch=keep)
+
+    @rule()
+    def merge_everything(self) -> None:
+        for edge, ref in list(self.world.open_drafts()):
+            self.world.merge(edge, ref)
+
+    @rule(edge=EDGE, with_branch=st.booleans())
+    def close(self, edge: str, *, with_branch: bool) -> None:
+        for ref in self.world.drafts(edge):
+            self.world.close(edge, ref.removeprefix("refs/heads/"))
+            if with_branch:
+                del self.world.repositories[edge].refs[ref]
+
+    @rule(edge=EDGE)
+    def revert(self, edge: str) -> None:
+        self.world.revert(edge)
+
+    @rule(revision=st.integers(1, 3))
+    def ask_for_another_revision(self, revision: int) -> None:
+        self.world.revision = revision
+
+    @rule(is_paused=st.booleans())
+    def pause_or_resume(self, *, is_paused: bool) -> None:
+        self.world.order(PAUSE, "true" if is_paused else None)
+
+    @rule(revision=st.integers(1, 3))
+    def let_it_go_on(self, revision: int) -> None:
+        self.world.order(GO, f"web/v{revision}/first")
+
+    @rule(revision=st.integers(1, 3), wave=st.none() | WAVE)
+    def skip(self, revision: int, wave: str | None) -> None:
+        self.world.order(SKIP, f"web/v{revision}/{wave}" if wave else None)
+
+    @rule(edge=EDGE)
+    def add_or_remove_a_target(self, edge: str) -> None:
+        targets = set(self.world.targets) ^ {edge}
+        self.world.targets = sorted(targets or {edge})
+
+    # clusters, machines and time
+
+    @rule(edge=EDGE, status=st.sampled_from(["Healthy", "Progressing", "Degraded"]))
+    def change_health(self, edge: str, status: str) -> None:
+        self.world.health[edge] = status
+
+    @rule()
+    def take_a_snapshot(self) -> None:
+        self.world.take_snapshot()
+
+    @rule(seconds=st.sampled_from([1, SOAK_S // 2, SOAK_S]))
+    def wait(self, seconds: int) -> None:
+        self.world.time += seconds
+
+    @rule(edge=EDGE)
+    def lose_or_find_a_repository(self, edge: str) -> None:
+        repository = self.world.repositories[edge]
+        repository.down = not repository.down
+
+    @precondition(lambda self: self.world.state)
+    @rule()
+    def lose_the_state(self) -> None:
+        self.world.lose_state()
+
+    # the end
+
+    def teardown(self) -> None:
+        """When everything is well and merged, every package gets there: nothing waits for ever."""
+        world = self.world
+        for repository in world.repositories.values():
+            repository.down = False
+        world.health, world.orders = {}, {GO: f"web/v{world.revision}/first"}
+        for _ in range(12):
+            plan = world.run()
+            self.merge_everything()
+            world.time += SOAK_S
+            world.take_snapshot()
+        stuck = [edge for edge in world.targets if not world.has_revision(edge, MAIN)]
+        failed = any(rollout.phase is RolloutPhase.FAILED for rollout in plan.rollouts)
+        rejected = any(change.waits for change in plan.changes)
+        assert not stuck or failed or rejected, (stuck, plan.rollouts)
+
+
+Rollouts.TestCase.settings = settings(max_examples=20 * FUZZ, stateful_step_count=30)
+TestRollouts = Rollouts.TestCase

@@ -1,0 +1,229 @@
+"""A fleet in memory whose set rolls revisions out in waves, and what must hold of every run of it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from reconciler.api.meta import ObjectMeta
+from reconciler.api.porch import (
+    PACKAGE_VARIANT_SET,
+    PackageVariantSet,
+    PackageVariantSetSpec,
+    RepositoryTarget,
+    Target,
+    Upstream,
+)
+from reconciler.errors import Location
+from reconciler.ids import ObjectName
+from reconciler.inventory import Inventory, PullState, Source, Sourced
+from reconciler.plan.changes import Plan
+from reconciler.policy import Policy, RolloutPolicy
+from reconciler.policy.rollouts import Gates, ObjectGate, Wave
+from reconciler.rollout.model import GO, PAUSE, SKIP
+from reconciler.snapshot import Snapshot, SnapshotObject
+from reconciler.state import ROLLOUTS_DIRECTORY, RolloutRecord
+from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelCommit, ModelWorld, blueprint
+
+EDGES = ("a1", "a2", "b1", "b2", "c1", "c2")
+ORDER = ("first", "second", "third")
+WAVE_OF = dict(zip(EDGES, (wave for wave in ORDER for _ in range(2)), strict=True))
+SOAK_S = 600
+SET = ObjectName(NAMESPACE, "fleet")
+APPLICATION = ("argoproj.io/v1alpha1", "Application")
+
+
+def _selector(wave: str) -> dict[str, object]:
+    return {"matchLabels": {"wave": wave}}
+
+
+GATE = ObjectGate(*APPLICATION, name="{repository}", namespace="argocd")
+POLICY = RolloutPolicy(
+    waves=(
+        Wave("first", selector=_selector("first"), gates=Gates(approval=True)),
+        Wave(
+            "second",
+            selector=_selector("second"),
+            max_open="1",
+            soak_s=SOAK_S,
+            gates=Gates(objects=(GATE,)),
+        ),
+        Wave("third"),
+    )
+)
+
+
+@dataclass
+class RolloutWorld(ModelWorld):
+    """Six repositories in three waves: after the first a person is asked, the second soaks and has a gate."""
+
+    revision: int = 1
+    targets: list[str] = field(default_factory=lambda: list(EDGES))
+    orders: dict[str, str] = field(default_factory=dict)
+    health: dict[str, str] = field(default_factory=dict)
+    seen_health: dict[str, str] = field(default_factory=dict)
+    taken: int = EPOCH
+    rollouts: dict[ObjectName, RolloutRecord] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.policy = Policy(instance="fleet", rollouts=(POLICY,))
+        self.add_repository("blueprints")
+        for number in (1, 2, 3):
+            self.publish("blueprints", "web", blueprint("web", app_yaml=config_map(number)), number)
+        for edge in EDGES:
+            self.add_repository(edge)
+        self.take_snapshot()
+
+    # what people do
+
+    def take_snapshot(self) -> None:
+        self.taken, self.seen_health = self.tick(), dict(self.health)
+
+    def order(self, key: str, value: str | None) -> None:
+        self.orders.pop(key, None)
+        if value is not None:
+            self.orders[key] = value
+
+    def revert(self, edge: str) -> bool:
+        """A person takes back the last commit that changed the package; False if there is none."""
+        repository = self.repositories[edge]
+        head, *earlier = repository.first_parents(repository.refs[MAIN])
+        before = next((c for c in earlier if c.tree("web") != head.tree("web")), None)
+        if head.tree("web") is None or before is None:
+            return False
+        self.push(edge, {"web": before.packages.get("web")}, message="revert")
+        return True
+
+    def open_drafts(self) -> Iterator[tuple[str, str]]:
+        for edge in EDGES:
+            for ref in self.drafts(edge):
+                yield edge, ref
+
+    # what is there
+
+    def upstream(self, revision: int) -> str:
+        return self.repositories["blueprints"].refs[f"refs/tags/web/v{revision}"]
+
+    def has_revision(self, edge: str, ref: str) -> bool:
+        """Whether a branch has the package at the revision that the set asks for."""
+        commit = self.repositories[edge].at(ref)
+        lock = commit.header("web").upstream_lock if "web" in commit.packages else None
+        return lock is not None and lock.commit == self.upstream(self.revision)
+
+    def has_draft(self, edge: str) -> bool:
+        return any(self.has_revision(edge, ref) for ref in self.drafts(edge))
+
+    def published_at(self, edge: str) -> int:
+        """Return the time of the commit on main that brought the package as it is."""
+        commits: list[ModelCommit] = list(
+            self.repositories[edge].first_parents(self.repositories[edge].refs[MAIN])
+        )
+        same = [c for c in commits if c.tree("web") == commits[0].tree("web")]
+        changed = next((c for c in commits if c.tree("web") != commits[0].tree("web")), None)
+        since = [c for c in same if changed is None or c.time > changed.time]
+        return min(c.time for c in since)
+
+    def is_complete(self, wave: str, members: list[str]) -> bool:
+        """Whether the next wave may move, as docs/rollouts.md tells it: no code of the rule is used."""
+        label = f"web/v{self.revision}/{wave}"
+        if label in self.orders.get(SKIP, ""):
+            return True
+        for edge in members:
+            if self.repositories[edge].down or not self.has_revision(edge, MAIN):
+                return False
+            if wave == "second":
+                due = self.published_at(edge) + SOAK_S
+                if self.time < due or self.taken < due or self.seen_health.get(edge, "Healthy") != "Healthy":
+                    return False
+        return wave != "first" or not members or label in self.orders.get(GO, "")
+
+    # what a run does
+
+    def inventory(self) -> Inventory:
+        read = super().inventory()
+        views = {}
+        for key, view in read.repositories.items():
+            labels = {"wave": WAVE_OF.get(key.name, "")}
+            metadata = view.manifest.metadata.model_copy(update={"labels": labels})
+            manifest = view.manifest.model_copy(update={"metadata": metadata})
+            views[key] = replace(view, manifest=manifest, cluster=key.name)
+        return replace(
+            read,
+            repositories=views,
+            sets=(self._set(),),
+            rollouts=self.rollouts,
+            snapshot=self._snapshot(),
+            now=self.time,
+        )
+
+    def _set(self) -> Sourced[PackageVariantSet]:
+        targets = [RepositoryTarget(name=edge, package_names=["web"]) for edge in self.targets]
+        spec = PackageVariantSetSpec(
+            upstream=Upstream(repo="blueprints", package="web", revision=self.revision),
+            targets=[Target(repositories=targets)],
+        )
+        metadata = ObjectMeta(name=SET.name, namespace=NAMESPACE, annotations=dict(self.orders))
+        manifest = PackageVariantSet(
+            api_version=PACKAGE_VARIANT_SET, kind="PackageVariantSet", metadata=metadata, spec=spec
+        )
+        return Sourced(SET, manifest, Source(Location("set.yaml", 1), EPOCH))
+
+    def _snapshot(self) -> Snapshot:
+        applications = tuple(
+            SnapshotObject(
+                *APPLICATION,
+                "argocd",
+                edge,
+                {},
+                {},
+                {
+                    "apiVersion": APPLICATION[0],
+                    "kind": APPLICATION[1],
+                    "metadata": {"namespace": "argocd", "name": edge},
+                    "status": {
+                        "health": {"status": self.seen_health.get(edge, "Healthy")},
+                        "sync": {"status": "Synced"},
+                    },
+                },
+                Location("snapshot.yaml"),
+            )
+            for edge in EDGES
+        )
+        return Snapshot(present=True, objects={APPLICATION: applications}, taken=self.taken)
+
+    def apply_part(self, plan: Plan, effects: int) -> bool:
+        """Do the first effects of a plan, the records last; return whether all were done."""
+        steps = list(self._steps(plan))
+        for step in steps[:effects]:
+            step()
+        return effects >= len(steps)
+
+    def _steps(self, plan: Plan) -> Iterator[Callable[[], object]]:
+        by_url = {r.url: r for r in self.repositories.values()}
+        calls: list[Callable[[], object]] = []
+        for change in plan.changes:
+            repository = by_url[change.package.url]
+            # The refs of one repository are one atomic push.
+            yield lambda c=change, r=repository: [self._write(r, write) for write in c.writes]
+            if change.pull is not None:
+                calls.append(lambda r=repository, pull=change.pull: self._ensure(r, pull))
+            calls += [
+                lambda r=repository, head=closing.head: self._end_pulls(r, head, PullState.CLOSED)
+                for closing in change.close
+            ]
+        yield from calls
+        yield lambda: self.apply(Plan(records=plan.records, status=plan.status))
+
+    def _read_state(self) -> None:
+        super()._read_state()
+        records = (
+            RolloutRecord.model_validate_json(data)
+            for path, data in self.state.items()
+            if path.startswith(f"{ROLLOUTS_DIRECTORY}/")
+        )
+        self.rollouts = {record.key: record for record in records}
+
+
+def config_map(number: int) -> str:
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  revision: '{number}'\n"
+
+
+__all__ = ["EDGES", "GO", "ORDER", "PAUSE", "SKIP", "SOAK_S", "WAVE_OF", "RolloutWorld"]
