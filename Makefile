@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws soak soak-team lock clean
+.PHONY: demo test docs-test coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws soak soak-team lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,9 @@ demo: $(VENV)/.installed  ## The main job on a small world: plan, apply, approve
 
 test: $(VENV)/.installed  ## All tests, the long ones on a sample; faults, laws, fuzz and soak try everything
 	$(RUN)python -m pytest -n auto --dist worksteal
+
+docs-test: $(VENV)/.installed  ## Run every command of the tutorial and the guides, and compare what they print
+	$(RUN)python -m pytest -q tests/docs
 
 coverage: $(VENV)/.installed  ## All tests with branch coverage, which takes a third longer
 	$(RUN)python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered

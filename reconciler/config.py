@@ -53,14 +53,16 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
     Args:
         data: The file's content; None if it does not exist.
         path: Its path in the control repository.
-        environment: Variables such as `RECONCILER_DELETIONS_SHARE` override settings of the file.
+        environment: Variables such as `RECONCILER_SUSPEND` override settings of the file.
 
     Raises:
-        ConfigurationError: The file is missing, is not what it should be, or has no instance name.
+        ConfigurationError: The file is missing, is not what it should be, or has no instance name; or a
+            variable allows deletions.
     """
     if data is None:
         raise ConfigurationError(f"There is no {path} in the control repository", hint=_INIT_HINT)
     document = _load(data, path)
+    _check_consent(environment)
     configuration = parse_model(Configuration, _overridden(document.value, environment))
     if isinstance(configuration, tuple):
         raise _error(configuration, document, path, environment)
@@ -80,6 +82,20 @@ def _load(data: bytes, path: str) -> Document:
         where = Location(path, documents[1].line if documents else 0)
         raise ConfigurationError(message, location=where, hint="" if documents else _INIT_HINT)
     return documents[0]
+
+
+def _check_consent(environment: Mapping[str, str]) -> None:
+    """Refuse variables of settings that allow deletions: consent is given in Git, where others review it.
+
+    Raises:
+        ConfigurationError: The first such variable.
+    """
+    for setting in _IN_GIT_ONLY:
+        if (variable := variable_name(setting)) in environment:
+            name = ".".join(setting)
+            message = f"{variable} is set, but what allows deletions is decided in Git only"
+            hint = f"Unset it; write spec.{name} in the configuration."
+            raise ConfigurationError(message, location=Location(f"${variable}"), hint=hint)
 
 
 Rule = TypeVar("Rule", ApprovalRule, ReviewRule, RolloutPolicy, Wave)
@@ -173,7 +189,7 @@ def _overridden(value: object, environment: Mapping[str, str]) -> object:
     if not isinstance(value, Mapping) or not isinstance(value.get("spec", {}), Mapping):
         return value
     spec = dict(value.get("spec", {}))
-    for path in setting_paths(Policy):
+    for path in variable_paths():
         text = environment.get(variable_name(path))
         if text is not None and path != ("instance",):
             _lay(spec, path, text)
@@ -193,7 +209,7 @@ def _lay(spec: dict[str, Any], path: tuple[str, ...], text: str) -> None:
 
 
 def variable_name(path: Iterable[str | int]) -> str:
-    """Return the environment variable of a setting: `deletions.share` is RECONCILER_DELETIONS_SHARE."""
+    """Return the environment variable of a setting: `snapshot.path` is RECONCILER_SNAPSHOT_PATH."""
     return PREFIX + "_".join(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(step)).upper() for step in path)
 
 
@@ -203,11 +219,23 @@ _NOT_ONE_VARIABLE = (
     *("kinds", "registries"),
 )
 """Settings that are lists or mappings: the file alone holds them."""
+_IN_GIT_ONLY = (
+    ("deletions", "share"),
+    ("deletions", "minimum"),
+    ("deletions", "count"),
+    ("snapshot", "maxAge"),
+)
+"""Settings that keep packages from being deleted: no variable changes them."""
+
+
+def variable_paths() -> tuple[tuple[str, ...], ...]:
+    """Return the paths of the settings that a variable overrides."""
+    return tuple(path for path in setting_paths(Policy) if path not in _IN_GIT_ONLY)
 
 
 @cache
 def setting_paths(model: Any) -> tuple[tuple[str, ...], ...]:
-    """Return the paths of every setting that one variable can hold."""
+    """Return the paths of every setting with one value, or a list of texts."""
     paths: list[tuple[str, ...]] = []
     for name, annotation in disk_fields(model):
         if isinstance(annotation, type) and is_dataclass(annotation):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.check import LEVELS, check
-from reconciler.cli.output import Output, make_printer, with_consent
+from reconciler.cli.output import Output, make_printer, with_shard
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import Annotation, Runner, check_event, current_runner, pull_number
 from reconciler.errors import ConfigurationError, Exit, ReconcilerError, UsageError
@@ -81,17 +81,6 @@ class Inputs:
         if value not in allowed:
             raise UsageError(f"Input {name} is {value!r}", hint=f"Use one of: {', '.join(allowed)}.")
         return value
-
-    def number(self, name: str) -> int:
-        """Return an input that counts, zero if it was not given.
-
-        Raises:
-            UsageError: It is no number.
-        """
-        text = self.text(name) or "0"
-        if not text.isdecimal():
-            raise UsageError(f"Input {name} is {text!r}", hint="Give a number from 0.")
-        return int(text)
 
     @property
     def control(self) -> str:
@@ -176,8 +165,7 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
 def _settings(inputs: Inputs) -> "RunOptions":
     from reconciler.run.inputs import RunOptions
 
-    settings = RunOptions(inputs.control)
-    return with_consent(settings, inputs.number("allow-deletes"), inputs.text("shard"))
+    return with_shard(RunOptions(inputs.control), inputs.text("shard"))
 
 
 def _tell(

@@ -17,7 +17,7 @@ from reconciler.cli.output import (
     resolving_options,
     shard_option,
     wants_color,
-    with_consent,
+    with_shard,
 )
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 @click.option(
     "--checksum", default="", metavar="SUM", help="Apply only if the plan is the one with this sum."
 )
-@click.option(
-    "--allow-deletes", type=click.IntRange(0), default=0, metavar="N", help="Consent to N deletions."
-)
 @listing_options
 @resolving_options
 @click.argument(
@@ -51,7 +48,6 @@ def apply(
     settings: "RunOptions",
     output: str,
     checksum: str,
-    allow_deletes: int,
     saved: Path | None,
     *,
     shard: str,
@@ -69,7 +65,6 @@ def apply(
       reconciler apply                             plan and apply
       reconciler apply --checksum 3f8a…            only the plan that was reviewed
       reconciler apply plan.json                   the same, as `reconciler plan -o json --out` saved it
-      reconciler apply --allow-deletes 12          after looking at what would be deleted
       reconciler apply -o json > outcome.json      for machines
     """
     from reconciler.report.summary import exit_of
@@ -80,7 +75,7 @@ def apply(
     check_event(os.environ)
     checksum = _saved_checksum(saved, checksum) if saved else checksum
     printer = make_printer(color=not no_color)
-    planned = plan_run(with_consent(settings, allow_deletes, shard), to_apply=True)
+    planned = plan_run(with_shard(settings, shard), to_apply=True)
     form = Output(output)
     if form is Output.TEXT:
         show_plan(printer, planned, form, quiet=quiet, unchanged=unchanged)

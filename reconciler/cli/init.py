@@ -51,7 +51,7 @@ def init(
     \b
     Examples:
       reconciler init fleet
-      reconciler init fleet --forge github --upstream https://github.com/acme/blueprints.git \\
+      reconciler init fleet --forge github --upstream https://github.com/acme/blueprints.git \
         --package web --downstream https://github.com/acme/edge.git
       kubectl get repositories.config.porch.kpt.dev,packagevariants,packagevariantsets -A -o yaml > porch.yaml
       reconciler init fleet --from-porch porch.yaml

@@ -304,8 +304,8 @@ def resolving_options(command: Command) -> Command:
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 
 
-def with_consent(settings: "RunOptions", allow_deletes: int, shard: str = "") -> "RunOptions":
-    """Return `settings` with a person's consent to this many deletions, for one part of the fleet.
+def with_shard(settings: "RunOptions", shard: str) -> "RunOptions":
+    """Return `settings` for one part of the fleet.
 
     Raises:
         UsageError: There is no such part.
@@ -314,4 +314,4 @@ def with_consent(settings: "RunOptions", allow_deletes: int, shard: str = "") ->
 
     from reconciler.plan.shard import parse_shard
 
-    return replace(settings, allow_deletes=allow_deletes, shard=parse_shard(shard, os.environ))
+    return replace(settings, shard=parse_shard(shard, os.environ))

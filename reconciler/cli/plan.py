@@ -15,7 +15,7 @@ from reconciler.cli.output import (
     printer_to,
     resolving_options,
     shard_option,
-    with_consent,
+    with_shard,
 )
 from reconciler.cli.selecting import select_changes
 from reconciler.errors import Exit, UsageError
@@ -36,13 +36,11 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when changes are pending.")
 @listing_options
 @resolving_options
-@click.option("--allow-deletes", type=click.IntRange(0), default=0, metavar="N", help="As `apply` takes it.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
 @click.argument("names", nargs=-1, metavar="[PACKAGE|SET]...")
 def plan(
     settings: "RunOptions",
     output: str,
-    allow_deletes: int,
     out: Path | None,
     names: tuple[str, ...],
     *,
@@ -74,7 +72,7 @@ def plan(
     from reconciler.run.plan import plan_run
 
     _check_usage(output, out, names, shows_diff=shows_diff)
-    planned = plan_run(with_consent(settings, allow_deletes, shard))
+    planned = plan_run(with_shard(settings, shard))
     if shows_diff:
         changes = select_changes(planned, names) if names else changed_files(planned)
         show_differences(make_printer(color=not no_color), planned, changes, unfolded=unchanged)

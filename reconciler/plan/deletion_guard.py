@@ -25,11 +25,14 @@ _UNREADABLE = "and the record of what was refused before cannot be read"
 
 @dataclass(frozen=True, slots=True)
 class RefusedDeletions:
-    """Deletions without consent: the variants `keys` are kept. `of` is the number of all variants then."""
+    """Deletions without consent: the variants `keys` are kept. `of` is the number of all variants then.
+
+    `annotation` tells which annotation would allow them, as a clause; "" where none would.
+    """
 
     reason: Reason
     message: str
-    hint: str
+    annotation: str
     keys: tuple[ObjectName, ...] = ()
     of: int = 0
 
@@ -38,10 +41,29 @@ class RefusedDeletions:
         """The checksum that allows exactly these deletions in `spec.consents` of the configuration."""
         return deletion_consent(self.keys)
 
+    @property
+    def hint(self) -> str:
+        """The next step: how to consent."""
+        return consent_hint(self.consent, self.annotation)
+
 
 def deletion_consent(keys: Iterable[tuple[str, ...]]) -> str:
     """Return the checksum of a set of deletions: the same whatever commit consents to it. Order-free."""
     return hashlib.sha256(orjson.dumps(sorted(list(key) for key in keys))).hexdigest()
+
+
+def consent_hint(consent: str, annotation: str = "") -> str:
+    """Return the next step after a refusal: consent is given in Git, where others review it.
+
+    Args:
+        consent: The checksum of the refused deletions.
+        annotation: The annotation that would allow them too, as a clause.
+    """
+    way = f"{annotation}, or " if annotation else ""
+    return (
+        f"Review the plan. To delete them, {way}write in the configuration: "
+        f"spec.consents: {{{consent}: why}}."
+    )
 
 
 def exceeded_limit(deletions: int, owned: int, guard: DeletionGuard) -> str:
@@ -79,18 +101,15 @@ def guard_deletions(
 
     First each set on its own: one that exists and lost all of its targets needs consent to each
     deletion. Then the remaining deletions together: more than the share (from the minimum on) or the
-    count of the policy. Consent is `reconciler.dev/allow-deletes: "<n>"` on the set, for its own
-    variants, or `deletions.allowed` of the policy, for all. A variant with deletion policy orphan
-    deletes nothing and is not counted, but an emptied set keeps it too. A checksum in `consents` of
-    the configuration allows exactly the deletions that it was made of.
+    count of the policy. Consent is given in Git: `reconciler.dev/allow-deletes: "<n>"` on the set, for its
+    own variants, or a checksum in `consents` of the configuration, for exactly the deletions that it was
+    made of. A variant with deletion policy orphan deletes nothing and is not counted, but an emptied set
+    keeps it too.
 
     A refusal lasts until consent is given: it is measured against the variants at the time of the first
     refusal, so that packages that leave meanwhile do not make it small enough.
     """
     if not deletions:
-        return GuardedDeletions()
-    allowed = inventory.policy.deletions.allowed
-    if allowed and sum(record.deletion_policy == _DELETE for record in deletions) <= allowed:
         return GuardedDeletions()
     before = refused_variants(inventory)
     consents = _consents(inventory)
@@ -141,8 +160,9 @@ def _consents(inventory: Inventory) -> Mapping[ObjectName, int]:
 
 def _emptied(owner: ObjectName, records: Sequence[PackageVariantRecord], owned: int) -> RefusedDeletions:
     message = f"PackageVariantSet {owner} selects nothing any more; it had {plural(len(records), 'variant')}"
-    hint = f'To delete them, annotate the set with {ALLOW_DELETES}: "{len(records)}".'
-    return RefusedDeletions(Reason.DELETION_GUARD, message, hint, _keys(records), owned)
+    return RefusedDeletions(
+        Reason.DELETION_GUARD, message, _annotation(owner, len(records)), _keys(records), owned
+    )
 
 
 def _too_many(
@@ -156,11 +176,14 @@ def _too_many(
     if not refused:
         return
     message = f"{len(refused)} of {plural(owned, 'PackageVariant')} would be deleted, {reason}"
-    consent = f'{ALLOW_DELETES}: "{len(refused)}"'
-    sets = sorted({str(ObjectName(r.namespace, r.set_name)) for r in refused if r.set_name})
-    hint = "Review the plan, then allow them with --allow-deletes, or consent in the configuration"
-    hint += f", or annotate PackageVariantSet {sets[0]} with {consent}." if len(sets) == 1 else "."
-    yield RefusedDeletions(Reason.DELETION_GUARD, message, hint, _keys(refused), owned)
+    owners = {ObjectName(record.namespace, record.set_name) for record in refused}
+    owner = owners.pop()
+    annotation = "" if owners or not owner.name else _annotation(owner, len(refused))
+    yield RefusedDeletions(Reason.DELETION_GUARD, message, annotation, _keys(refused), owned)
+
+
+def _annotation(pvs: ObjectName, deletions: int) -> str:
+    return f'annotate PackageVariantSet {pvs} with {ALLOW_DELETES}: "{deletions}"'
 
 
 def _keys(records: Iterable[PackageVariantRecord]) -> tuple[ObjectName, ...]:

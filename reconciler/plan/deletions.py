@@ -16,7 +16,7 @@ from reconciler.plan.commits import (
     revision_name,
 )
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.deletion_guard import deletion_consent, exceeded_limit, pending_consent
+from reconciler.plan.deletion_guard import consent_hint, deletion_consent, exceeded_limit, pending_consent
 from reconciler.plan.drafts import close_drafts, close_pulls, latest_pull, next_workspace, write_draft
 from reconciler.reasons import Reason
 from reconciler.refs import deletion_proposed_ref, deletion_ref, short_branch
@@ -318,9 +318,7 @@ def guard_changes(context: PlanContext, changes: Sequence[Change]) -> GuardedCha
     Source: octodns provider/plan.py, Plan.raise_if_unsafe.
     Differs: octodns refuses the whole plan.
     """
-    refusals = [
-        Refusal(r.reason, r.message, _hint(r.hint, r.consent), r.consent) for r in context.diff.refused
-    ]
+    refusals = [Refusal(r.reason, r.message, r.hint, r.consent) for r in context.diff.refused]
     moved = [c for c in changes if c.op is Op.DELETE and c.writes and c.variant in context.variants]
     before = _refused_before(context)
     refused, owned, message = _refuse_moved(moved, before, context)
@@ -333,8 +331,7 @@ def guard_changes(context: PlanContext, changes: Sequence[Change]) -> GuardedCha
     waiting |= {key: of for key, of in before.items() if key not in begun and _still_waits(key, context)}
     if not refused:
         return GuardedChanges(tuple(changes), tuple(refusals), waiting)
-    hint = _hint("Review the plan, or allow the deletions with --allow-deletes.", consent)
-    refusals.append(Refusal(Reason.DELETION_GUARD, message, hint, consent))
+    refusals.append(Refusal(Reason.DELETION_GUARD, message, consent_hint(consent), consent))
     kept = tuple(_keep_refused(c, message) if c.package in guarded else c for c in changes)
     return GuardedChanges(kept, tuple(refusals), waiting)
 
@@ -349,8 +346,6 @@ def _refuse_moved(
     # The new places of moved variants count as owned as soon as they have drafts: that must not make
     # the share of what was refused smaller, nor must packages that left make the minimum larger.
     owned = max((before[change.package] for change in again), default=now)
-    if len(moved) <= guard.allowed:
-        return (), owned, ""
     limit = exceeded_limit(len(moved), owned, guard)
     refused = moved if limit else again
     packages = plural(owned, "owned package")
@@ -378,7 +373,3 @@ def _still_waits(package: PackageKey, context: PlanContext) -> bool:
 
 def _keep_refused(change: Change, message: str) -> Change:
     return replace(change.without_effects(Op.KEEP, Reason.DELETION_GUARD, message), waits=False)
-
-
-def _hint(hint: str, consent: str) -> str:
-    return f"{hint} Or consent to exactly these in the configuration: spec.consents: {{{consent}: why}}."

@@ -218,8 +218,6 @@ class DeletionGuard(SettingsGroup):
     """Below this many owned packages the share does not count."""
     count: Count = 100
     """Largest number of deletions, whatever is owned."""
-    allowed: Internal[int] = 0
-    """Deletions that a person consented to on the command line."""
 
 
 @dataclass(frozen=True, slots=True)

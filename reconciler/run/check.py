@@ -178,7 +178,7 @@ def _side(inputs: RunInputs, planned: PlannedRun | None) -> Side:
         inventory = assume_upstreams(inventory)
         desired = expand(inventory)
         diff = diff_variants(desired, inventory)
-        refusals = tuple(Refusal(r.reason, r.message, r.hint) for r in diff.refused)
+        refusals = tuple(Refusal(r.reason, r.message, r.hint, r.consent) for r in diff.refused)
         urls = {view.url for view in inventory.repositories.values()}
         nested = find_nested_downstreams(desired, inventory, urls)
         problems = tuple(sorted({*inventory.problems, *desired.problems, *nested}))

@@ -35,14 +35,12 @@ from reconciler.report.summary import Names
 class RunOptions:
     """Options of a run that the command line gives; all others are in the control repository.
 
-    `control` is a working copy, a bare repository or a URL; `allow_deletes` the number of deletions that a
-    person consents to; `shard` the part of the fleet that this run is responsible for; `resolving` how
-    dependencies are resolved.
+    `control` is a working copy, a bare repository or a URL; `shard` the part of the fleet that this run is
+    responsible for; `resolving` how dependencies are resolved.
     """
 
     control: str = "."
     cache_dir: Path | None = None
-    allow_deletes: int = 0
     shard: Shard = WHOLE
     resolving: ResolveOptions = DEFAULT_OPTIONS
 
@@ -95,7 +93,7 @@ def read_inputs(
         _check_merged(opened)
     reading = _reading(options, opened, mirrors)
     inventory = read_inventory(options.control, mirrors, os.environ, reading, forges)
-    return RunInputs(_with_consent(inventory, options.allow_deletes), mirrors, forges)
+    return RunInputs(inventory, mirrors, forges)
 
 
 def _reading(options: RunOptions, opened: OpenControl, mirrors: Mirrors) -> ReadOptions:
@@ -117,13 +115,6 @@ def _check_merged(opened: OpenControl) -> None:
     mirror = opened.mirror
     checkout = Checkout(mirror.remote, opened.commit.oid, opened.branch, published=opened.published)
     check_merged(checkout, mirror.head_branch)
-
-
-def _with_consent(inventory: Inventory, allowed: int) -> Inventory:
-    if not allowed:
-        return inventory
-    guard = replace(inventory.policy.deletions, allowed=allowed)
-    return replace(inventory, policy=replace(inventory.policy, deletions=guard))
 
 
 def open_mirrors(options: RunOptions) -> Mirrors:

@@ -128,6 +128,8 @@ spec:
   git:
     repo: $downstream_url
     branch: main
+    # Makes the branch where the repository is still empty.
+    createBranch: true
 """
 )
 _SET = Template(

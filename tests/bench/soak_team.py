@@ -244,7 +244,7 @@ def play(team: Team, changes: int) -> bool:
     runs = []
     for number in range(1, changes + 1):
         act = team.draw.choice(acts)()
-        ran = team.run("apply", "--allow-deletes", "99")
+        ran = team.run("apply")
         broken = team.check()
         if ran.code not in CODES:
             broken.append(f"exit {ran.code}: {ran.out}")

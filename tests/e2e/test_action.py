@@ -100,9 +100,7 @@ def test_check_is_what_a_reviewer_reads(action: Path, job: Job) -> None:
     assert "### Problems of this change" in ran.summary
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("mode", "destroy"), ("allow-deletes", "-1"), ("shard", "4/4"), ("level", "$(id)")]
-)
+@pytest.mark.parametrize(("name", "value"), [("mode", "destroy"), ("shard", "4/4"), ("level", "$(id)")])
 def test_an_input_that_means_nothing_is_usage(action: Path, job: Job, name: str, value: str) -> None:
     checkout(job)
     mode = {"mode": "check" if name == "level" else "plan"}

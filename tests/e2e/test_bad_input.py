@@ -514,7 +514,8 @@ def test_a_snapshot_that_says_that_it_is_empty_is_believed(copy: Copy) -> None:
     code, planned = plan(world)
     assert (code, {ops(planned)[name] for name in WEBS}) == (Exit.REFUSED, {"keep"})
 
-    code, planned = plan(world, "--allow-deletes", str(len(WEBS)))
+    world.consent()
+    code, planned = plan(world)
     assert (code, {ops(planned)[name] for name in WEBS}) == (Exit.DONE, {"delete"})
 
 

@@ -56,6 +56,7 @@ kind: PackageVariantSet
 metadata:
   name: web
   namespace: default
+  annotations: {reconciler.dev/allow-deletes: "9"}
 spec:
   upstream: {repo: blueprints, package: web, revision: 1}
   targets:
@@ -89,7 +90,7 @@ def test_target_that_left_the_set_is_named(tmp_path: Path, targets: str, others:
     world.run("apply")
     commit(world, {"manifests/set.yaml": SET + others})
 
-    said = world.run("plan", "--allow-deletes", "9")
+    said = world.run("plan")
 
     assert cause in said.out
 
@@ -100,7 +101,7 @@ def test_object_that_left_the_snapshot_is_named(tmp_path: Path) -> None:
     header = git(world.control, "show", "main:snapshot/snapshot.yaml").replace("count: 3", "count: 2")
     commit(world, {"snapshot/clusters/cluster-1.yaml": None, "snapshot/snapshot.yaml": header})
 
-    said = world.run("plan", "--allow-deletes", "9")
+    said = world.run("plan")
 
     cause = "Cluster default/cluster-1, which PackageVariantSet default/web selected"
     assert f"{cause}, is not in the snapshot any more" in said.out

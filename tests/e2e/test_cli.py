@@ -276,7 +276,8 @@ def test_too_many_deletions_are_shown_then_refused(world: World) -> None:
     assert packages == {name: refs for name, refs in before.items() if name != "control.git"}
     assert world.run("plan").code == 4
 
-    assert world.run("apply", "--allow-deletes", "2").code == 0
+    world.consent()
+    assert world.run("apply").code == 0
     assert "refs/heads/reconciler/fleet/delete/db" in world.all_refs()["edge-1.git"]
 
 

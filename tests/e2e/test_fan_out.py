@@ -138,7 +138,7 @@ def test_ignorance_deletes_nothing_that_was_needed(edges: World, blind: str) -> 
     if blind == "no blueprints":
         (edges.root / "blueprints.git").rename(edges.root / "away")
 
-    after = ops(edges, "--allow-deletes", "100")
+    after = ops(edges)
 
     kept = {name: op for name, op in after.items() if name.rpartition("/")[2] in ("base", "certs", "keys")}
     assert kept
@@ -152,13 +152,13 @@ def test_nobody_needs_it_any_more(edges: World) -> None:
         (copy / VARIANTS / "portal.yaml").unlink()
         (copy / VARIANTS / "web.yaml").unlink()
 
-    after = ops(edges, "--allow-deletes", "100")
+    after = ops(edges)
     assert {name for name, op in after.items() if op == "delete NotDesired"} == {
         *(f"edge-{n}/{p}" for n in (1, 3) for p in ("base", "certs", "keys", "web")),
         "edge-1/portal",
         "edge-2/web",
     }
-    edges.run("apply", "--allow-deletes", "100")
+    edges.run("apply")
     edges.run("apply")
     files = git(edges.control, "ls-tree", "-r", "--name-only", STATE)
     assert "requires-" not in files
@@ -261,15 +261,15 @@ def test_what_stands_on_main_keeps_what_it_needs(edges: World, way: str) -> None
             (copy / VARIANTS / "web.yaml").write_text(text.replace("revision: 1", "revision: 2"))
     needed = [f"edge-3/{name}" for name in ("base", "certs", "keys")]
 
-    before = ops(edges, "--allow-deletes", "100")
+    before = ops(edges)
     assert [before[name] for name in needed] == ["keep StillNeeded"] * 3
-    edges.run("apply", "--allow-deletes", "100")
+    edges.run("apply")
     waiting = edges.all_refs()
-    edges.run("apply", "--allow-deletes", "100")
+    edges.run("apply")
     assert edges.all_refs() == waiting
     edges.run("approve", "edge-3/web")
 
-    after = ops(edges, "--allow-deletes", "100")
+    after = ops(edges)
     assert [after[name] for name in needed] == ["delete NotDesired"] * 3
 
 

@@ -338,14 +338,14 @@ def test_what_a_person_took_out_is_not_put_back(fleet: Fleet) -> None:
 def test_what_nobody_wants_any_more_leaves_the_group(fleet: Fleet) -> None:
     fleet.apply()
     fleet.drop("p01")
-    assert fleet.apply("--allow-deletes", "9").code == Exit.DONE
+    assert fleet.apply().code == Exit.DONE
     names = {entry.name for entry in fleet.edge.git[fleet.edge.oid(BRANCH)].tree}
     assert names == {"README.md", "p00", "p02"}
     assert "Create 2 packages" in fleet.world.run("pr", "list").out
 
     fleet.drop("p00")
     fleet.drop("p02")
-    assert fleet.apply("--allow-deletes", "9").code == Exit.DONE
+    assert fleet.apply().code == Exit.DONE
     assert fleet.heads() == []
     assert fleet.pulls() == [("closed", BRANCH)]
 
@@ -354,7 +354,7 @@ def test_what_leaves_a_group_that_people_committed_to_is_put_back_as_it_was(flee
     fleet.apply()
     person = fleet.edge.commit({"p00/notes.txt": "Mine\n"}, branch=BRANCH, message="Note\n")
     fleet.drop("p01")
-    fleet.apply("--allow-deletes", "9")
+    fleet.apply()
 
     assert fleet.edge.git.descendant_of(fleet.edge.oid(BRANCH), person)
     assert {entry.name for entry in fleet.edge.git[fleet.edge.oid(BRANCH)].tree} == {

@@ -212,7 +212,7 @@ def test_package_may_move_below_its_own_path_once_the_old_one_is_deleted(tmp_pat
     fleet.run("apply")
     fleet.write({"grp": variant("grp", "grp/m")})
 
-    moved = fleet.run("apply", "--allow-deletes", "1")
+    moved = fleet.run("apply")
     assert moved.code == 3, moved
     assert fleet.ops() == {"grp": "keep DeletionProposed", "grp/m": "block NestedPackage"}
     assert fleet.run("approve", "edge/grp").code == 0
@@ -225,7 +225,7 @@ def test_draft_that_leaves_with_the_plan_is_no_neighbour(tmp_path: Path) -> None
     fleet.run("apply")
     fleet.write({"grp": variant("grp", "grp/m")})
 
-    assert fleet.run("apply", "--allow-deletes", "1").code == 0
+    assert fleet.run("apply").code == 0
     assert fleet.ops() == {"grp/m": "keep UpToDate"}
     assert [n for n in refs(fleet.edge) if "/drafts/" in n] == ["refs/heads/drafts/grp/m/packagevariant-1"]
 
@@ -269,7 +269,7 @@ def test_branch_called_reconciler_keeps_a_deletion_from_being_proposed(tmp_path:
     Repo(fleet.edge).point("refs/heads/reconciler", Repo(fleet.edge).oid("main"))
     fleet.write({"web": None})
 
-    applied = fleet.run("apply", "--allow-deletes", "1")
+    applied = fleet.run("apply")
 
     assert applied.code == 3, applied
     assert fleet.ops() == {"web": "block PathTaken"}
@@ -406,14 +406,14 @@ def published(tmp_path: Path, edge: Mapping[str, str] | None = None) -> Fleet:
 def test_change_on_main_under_an_open_deletion_renews_the_proposal(tmp_path: Path) -> None:
     fleet = published(tmp_path)
     fleet.write({"web": None})
-    fleet.run("apply", "--allow-deletes", "1")
+    fleet.run("apply")
     Repo(fleet.edge).commit({"web/mine.yaml": OBJECT, "web/sub/Kptfile": kptfile("sub")})
 
     refused = fleet.run("approve", "edge/web")
     assert refused.code == 4
     assert "it proposes the deletion anew" in refused.out
 
-    applied = fleet.run("apply", "--allow-deletes", "1")
+    applied = fleet.run("apply")
     assert applied.code == 0, applied
     assert fleet.ops() == {"web": "keep DeletionProposed"}
     assert "web/mine.yaml" not in fleet.files("reconciler/fleet/delete/web")
@@ -424,9 +424,9 @@ def test_change_on_main_under_an_open_deletion_renews_the_proposal(tmp_path: Pat
 def test_file_that_a_person_restores_in_a_deletion_stays(tmp_path: Path) -> None:
     fleet = published(tmp_path)
     fleet.write({"web": None})
-    fleet.run("apply", "--allow-deletes", "1")
+    fleet.run("apply")
     Repo(fleet.edge).commit({"web/keep.yaml": OBJECT}, branch="reconciler/fleet/delete/web")
-    fleet.run("apply", "--allow-deletes", "1")
+    fleet.run("apply")
 
     assert fleet.run("approve", "edge/web").code == 0
 
@@ -436,14 +436,14 @@ def test_file_that_a_person_restores_in_a_deletion_stays(tmp_path: Path) -> None
 def test_declined_deletion_leaves_no_branches_and_waits_for_nobody(tmp_path: Path) -> None:
     fleet = published(tmp_path)
     fleet.write({"web": None})
-    fleet.run("apply", "--allow-deletes", "1")
+    fleet.run("apply")
     assert fleet.run("pr", "close", "edge#2").code == 0
 
-    assert fleet.run("apply", "--allow-deletes", "1").code == 0
+    assert fleet.run("apply").code == 0
 
     assert fleet.ops() == {"web": "keep Rejected"}
     assert [n for n in refs(fleet.edge) if "elet" in n] == []
-    assert fleet.run("apply", "--allow-deletes", "1").code == 0
+    assert fleet.run("apply").code == 0
 
 
 def test_draft_does_not_remove_a_package_that_others_made_inside_it(tmp_path: Path) -> None:

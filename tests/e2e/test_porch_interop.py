@@ -102,7 +102,7 @@ def test_a_deletion_is_proposed_where_porch_looks_for_it(world: World, edge: Rep
     with world.edit("control", "Remove web") as copy:
         (copy / manifest(EDGE, "web")).unlink()
 
-    assert world.run("apply", "--quiet", "--allow-deletes", "1").code == 0
+    assert world.run("apply", "--quiet").code == 0
 
     ref = deletion_proposed_ref("web", 1)
     assert edge.find(ref) == edge.find(tag_ref("web", 1))

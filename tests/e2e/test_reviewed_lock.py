@@ -182,7 +182,7 @@ def test_a_pin_leaves_after_its_package(world: World) -> None:
     with world.edit("control", "No api") as copy:
         (copy / "manifests/api.yaml").unlink()
     assert lock_line(world) == ""
-    world.run("apply", "--allow-deletes", "1")
+    world.run("apply")
     assert world.run("approve", "edge/api").code == 0
     world.run("apply")
 

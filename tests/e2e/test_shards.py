@@ -39,7 +39,7 @@ def story(root: Path, shards: int) -> list[dict[str, object]]:
     Repo(root / "edge-3.git").merge("drafts/web/packagevariant-1", how="squash")
     moved = variant("edge-3", "web").replace("repo: edge-3", "repo: edge-4").replace("e: web\n", "e: web-2\n")
     control.commit({manifest("edge-3", "web"): moved.replace("package: web-2", "package: web", 1)})
-    apply(root, shards, "--allow-deletes", "1")
+    apply(root, shards)
     steps.append(everything(root))
     refuse = root / "edge-5.git" / "hooks" / "pre-receive"
     refuse.parent.mkdir(exist_ok=True)
@@ -127,6 +127,9 @@ def test_a_shard_keeps_the_records_of_others(tmp_path: Path, last: bool) -> None
     """A record is a finalizer: what another shard could not do yet must not look done."""
     root = split_root(tmp_path, *EDGES[:2])
     write_world(root, EDGES)
+    control = Repo(root / "control.git")
+    written = control.read("main", "reconciler.yaml").decode()
+    control.commit({"reconciler.yaml": f"{written}  deletions: {{share: 1.0}}\n"})
     apply(root, 2)
     theirs = next(edge for edge in EDGES if shard_in(root, edge) == 1)
     Repo(root / f"{theirs}.git").merge("drafts/web/packagevariant-1", how="squash")
@@ -142,9 +145,7 @@ def test_a_shard_keeps_the_records_of_others(tmp_path: Path, last: bool) -> None
     )
 
     codes = {
-        part: run(
-            root, "apply", "--control", "control.git", "--allow-deletes", "20", "--shard", f"{part}/2"
-        ).code
+        part: run(root, "apply", "--control", "control.git", "--shard", f"{part}/2").code
         for part in ((1, 0) if last else (0, 1))
     }
 

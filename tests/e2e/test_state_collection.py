@@ -33,7 +33,7 @@ def test_records_of_variants_that_came_and_went_are_collected(tmp_path: Path) ->
 
         with world.edit("control", f"Remove {name}") as copy:
             (copy / manifest("edge-1", name)).unlink()
-        for command in (("apply", "--allow-deletes", "1"), ("approve", "--all"), ("apply",)):
+        for command in (("apply",), ("approve", "--all"), ("apply",)):
             assert world.run(*command).code == 0
 
         assert files(world) == before

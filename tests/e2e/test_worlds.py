@@ -45,10 +45,10 @@ def test_world_is_the_same_with_its_snapshot_in_json(
 def test_a_second_apply_writes_nothing(source: Path, tmp_path: Path) -> None:
     world = build_world(source, tmp_path / "w")
     _tell(source, world)
-    world.run("apply", "--allow-deletes", "100")
+    world.run("apply")
     before = world.all_refs()
 
-    world.run("apply", "--allow-deletes", "100", cache="another-cache")
+    world.run("apply", cache="another-cache")
 
     assert world.all_refs() == before
     for repository in world.repositories():

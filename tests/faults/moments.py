@@ -25,7 +25,7 @@ def later(world: FaultWorld) -> None:
 def opened(world: FaultWorld) -> None:
     """Drafts and deletions wait for approval."""
     later(world)
-    assert world.run("apply", "--allow-deletes", "9").code in (0, 7)
+    assert world.run("apply").code in (0, 7)
 
 
 def grouped(world: FaultWorld) -> None:
@@ -87,7 +87,7 @@ def _group(edge: str) -> str:
 
 
 APPLY = ("apply", "--output", "json")
-DELETING = (*APPLY, "--allow-deletes", "9")
+DELETING = APPLY
 APPROVE = ("approve", "--output", "json")
 
 

@@ -102,7 +102,7 @@ def test_a_lost_state_deletes_nothing_although_a_manifest_went_with_it(world: Fa
     control.delete(STATE)
     control.commit({manifest(EDGES[0], "db"): None})
 
-    ran = world.run("apply", "--allow-deletes", "9")
+    ran = world.run("apply")
 
     assert ran.code == Exit.DONE, ran.out
     assert {name: refs for name, refs in world.refs().items() if name != "control.git"} == before

@@ -210,14 +210,11 @@ def live(root: Path, seed: int, parts: int) -> list[dict[str, str]]:
     ]
     for _ in range(STEPS):
         shards = [f"{part}/{parts}" for part in range(parts)] if parts > 1 else [""]
-        options = ["--allow-deletes", "2"] if fleet.random.random() < 0.3 else []
         # The second round settles how many packages there are: a shard sees what others made before it.
         for _ in range(2):
             order.shuffle(shards)
             for shard in shards:
-                said = world.run(
-                    "apply", *options, *(["--shard", shard] if shard else []), cache=f"cache{shard[:1]}"
-                )
+                said = world.run("apply", *(["--shard", shard] if shard else []), cache=f"cache{shard[:1]}")
                 assert said.code in {0, 3, 4, 7}, said
             steps.append({k: v for k, v in standing(root).items() if len(steps) % 2 or "/status " not in k})
         for _ in range(2):

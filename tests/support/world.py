@@ -86,6 +86,15 @@ class World:
             code = invoke(line)
         return Said(code, out.getvalue(), err.getvalue())
 
+    def consent(self) -> None:
+        """Consent to every refused deletion of the plan, by a commit to the configuration."""
+        sums = re.findall(r"spec\.consents: \{(\w+)", self.run("plan").out)
+        assert sums, "nothing is refused"
+        with self.edit("control", "Consent to deletions") as copy:
+            path = copy / "reconciler.yaml"
+            consents = "".join(f"    {consent}: meant\n" for consent in sums)
+            path.write_text(f"{path.read_text()}  consents:\n{consents}")
+
     @contextlib.contextmanager
     def edit(self, repository: str, message: str, *, branch: str = "main") -> Iterator[Path]:
         """Yield a working copy of a branch; what is changed in it becomes one pushed commit."""

@@ -177,7 +177,7 @@ class Override(NamedTuple):
 
 OVERRIDES = [
     Override("a boolean", "RECONCILER_SUSPEND", "true", "suspend", True),
-    Override("a duration", "RECONCILER_SNAPSHOT_MAX_AGE", "2h", "snapshot.max_age_s", 7200),
+    Override("a duration", "RECONCILER_PULL_REQUESTS_MAX_WAIT", "2h", "pull_requests.max_wait_s", 7200),
     Override("a list of paths", "RECONCILER_MANIFESTS", "a:b", "manifests", ("a", "b")),
     Override(
         "a list of expressions",
@@ -200,9 +200,26 @@ def test_the_environment_wins(case: Override, text: str) -> None:
 
 def test_a_wrong_variable_is_blamed_itself() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        parse(HEAD, RECONCILER_DELETIONS_SHARE="most")
+        parse(HEAD, RECONCILER_LIMITS_PATH_DEPTH="most")
 
-    assert caught.value.location == Location("$RECONCILER_DELETIONS_SHARE")
+    assert caught.value.location == Location("$RECONCILER_LIMITS_PATH_DEPTH")
+
+
+@pytest.mark.parametrize(
+    ("variable", "setting"),
+    [
+        ("RECONCILER_DELETIONS_SHARE", "spec.deletions.share"),
+        ("RECONCILER_DELETIONS_MINIMUM", "spec.deletions.minimum"),
+        ("RECONCILER_DELETIONS_COUNT", "spec.deletions.count"),
+        ("RECONCILER_SNAPSHOT_MAX_AGE", "spec.snapshot.maxAge"),
+    ],
+)
+def test_no_variable_allows_deletions(variable: str, setting: str) -> None:
+    with pytest.raises(ConfigurationError, match="decided in Git only") as caught:
+        parse(HEAD, **{variable: "1"})
+
+    assert caught.value.location == Location(f"${variable}")
+    assert setting in caught.value.hint
 
 
 def test_wrong_item_of_a_list_in_a_variable_names_the_variable() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.api.porch import PackageVariant, Repository
 from reconciler.api.validation import parse_model
-from reconciler.config import parse_configuration, setting_paths, variable_name
+from reconciler.config import parse_configuration, setting_paths, variable_name, variable_paths
 from reconciler.krm.yaml import load_documents
 from reconciler.policy import Limits, Policy
 from reconciler.read.classify import MANIFEST_KINDS
@@ -24,7 +24,8 @@ def blocks(text: str) -> list[str]:
 
 @pytest.mark.parametrize("path", [p for p in setting_paths(Policy) if p != ("instance",)], ids=".".join)
 def test_every_setting_is_in_the_table(path: tuple[str, ...]) -> None:
-    assert f"| `{'.'.join(path)}` | `{variable_name(path)}` |" in CONFIGURATION
+    variable = f"`{variable_name(path)}`" if path in variable_paths() else "Git only"
+    assert f"| `{'.'.join(path)}` | {variable} |" in CONFIGURATION
 
 
 def test_the_limits_are_those_of_the_table() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.config import parse_configuration, setting_paths, variable_name
-from reconciler.policy import Policy
+from reconciler.config import parse_configuration, variable_name, variable_paths
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github/examples").glob("*.yml"))
@@ -27,7 +26,7 @@ _HEAD = "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata: {name:
 
 def variables() -> set[str]:
     """Return every variable that the code reads or the action sets."""
-    settings = {variable_name(path) for path in setting_paths(Policy)}
+    settings = {variable_name(path) for path in variable_paths()}
     sources = (path.read_text() for path in (ROOT / "reconciler").rglob("*.py"))
     literals = {name for text in sources for name in re.findall(r'"(RECONCILER_[A-Z_]+)"', text)}
     set_by_action = {name for step in ACTION["runs"]["steps"] for name in step.get("env", {})}

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ from tests.support.http_git import answer_git
 
 START = 1_767_400_000.0
 TOKEN = "s3cret-token-of-the-bot"
+MINUTE, HOUR = 60.0, 3600.0
 
 
 class VirtualClock:
@@ -154,6 +156,8 @@ class Simulator(ABC):
     clock: Any = field(default_factory=VirtualClock)
     per_minute: int = 80
     per_hour: int = 500
+    requests_per_hour: int = 0
+    """The primary limit of each hour of the clock, 0 for none; a confirmed reply (304) does not count."""
     address: str = ""
     token: str = TOKEN
     job_token: str = ""
@@ -316,9 +320,16 @@ class Simulator(ABC):
     def is_over(self) -> bool:
         """Whether one more write now would be over a limit, by the journal alone."""
         now = self.clock.now()
-        times = [e.time for e in self.journal if e.writes and e.status < 400]
-        minute = sum(t > now - 60 for t in times)
-        return minute >= self.per_minute or sum(t > now - 3600 for t in times) >= self.per_hour
+        recent = takewhile(lambda e: e.time > now - HOUR, reversed(self.journal))
+        times = [e.time for e in recent if e.writes and e.status < 400]
+        return sum(t > now - MINUTE for t in times) >= self.per_minute or len(times) >= self.per_hour
+
+    def is_quota_spent(self) -> bool:
+        """Whether this hour's primary limit is reached."""
+        hour = self.clock.now() // HOUR
+        recent = takewhile(lambda e: e.time // HOUR == hour, reversed(self.journal))
+        spent = sum(e.status != 304 for e in recent)
+        return 0 < self.requests_per_hour <= spent
 
     def is_write(self, method: str, path: str, body: Any) -> bool:
         return method != "GET" and not path.endswith("/access_tokens")
@@ -370,6 +381,9 @@ class Simulator(ABC):
             return early
         if not self.authorized(authorization, path):
             return Answer(401, {"message": "Bad credentials", "documentation_url": "d"})
+        if self.is_quota_spent():
+            self.violations.append(f"quota spent: {method} {path}")
+            return self.limited("primary")
         if writes and self.is_over():
             self.violations.append(f"too fast: {method} {path}")
             return self.limited("secondary")
@@ -531,9 +545,6 @@ def serving(simulator: Simulator, *, accepts: Callable[[str], bool] = lambda _: 
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-MINUTE, HOUR = 60.0, 3600.0
 
 
 def most_in_a_window(journal: Sequence[Entry], window: float) -> int:

@@ -22,23 +22,7 @@ def test_flag_is_one_of_three_words(text: str, flag: bool) -> None:
 def test_input_that_is_not_given_is_empty() -> None:
     inputs = Inputs({"INPUT_MODE": " plan "})
 
-    assert (inputs.text("mode"), inputs.text("base"), inputs.flag("strict"), inputs.number("shard")) == (
-        "plan",
-        "",
-        False,
-        0,
-    )
-
-
-@pytest.mark.parametrize(("text", "number"), [("", 0), ("0", 0), ("12", 12)])
-def test_number_is_counted_from_zero(text: str, number: int) -> None:
-    assert Inputs({"INPUT_ALLOW_DELETES": text}).number("allow-deletes") == number
-
-
-@pytest.mark.parametrize("text", ["-1", "1.5", "many", "1e3"])
-def test_other_numbers_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="allow-deletes"):
-        Inputs({"INPUT_ALLOW_DELETES": text}).number("allow-deletes")
+    assert (inputs.text("mode"), inputs.text("base"), inputs.flag("strict")) == ("plan", "", False)
 
 
 @pytest.mark.parametrize(("text", "choice"), [("", "check"), ("check", "check"), ("apply", "apply")])

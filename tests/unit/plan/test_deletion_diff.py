@@ -142,9 +142,21 @@ def test_an_emptied_selector_needs_consent_on_the_set(consent: str, deleted: int
 
 
 def test_the_configuration_can_consent_too() -> None:
-    policy = Policy(deletions=DeletionGuard(allowed=4))
+    (refusal,) = diff(without(applied(), "c0", "c1", "c2", "c3")).refused
+    policy = Policy(consents={refusal.consent: "the region closed"})
 
     assert len(diff(without(applied(policy=policy), "c0", "c1", "c2", "c3")).delete) == 4
+
+
+def test_hint_of_a_refusal_names_both_ways_to_consent() -> None:
+    (refusal,) = diff(without(applied(), "c0", "c1", "c2", "c3")).refused
+
+    annotation = 'annotate PackageVariantSet default/fleet with reconciler.dev/allow-deletes: "4"'
+    assert refusal.annotation == annotation
+    assert refusal.hint == (
+        f"Review the plan. To delete them, {annotation}, or write in the configuration: "
+        f"spec.consents: {{{refusal.consent}: why}}."
+    )
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,6 @@ SET: DecisionTable[str] = DecisionTable(
         "refused before": ("no", "yes", "record unreadable"),
         "consent": (
             "none",
-            "command line",
-            "command line, one too few",
             "annotation for the deletions",
             "annotation for all",
             "annotation, one too few",
@@ -61,7 +59,7 @@ SET: DecisionTable[str] = DecisionTable(
     },
     [
         (
-            {"consent": ("command line", "annotation for all", "checksum")},
+            {"consent": ("annotation for all", "checksum")},
             "all go",
             "people consented to all",
         ),
@@ -137,11 +135,9 @@ def guarded(case: Mapping[str, str]) -> str:
     name = "other" if case["consent"] == "annotation of another set" else "fleet"
     refused = tuple(RefusedVariant(**key._asdict(), of=OF_BEFORE) for key in dying)
     before = {"no": (), "yes": refused}.get(case["refused before"])
-    allowed = {"command line": max(1, deletes), "command line, one too few": deletes - 1}
-    guard = replace(GUARD, allowed=max(0, allowed.get(case["consent"], 0)))
     inventory = replace(
         annotated(name, texts.get(case["consent"], "")),
-        policy=Policy(deletions=guard),
+        policy=Policy(deletions=GUARD),
         records=records,
         refused=None if before is None else RefusedDeletionsRecord(variants=before),
     )

@@ -44,12 +44,12 @@ MOVED: DecisionTable[bool] = DecisionTable(
         "size": tuple(SIZES),
         "deletion": tuple(KINDS),
         "refused before": ("no", "yes", "record unreadable"),
-        "consent": ("none", "command line", "command line, one too few", "checksum", "checksum of others"),
+        "consent": ("none", "checksum", "checksum of others"),
     },
     [
         ({"deletion": ("was proposed before", "orphans")}, False, "this plan begins no deletion"),
         ({"deletion": "is of variants that are gone"}, False, "the set diff guards them"),
-        ({"consent": ("command line", "checksum")}, False, "people consented to all"),
+        ({"consent": "checksum"}, False, "people consented to all"),
         ({"refused before": ("yes", "record unreadable")}, True, "they may have been refused before"),
         ({"size": ("one more than the share", "one more than the count")}, True, "they are too many"),
         ({}, False, "they are few enough"),
@@ -83,14 +83,13 @@ def left_behind(case: Mapping[str, str]) -> tuple[PlanContext, list[Change]]:
     changes += [Change(key, view.key, Op.KEEP, Reason.UP_TO_DATE) for key in keys[deletes:]]
     before = tuple(RefusedPackage(**key._asdict(), of=OF_BEFORE) for key in keys[:deletes])
     refused = RefusedDeletionsRecord(packages=before) if case["refused before"] == "yes" else NOTHING_REFUSED
-    allowed = {"command line": deletes, "command line, one too few": deletes - 1}.get(case["consent"], 0)
     consents = {
         "checksum": {deletion_consent(keys[:deletes]): "moved"},
         "checksum of others": {deletion_consent(keys[1:]): "moved"},
     }
     inventory = replace(
         empty(),
-        policy=Policy(deletions=replace(GUARD, allowed=allowed), consents=consents.get(case["consent"], {})),
+        policy=Policy(deletions=GUARD, consents=consents.get(case["consent"], {})),
         refused=None if case["refused before"] == "record unreadable" else refused,
     )
     return a_context(inventory, targets=targets, variants={owner: None}), changes

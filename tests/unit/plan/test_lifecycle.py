@@ -9,7 +9,7 @@ from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec,
 from reconciler.errors import Exit
 from reconciler.ids import ObjectName
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
-from reconciler.policy import DeletionGuard, OpenOn, PullRequestPolicy
+from reconciler.policy import OpenOn, PullRequestPolicy
 from reconciler.reasons import Reason
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
 
@@ -479,10 +479,7 @@ def test_too_many_packages_left_behind_by_moves_are_refused(world: ModelWorld) -
     assert Counter(c.op for c in plan.changes) == {Op.CREATE: 12, Op.KEEP: 12}, "the others proceed"
     assert world.plan().is_empty
 
-    careful = world.policy
-    world.policy = replace(careful, deletions=DeletionGuard(allowed=12))
-    assert world.plan().refusals == ()
-    world.policy = replace(careful, consents={refusal.consent: "moved"})
+    world.policy = replace(world.policy, consents={refusal.consent: "moved"})
     assert Counter(c.op for c in world.plan().changes) == {Op.KEEP: 12, Op.DELETE: 12}
 
 

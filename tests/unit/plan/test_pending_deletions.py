@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.policy import DeletionGuard
 from reconciler.reasons import Reason
 from tests.support.model import ModelWorld, blueprint
 
@@ -23,10 +22,10 @@ def test_a_proposed_deletion_is_not_refused_while_it_waits() -> None:
         world.merge("edge", draft)
     world.run()
     world.variants = {f"web-{n}": world.variants[f"web-{n}"] for n in range(6)}
-    assert world.plan().refusals
+    (refusal,) = world.plan().refusals
     assert world.plan().is_empty, "nothing is deleted without consent"
     careful = world.policy
-    world.policy = replace(careful, deletions=DeletionGuard(allowed=6))
+    world.policy = replace(careful, consents={refusal.consent: "meant"})
     world.run()
     world.policy = careful
 
@@ -120,6 +119,6 @@ def test_packages_left_behind_by_moves_stay_refused_when_new_ones_have_come() ->
     assert plan.is_empty
     assert (plan.records, plan.status) == (world.state, world.status)
     careful = world.policy
-    world.policy = replace(careful, deletions=DeletionGuard(allowed=5))
+    world.policy = replace(careful, consents={first.refusals[0].consent: "meant"})
     world.run()
     assert "deletions.json" not in world.state

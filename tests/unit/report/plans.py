@@ -87,7 +87,7 @@ PLAN = Plan(
 )
 REFUSED = Plan(
     changes=(change(Op.DELETE, "a", Reason.NOT_DESIRED),),
-    refusals=(Refusal(Reason.DELETION_GUARD, "Deletes 1 of 1", "Pass --allow-deletes 1"),),
+    refusals=(Refusal(Reason.DELETION_GUARD, "Deletes 1 of 1", "Consent in the configuration"),),
     checksum="d" * 64,
 )
 OUTCOME = Outcome(

@@ -82,7 +82,7 @@ def test_a_refused_plan_is_shown_whole_before_it_says_why() -> None:
 
     assert lines[1] == "risks: deletion in 1 package"
     assert lines[3].startswith("delete")
-    assert lines[4:6] == ["refused: DeletionGuard: Deletes 1 of 1", "  hint: Pass --allow-deletes 1"]
+    assert lines[4:6] == ["refused: DeletionGuard: Deletes 1 of 1", "  hint: Consent in the configuration"]
 
 
 def test_colours_change_no_word() -> None:

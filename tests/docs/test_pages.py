@@ -1,0 +1,115 @@
+"""Every page with commands does what it says, run by a new user in an empty home."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_server import write_client
+from tests.support.pages import corrected, matches, read_steps, run_page
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = [DOCS / "tutorial.md", *sorted((DOCS / "guides").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path, update_golden: bool) -> None:
+    path = f"{write_client(tmp_path / 'bin')}:{os.environ['PATH']}"
+
+    wrong = run_page(page, tmp_path / "machine", path)
+
+    if update_golden and wrong:
+        page.write_text(corrected(page.read_text(encoding="utf-8"), wrong), encoding="utf-8")
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+PAGE = """\
+Words, and `inline`.
+
+```console
+$ echo one; echo 0123456789abcdef
+one
+fedcba9876543210
+$ echo two \\
+> three
+two three
+```
+
+Write a file:
+
+<!-- file: sub/a.txt -->
+```text
+first
+```
+
+<!-- append: sub/a.txt -->
+```text
+second
+```
+
+```console
+$ cd sub && cat a.txt
+first
+...
+```
+
+<!-- exits: 3 -->
+```console
+$ (exit 3)
+```
+
+<!-- not run -->
+```console
+$ rm -rf everything
+```
+
+```yaml
+only: read
+```
+"""
+
+
+def test_commands_files_codes_and_outputs_of_a_page_are_compared(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE, encoding="utf-8")
+
+    assert run_page(page, tmp_path / "right", os.environ["PATH"]) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at"),
+    [
+        ("two three\n", "two tree\n", "echo two \\\nthree"),
+        ("two three\n", "", "echo two \\\nthree"),
+        ("exits: 3", "exits: 4", "(exit 3)"),
+        ("first\n...", "...\nfirst", "cd sub && cat a.txt"),
+    ],
+)
+def test_a_page_that_says_something_else_is_found(old: str, new: str, at: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.replace(old, new), encoding="utf-8")
+
+    wrong = run_page(page, tmp_path / "machine", os.environ["PATH"])
+
+    assert [one.step.script for one in wrong] == [at]
+
+
+def test_what_commands_printed_can_be_written_into_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.replace("two three\n", "old\nlines\n"), encoding="utf-8")
+
+    wrong = run_page(page, tmp_path / "machine", os.environ["PATH"])
+
+    assert corrected(page.read_text(encoding="utf-8"), wrong) == PAGE
+
+
+def test_an_elision_stands_for_any_lines() -> None:
+    assert matches(["a", "...", "d"], ["a", "b", "c", "d"])
+    assert not matches(["a", "...", "d"], ["a", "b", "c"])
+
+
+def test_a_block_without_end_and_output_without_a_command_are_refused() -> None:
+    with pytest.raises(ValueError, match="line 1: the block does not end"):
+        read_steps("```console\n$ true\n")
+    with pytest.raises(ValueError, match="line 2: output without a command"):
+        read_steps("```console\nhello\n```\n")
