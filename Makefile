@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test docs-test coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws soak soak-team lock clean
+.PHONY: demo test docs-test coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -82,6 +82,10 @@ fuzz: $(VENV)/.installed  ## Every parser for SECONDS seconds each (60), with at
 
 laws: $(VENV)/.installed  ## The properties and comparisons with kpt on all examples, and the fleet of 2,000 drafts
 	RECONCILER_FUZZ=10 RECONCILER_FLEET=100 $(RUN)python -m pytest -q tests/property tests/contract/test_forge_fleet.py
+
+gitea: $(VENV)/.installed  ## Contract tests and runs on the server of RECONCILER_GITEA_URL, as RECONCILER_GITEA_TOKEN
+	@test -n "$(RECONCILER_GITEA_URL)" || { echo "Set RECONCILER_GITEA_URL and RECONCILER_GITEA_TOKEN"; exit 2; }
+	$(RUN)python -m pytest -q -k server tests/contract/test_forge.py tests/contract/test_gitea_server.py tests/contract/test_gitea_server_runs.py
 
 soak: $(VENV)/.installed  ## Lives of drawn fleets for MINUTES minutes (120), from random seeds; prints what replays a failure
 	RECONCILER_SOAK_MINUTES=$(or $(MINUTES),120) RECONCILER_LIVES=0 $(RUN)python -m pytest -q -s -p no:xdist tests/property/test_combination_machine.py

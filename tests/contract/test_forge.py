@@ -17,6 +17,7 @@ from reconciler.inventory import PullRequest, PullState
 from reconciler.policy import CommitPolicy
 from tests.support.fake_forge import FakeForge
 from tests.support.forges.bench import DIALECTS, simulated
+from tests.support.forges.gitea_api import GiteaBench
 from tests.support.world import EPOCH, git
 
 HEAD = "drafts/web/packagevariant-1"
@@ -87,11 +88,13 @@ class LocalBench:
         git(self.copy, "push", "-q", "origin", f":{head}")
 
 
-@pytest.fixture(params=["local", "fake", *DIALECTS])
+@pytest.fixture(params=["local", "fake", *DIALECTS, "server"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     if request.param in DIALECTS:
         with simulated(request.param, tmp_path) as made:
             yield made
+    elif request.param == "server":
+        yield GiteaBench(request.getfixturevalue("gitea"))
     else:
         yield LocalBench(tmp_path) if request.param == "local" else FakeBench()
 

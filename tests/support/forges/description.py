@@ -16,6 +16,17 @@ import jsonschema_rs
 DOCUMENTED = {
     # Gitea: https://docs.gitea.com/api/1.22/#tag/organization/operation/orgListLabels
     ("GET", "/orgs/{org}/labels"): re.compile(r"/orgs/[^/]+/labels"),
+    # The same page, what administrators do.
+    ("POST", "/admin/users"): re.compile(r"/admin/users"),
+    ("DELETE", "/admin/users/{username}"): re.compile(r"/admin/users/[^/]+"),
+    ("POST", "/users/{username}/tokens"): re.compile(r"/users/[^/]+/tokens"),
+    ("POST", "/orgs"): re.compile(r"/orgs"),
+    ("DELETE", "/orgs/{org}"): re.compile(r"/orgs/[^/]+"),
+    ("POST", "/orgs/{org}/repos"): re.compile(r"/orgs/[^/]+/repos"),
+    ("POST", "/orgs/{org}/labels"): re.compile(r"/orgs/[^/]+/labels"),
+    ("PUT", "/repos/{owner}/{repo}/collaborators/{collaborator}"): re.compile(
+        r"/repos/[^/]+/[^/]+/collaborators/[^/]+"
+    ),
 }
 """Operations that a forge documents and its description, as it is kept here, leaves out."""
 

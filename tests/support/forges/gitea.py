@@ -91,7 +91,8 @@ class GiteaSimulator(Simulator):
             case "GET ":
                 return Answer(200, self.shown(hosted, pull))
             case "PATCH " if not pull.head:
-                pull.body, pull.updated = body.get("body", pull.body), self.clock.now()
+                pull.body, pull.state = body.get("body", pull.body), body.get("state", pull.state)
+                pull.updated = self.clock.now()
                 return Answer(201, self._issue(hosted, pull))
             case "PATCH ":
                 for name in ("title", "body", "state", "base"):
@@ -128,7 +129,7 @@ class GiteaSimulator(Simulator):
             pull = self.new_pull(hosted, title=body["title"], body=body.get("body", ""))
             return Answer(201, self._issue(hosted, pull))
         by = query.get("created_by", "")
-        issues = [p for p in hosted.pulls.values() if not p.head and (p.author or self.bot) == by]
+        issues = [p for p in hosted.pulls.values() if not p.head and by in ("", p.author or self.bot)]
         shown = [self._issue(hosted, p) for p in issues if self.visible(p)]
         return self._paged(shown, query, f"/repos/{hosted.name}/issues")
 
