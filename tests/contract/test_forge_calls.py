@@ -1,7 +1,8 @@
-"""How many requests a run takes: one for a repository, and a constant number for each pull request."""
+"""How many requests a run takes: a constant number for a repository, and for each pull request."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -11,45 +12,67 @@ from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.small_world import manifest, variant
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "forges.md"
-MANY, ONE = "edge-1", "edge-2"
-PACKAGES = ("api", "db", "web")
-NAMES = {"github": "GitHub", "gitlab": "GitLab", "gitea": "Gitea, Forgejo"}
+PACKAGES = {"edge-1": 1, "edge-2": 2, "edge-3": 5}
+"""How many packages each repository has: with three sizes a count that grows faster is no straight line."""
+NAMES = tuple(f"p{number}" for number in range(max(PACKAGES.values())))
+FORGES = {"github": "GitHub", "gitlab": "GitLab", "gitea": "Gitea, Forgejo"}
 APPROVAL = "  approval:\n    auto:\n    - {selector: {}}\n"
+LABELS = "  pullRequests:\n    labels: [fleet]\n"
+ENDED = 120
+"""More ended pull requests than a page of any forge has."""
+
+
+class Requests(NamedTuple):
+    """The requests of a run: for each pull request that it writes, and besides for each repository."""
+
+    pull: int
+    repository: int
+
+    def __str__(self) -> str:
+        return f"{self.pull}, +{self.repository}"
 
 
 @pytest.fixture(params=list(DIALECTS))
 def world(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ForgeWorld]:
-    """Return a fleet of a repository with three packages and one with one."""
-    more = "  pullRequests:\n    labels: [fleet]\n"
+    root = tmp_path / "world"
     with forge_world(
-        request.param, tmp_path / "world", monkeypatch, edges=(MANY, ONE), packages=PACKAGES, more=more
+        request.param, root, monkeypatch, edges=list(PACKAGES), packages=NAMES, more=LABELS
     ) as made:
-        surplus = {manifest(ONE, package): None for package in PACKAGES[1:]}
-        made.repo("control").commit(surplus, message="Keep one\n")
+        surplus = {manifest(edge, name): None for edge, count in PACKAGES.items() for name in NAMES[count:]}
+        made.repo("control").commit(surplus, message="Keep some\n")
         yield made
 
 
-def measure(world: ForgeWorld) -> tuple[int, int]:
-    """Return the requests of a run for each pull request that it writes, and those for each repository.
+def measure(world: ForgeWorld) -> Requests:
+    """Run a day later, and return its requests.
 
-    GraphQL has one path for all repositories: its requests are written for a pull request each.
+    Requests whose path names no repository are divided: GraphQL's among all pull requests, others among all
+    repositories.
     """
     world.simulator.clock.sleep(24 * HOUR)
     before = len(world.simulator.journal)
     world.run()
     paths = [entry.path.replace("%2F", "/") for entry in world.simulator.journal[before:]]
-    many, one = (sum(f"acme/{edge}" in path for path in paths) for edge in (MANY, ONE))
-    each, rest = divmod(many - one, len(PACKAGES) - 1)
-    graphql, more = divmod(sum(path.endswith("/graphql") for path in paths), len(PACKAGES) + 1)
-    assert (rest, more) == (0, 0)
-    return each + graphql, one - each
+    counts = {edge: sum(f"acme/{edge}" in path for path in paths) for edge in PACKAGES}
+    first, second, _ = PACKAGES
+    pull = counts[second] - counts[first]
+    repository = counts[first] - pull
+    assert counts == {edge: repository + pull * count for edge, count in PACKAGES.items()}
+    in_graphql = sum(path.endswith("/graphql") for path in paths)
+    graphql, rest = divmod(in_graphql, sum(PACKAGES.values()))
+    others, rest_of_others = divmod(len(paths) - sum(counts.values()) - in_graphql, len(PACKAGES))
+    assert (rest, rest_of_others) == (0, 0)
+    return Requests(pull + graphql, repository + others)
 
 
 def upgrade(world: ForgeWorld) -> None:
-    files = {manifest(MANY, package): variant(MANY, package, revision=2) for package in PACKAGES}
-    files |= {manifest(ONE, PACKAGES[0]): variant(ONE, PACKAGES[0], revision=2)}
+    files = {
+        manifest(edge, name): variant(edge, name, revision=2)
+        for edge, count in PACKAGES.items()
+        for name in NAMES[:count]
+    }
     world.repo("control").commit(files, message="Upgrade\n")
 
 
@@ -58,20 +81,40 @@ def approve(world: ForgeWorld) -> None:
     world.repo("control").commit({"reconciler.yaml": text + APPROVAL}, message="Approve\n")
 
 
-def test_requests_are_as_many_as_documented(world: ForgeWorld, request: pytest.FixtureRequest) -> None:
-    opened, _ = measure(world)
-    upgrade(world)
-    updated, _ = measure(world)
-    approve(world)
-    merged, _ = measure(world)
-    measure(world)
+def add_ended(world: ForgeWorld) -> None:
+    """Let people open and close pull requests in every repository, an hour each."""
+    for _ in range(ENDED):
+        world.simulator.clock.sleep(HOUR)
+        for edge in PACKAGES:
+            hosted = world.simulator.repositories[f"acme/{edge}"]
+            pull = world.simulator.new_pull(hosted, title="T", body="", head="f", base="main", fork=True)
+            world.simulator.close(hosted.name, pull.number)
 
+
+def measure_nothing(world: ForgeWorld) -> int:
+    """Return the requests for a repository of a run that writes nothing, each confirmed where it can be."""
     before = len(world.simulator.journal)
     nothing = measure(world)
-
     # GitHub does not count a confirmed reply; Gitea's API has no tags.
-    confirmed = {entry.status for entry in world.simulator.journal[before:]}
-    assert confirmed == {304 if world.simulator.has_etags else 200}
-    name = NAMES[request.node.callspec.params["world"]]
-    assert nothing == (0, 1)
-    assert f"| {name} | 1 or 2 | {opened} | {updated} | {merged} |\n" in DOCUMENT.read_text(encoding="utf-8")
+    statuses = {entry.status for entry in world.simulator.journal[before:]}
+    assert statuses == {304 if world.simulator.has_etags else 200}
+    assert nothing.pull == 0
+    return nothing.repository
+
+
+def test_requests_are_as_many_as_documented(world: ForgeWorld, request: pytest.FixtureRequest) -> None:
+    opened = measure(world)
+    measure(world)
+    nothing = measure_nothing(world)
+    upgrade(world)
+    updated = measure(world)
+    approve(world)
+    merged = measure(world)
+    add_ended(world)
+    measure(world)  # lists everything once more, and records what ended
+    measure(world)
+    later = measure_nothing(world)
+
+    name = FORGES[request.node.callspec.params["world"]]
+    row = f"| {name} | {nothing} | {later} | {opened} | {updated} | {merged} |\n"
+    assert row in DOCUMENT.read_text(encoding="utf-8")

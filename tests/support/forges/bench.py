@@ -38,7 +38,7 @@ class SimulatorBench:
         self.hosted = next(iter(simulator.repositories.values()))
         self.forge = self.again()
 
-    def again(self, limits: WriteLimits | None = None, timeout_s: float = 10.0, **settings: Any) -> ApiForge:
+    def again(self, limits: WriteLimits | None = None, timeout_s: float = 60.0, **settings: Any) -> ApiForge:
         """Return the forge as another process sees it, with other settings of its rule if given."""
         clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
         budget = Budget(limits or WriteLimits(max_wait_s=300), clock)

@@ -54,13 +54,13 @@ class ForgeWorld:
         inside = f"{ORGANISATION}/{name}" if is_hosted else name
         return Repo(self.root / f"{inside}.git", time=int(self.simulator.clock.now()))
 
-    def plan(self, *, timeout_s: float = 10.0, shard: Shard = WHOLE, lists_ended: bool = False) -> PlannedRun:
+    def plan(self, *, timeout_s: float = 60.0, shard: Shard = WHOLE, lists_ended: bool = False) -> PlannedRun:
         clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
         settings = RunOptions(self.control, self.root / self.cache, shard=shard)
         replies = ReplyCache(self.root / self.cache / "replies")
         return plan_run(settings, Forges(clock, shard, timeout_s, lists_ended=lists_ended, replies=replies))
 
-    def run(self, *, timeout_s: float = 10.0, shard: Shard = WHOLE) -> Ran:
+    def run(self, *, timeout_s: float = 60.0, shard: Shard = WHOLE) -> Ran:
         return self.apply(self.plan(timeout_s=timeout_s, shard=shard))
 
     def apply(self, planned: PlannedRun) -> Ran:
