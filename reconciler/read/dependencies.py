@@ -176,7 +176,7 @@ class _Reader:
             where, subject = Location(f"{view.key.name}/{tag}"), f"package {revision.path}"
             problem = Problem(where, Reason.UPSTREAM_NOT_VERIFIED, message, NOT_VERIFIED_HINT, subject)
             name = package_id(self.names[view.url], revision.path).name
-            refused = RefusedVersion(version_of(tag), problem)
+            refused = RefusedVersion(version_of(_tag(revision.ref)), problem)
             self.refused[name] = (*self.refused.get(name, ()), refused)
         return not fault
 

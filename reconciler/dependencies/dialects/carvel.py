@@ -152,12 +152,13 @@ def _normalize(document: Document, notes: Diagnostics) -> tuple[dict[str, Any], 
         base = (*base, "packages")
         items = items.get("packages") or []
         notes.warn(base, "dependencies.packages is read as the list dependencies")
+    paths: list[Path] = []
     if isinstance(items, list):
-        spec["dependencies"] = [_item(item, (*base, n), notes) for n, item in enumerate(items)]
+        paths = [(*base, number) for number in range(len(items))]
+        spec["dependencies"] = [_item(item, path, notes) for item, path in zip(items, paths, strict=True)]
     provides = spec.get("provides") or []
     if isinstance(provides, list):
         spec["provides"] = [_api(item, ("spec", "provides", n), notes) for n, item in enumerate(provides)]
-    paths = [(*base, number) for number in range(len(items) if isinstance(items, list) else 0)]
     return {**document, "spec": spec}, paths
 
 

@@ -19,6 +19,7 @@ from reconciler.dependencies.versions import (
     rank,
 )
 from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
+from reconciler.dependencies.versions.version import carvel_head_order
 from tests.support.version_selection import select_crossplane, select_porter
 
 
@@ -173,3 +174,110 @@ def test_porter_never_picks_a_prerelease() -> None:
     tags = ["v1.2.4-rc.1", "v1.2.3"]
 
     assert select_porter(tags, ">=1.0.0-0", "max-patch", default_tag="v1.2.3") == "v1.2.3"
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("1.2.x", [">=1.2.0 <1.3.0"]),
+        ("=1.2.x", [">=1.2.0 <1.3.0"]),
+        ("==1.2.x", [">=1.2.0 <1.3.0"]),
+        (">1.2.x", [">=1.3.0"]),
+        (">=1.2.x", [">=1.2.0"]),
+        ("<1.2.x", ["<1.2.0"]),
+        ("<=1.2.x", ["<1.3.0"]),
+        ("!=1.2.x", ["<1.2.0 >=1.3.0"]),
+        ("!1.2.x", ["<1.2.0 >=1.3.0"]),
+        ("1.x", [">=1.0.0 <2.0.0"]),
+        ("1.x.x", [">=1.0.0 <1.1.0"]),
+        (">=1.2.0 <1.3.0", [">=1.2.0 <1.3.0"]),
+        ("> 1.2.0", [">1.2.0"]),
+        ("1.2.0 || >1.4.0 <2.0.0", ["=1.2.0", ">1.4.0 <2.0.0"]),
+    ],
+)
+@pytest.mark.parametrize(
+    ("grammar", "lowest"),
+    [(Grammar.CARVEL, ""), (Grammar.CARVEL_VENDORED, ""), (Grammar.BLANG, ""), (Grammar.CARVEL_HEAD, "-0")],
+)
+def test_range_of_carvel_is_comparisons_with_its_wildcards_filled_in(
+    text: str, groups: list[str], grammar: Grammar, lowest: str
+) -> None:
+    parsed = parse_constraint(text, grammar)
+
+    written = [" ".join(f"{part.op}{part.bound.text}" for part in group) for group in parsed.groups]
+    suffix = lowest if "x" in text else ""
+    assert written == [" ".join(word + suffix for word in group.split()) for group in groups]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("=>1.2.0", "'=>1.2.0': '=>' is no operator here"),
+        ("1.x.0", "'1.x.0': '1.x.0' is open in a place that cannot be"),
+        ("a.x", "'a.x': 'a.x' has no version"),
+        ("|| 1.2.0", "'|| 1.2.0' has nothing before '||'"),
+        ("1.2.0 ||", "'1.2.0 ||' has no version, or nothing after '||'"),
+        ("01.2.0", "'01.2.0': '01.2.0' is not a semantic version"),
+    ],
+)
+def test_range_that_carvel_refuses_is_named_with_the_word_that_is_wrong(text: str, why: str) -> None:
+    with pytest.raises(VersionError) as caught:
+        parse_constraint(text, Grammar.CARVEL)
+
+    assert str(caught.value) == why
+
+
+@pytest.mark.parametrize(
+    ("lower", "higher", "reason"),
+    [
+        ("1.0.9", "1.1.0", "numbers of the core"),
+        ("1.0.0-rc", "1.0.0", "a release is above its pre-releases"),
+        ("1.0.0", "1.0.0+1", "a build is above its release"),
+        ("1.0.0+1", "1.0.0+2", "builds sort as pre-releases do"),
+        ("1.0.0-alpha", "1.0.0-x", "stages sort below other words"),
+        ("1.0.0-rc1", "1.0.0-1", "a candidate sorts below numbers"),
+        ("1.0.0-alpha-1", "1.0.0-1", "a stage with a dash sorts below numbers"),
+        ("1.0.0-1", "1.0.0-alpha", "a stage alone sorts above numbers"),
+        ("1.0.0-1", "1.0.0-x", "other words sort above numbers"),
+        ("1.0.0-2", "1.0.0-10", "numbers sort as numbers"),
+        ("1.0.0-a9", "1.0.0-a10", "also inside words"),
+        ("1.0.0-a", "1.0.0-a.1", "more parts are higher"),
+        ("1.0.0-a", "1.0.0-ab", "longer words are higher"),
+        ("1.0.0-a.1", "1.0.0-b", "the first part that differs decides"),
+    ],
+)
+def test_newest_carvel_sorts_stages_below_numbers(lower: str, higher: str, reason: str) -> None:
+    low, high = (carvel_head_order(parse_strict(text)) for text in (lower, higher))
+
+    assert low < high, reason
+    assert not high < low, reason
+    assert low == carvel_head_order(parse_strict(lower))
+
+
+@pytest.mark.parametrize(
+    ("policy", "allow_downgrade", "ranked"),
+    [
+        (VersionPolicy.HIGHEST, True, "2.0.0 1.2.0 1.1.9 1.1.0 1.0.0"),
+        (VersionPolicy.HIGHEST, False, "2.0.0 1.2.0 1.1.9"),
+        (VersionPolicy.LOWEST, True, "1.0.0 1.1.0 1.1.9 1.2.0 2.0.0"),
+        (VersionPolicy.MIN, False, "1.1.9 1.2.0 2.0.0"),
+        (VersionPolicy.NEAREST, True, "1.1.9 1.2.0 2.0.0 1.1.0 1.0.0"),
+        (VersionPolicy.EXACT, True, "1.1.9"),
+        (VersionPolicy.MAX_PATCH, True, "1.1.9 1.1.0"),
+        (VersionPolicy.MAX_MINOR, True, "1.2.0 1.1.9 1.1.0 1.0.0"),
+        (VersionPolicy.MAX_MINOR, False, "1.2.0 1.1.9"),
+    ],
+)
+def test_versions_are_ranked_around_the_installed_one(
+    policy: VersionPolicy, allow_downgrade: bool, ranked: str
+) -> None:
+    versions = [parse_strict(text) for text in ("1.1.0", "2.0.0", "1.0.0", "1.2.0", "1.1.9")]
+    origin = parse_strict("1.1.9")
+
+    result = rank(versions, policy, origin=origin, allow_downgrade=allow_downgrade)
+
+    assert " ".join(version.text for version in result) == ranked
+    best = choose(versions, policy, origin=origin, allow_downgrade=allow_downgrade)
+    assert best is not None
+    assert best.text == ranked.split(" ", maxsplit=1)[0]
+    assert choose([], policy, origin=origin) is None

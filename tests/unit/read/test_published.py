@@ -238,8 +238,8 @@ def test_unverified_revision_is_refused_by_the_name_of_its_package(world: World)
 
     assert [c.source for c in published.candidates] == ["v1"]
     assert set(published.revisions.values()) == set(published.candidates)
-    ((name, (problem,)),) = published.refused.items()
-    assert name == f"{world.url}//web"
+    ((name, ((version, problem),)),) = published.refused.items()
+    assert (name, version) == (f"{world.url}//web", "2.0.0")
     assert (problem.reason, problem.message) == (Reason.UPSTREAM_NOT_VERIFIED, "not verified: is not signed")
     assert (str(problem.location), problem.subject) == ("blue/web/v2", "package web")
     assert problem.hint
@@ -259,8 +259,10 @@ def test_invalid_manifest_is_a_warning_and_refuses_its_revision_alone(world: Wor
         "blue/web/v2/package.yaml",
         "blue/web/v3/package.yaml",
     }
-    assert {p.location for p in published.refused[f"{world.url}//web"]} == {
-        p.location for p in published.warnings
+    refused = published.refused[f"{world.url}//web"]
+    assert {(version, problem.location.path) for version, problem in refused} == {
+        ("2.0.0", "blue/web/v2/package.yaml"),
+        ("3.0.0", "blue/web/v3/package.yaml"),
     }
     (syntax,) = [p for p in published.warnings if p.reason is Reason.INVALID_YAML]
     assert (syntax.subject, syntax.location.line > 5) == ("package web", True)

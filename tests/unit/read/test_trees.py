@@ -12,8 +12,10 @@ from reconciler.git.repository import Mirrors
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import ReviewedLock
 from reconciler.policy import Policy
+from reconciler.read.manifests import Manifests
 from reconciler.read.repositories import read_repositories
 from reconciler.read.repositories.trees import PackageTrees, read_trees
+from reconciler.read.state import State
 from tests.support.git import kptfile, make_repository
 from tests.unit.read.test_repositories import registration
 
@@ -50,8 +52,8 @@ class World:
             SimpleNamespace(key=ObjectName("default", "v"), manifest=SimpleNamespace(spec=_spec(upstream)))
             for upstream in upstreams
         ]
-        manifests = cast("Any", SimpleNamespace(variants=declared[:1], sets=declared[1:]))
-        state = cast("Any", SimpleNamespace(locks=dict(enumerate(locks))))
+        manifests = Manifests(variants=cast("Any", declared[:1]), sets=cast("Any", declared[1:]))
+        state = State(locks=dict(enumerate(locks)))  # type: ignore[arg-type]
         return read_trees(manifests, views, self.mirrors, state, reviewed)
 
     def web(self, commit: Oid) -> dict[tuple[str, str, str], Oid]:

@@ -1,0 +1,329 @@
+"""Values of the model of packages: their texts, and which implementation meets which need."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from reconciler.dependencies.lock.format import LockedInstance, LockedSlot
+from reconciler.dependencies.model.bundles import bundle_name, rendered_labels, sharing_labels
+from reconciler.dependencies.model.cluster import (
+    InstallSlot,
+    Instance,
+    SlotKind,
+    build_catalogue,
+    install_slot,
+)
+from reconciler.dependencies.model.packages import (
+    ApiNeed,
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    Install,
+    Interface,
+    InterfaceNeed,
+    PackageId,
+    PackageNeed,
+    Platform,
+    PlatformNeed,
+    Requirement,
+    Share,
+    VersionRange,
+    dns_label,
+    exact_range,
+    version_range,
+)
+from reconciler.dependencies.model.parameters import (
+    UnknownVariableError,
+    dependency_parameters,
+    own_parameters,
+    render_parameter,
+    template_variables,
+    written_values,
+)
+from reconciler.dependencies.versions import parse_loose, parse_strict
+
+DB = PackageId(Ecosystem.CARVEL, "db.io")
+ANY, RANGE = VersionRange(Dialect.CARVEL), version_range(Dialect.CARVEL, ">=1.0.0")
+NEED, PLAIN = PackageNeed(DB, RANGE), PackageNeed(DB, ANY)
+THING = Gvk("g.io", "v1", "Thing")
+SLOT = InstallSlot(SlotKind.SHARED, "shop", ("group", "a=b"))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (DB, "carvel:db.io"),
+        (THING, "g.io/v1/Thing"),
+        (Gvk("", "v1", "ConfigMap"), "v1/ConfigMap"),
+        (Gvk("g.io", "", "things"), "g.io/things"),
+        (ANY, "any version"),
+        (RANGE, ">=1.0.0"),
+        (NEED, "db.io >=1.0.0"),
+        (PLAIN, "db.io"),
+        (ApiNeed(THING), "the API g.io/v1/Thing"),
+        (ApiNeed(THING, NEED), "the API g.io/v1/Thing of db.io >=1.0.0"),
+        (InterfaceNeed("io.x", ANY), "the interface io.x"),
+        (InterfaceNeed("io.x", RANGE), "the interface io.x >=1.0.0"),
+        (PlatformNeed(Platform.KUBERNETES, RANGE), "kubernetes >=1.0.0"),
+        (Requirement((PLAIN, ApiNeed(THING))), "db.io or the API g.io/v1/Thing"),
+        (Candidate(DB, parse_strict("1.0.0")), "db.io 1.0.0"),
+        (SLOT, "shared/shop/group/a=b"),
+        (InstallSlot(SlotKind.CLUSTER), "cluster"),
+        (Instance(DB, SLOT), "carvel:db.io@shared/shop/group/a=b"),
+        (LockedSlot(kind="install", path=("x",)), "install/x"),
+        (
+            LockedInstance(ecosystem="carvel", name="db.io", slot=LockedSlot(kind="cluster")),
+            "carvel:db.io@cluster",
+        ),
+    ],
+)
+def test_text_of_a_value(value: object, text: str) -> None:
+    assert str(value) == text
+
+
+def test_place_of_a_locked_instance_in_a_list_of_changes() -> None:
+    slot = LockedSlot(kind="shared", namespace="shop", path=("g", "a=b"))
+    locked = LockedInstance(ecosystem="bundle", name="r.io/db", slot=slot)
+
+    assert locked.key == "bundle/r.io/db/shared/shop/g/a=b"
+    assert locked.order == ("bundle", "r.io/db", "shared", "shop", ("g", "a=b"))
+
+
+@pytest.mark.parametrize(
+    ("image", "label"),
+    [
+        ("x.io/acme/provider-aws", "acme-provider-aws"),
+        ("https://x.io/acme/Provider_AWS.git", "acme-provider-aws-git"),
+        ("plain", "plain"),
+        ("x.io/-a-", "a"),
+        (f"x.io/{'a' * 62}-b", "a" * 62),
+        (f"x.io/{'a' * 80}", "a" * 63),
+    ],
+)
+def test_name_of_an_image_is_its_path_as_a_label(image: str, label: str) -> None:
+    assert dns_label(image) == label
+
+
+DIGEST = f"sha256:{'0' * 64}"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "written"),
+    [
+        (Dialect.CARVEL, "1.0.0", "1.0.0"),
+        (Dialect.KPT, "1.0.0", "1.0.0"),
+        (Dialect.CROSSPLANE, "v1.0.0", "=v1.0.0"),
+        (Dialect.PORTER, "1.0.0", "=1.0.0"),
+        (Dialect.PORTER, DIGEST, DIGEST),
+    ],
+)
+def test_exact_version_is_equal_in_every_dialect(dialect: Dialect, text: str, written: str) -> None:
+    exact = exact_range(dialect, text)
+
+    assert exact.text == written
+    is_digest = text == DIGEST
+    assert exact.allows(parse_loose("1.0.0"), DIGEST)
+    assert exact.allows(parse_loose("1.0.1"), DIGEST) is is_digest
+    assert exact.allows(parse_loose("1.0.0"), "sha256:other") is not is_digest
+
+
+def test_range_of_releases_admits_no_prerelease_that_it_names() -> None:
+    first, second = (
+        version_range(Dialect.PORTER, ">=1.0.0-rc.1", releases_only=only) for only in (False, True)
+    )
+
+    assert [range_.allows(parse_loose("1.0.0-rc.2")) for range_ in (first, second)] == [True, False]
+    assert second.allows(parse_loose("1.0.0"))
+
+
+# Requirements
+
+
+def test_alias_of_an_alternative_is_its_own_or_that_of_the_dependency() -> None:
+    assert Requirement((NEED, PLAIN), alias="db").alias_of(1) == "db"
+    both = Requirement((NEED, PLAIN), alias="db", aliases=("", "second"))
+    assert [both.alias_of(number) for number in range(2)] == ["db", "second"]
+
+
+@pytest.mark.parametrize(("install", "declined"), list(product([True, False], [(), (1,)])))
+def test_alternative_may_be_installed_unless_it_is_declined(install: bool, declined: tuple[int, ...]) -> None:
+    requirement = Requirement((NEED, PLAIN), install=install, declined=declined)
+
+    assert [requirement.may_install(number) for number in range(2)] == [install, install and not declined]
+    assert requirement.may_install_all is (install and not declined)
+
+
+# Interfaces
+
+
+OUTPUTS = (("url", "string"), ("port", ""))
+
+
+@pytest.mark.parametrize(
+    ("fields", "need", "meets"),
+    [
+        ({}, {}, True),
+        ({}, {"id": "io.y"}, False),
+        ({"version": "1.2.0"}, {"range": ">=1.0.0"}, True),
+        ({"version": "0.2.0"}, {"range": ">=1.0.0"}, False),
+        ({"version": "0.2.0"}, {}, True),
+        ({}, {"range": ">=1.0.0"}, False),
+        ({"is_declared": True}, {"range": ">=1.0.0"}, True),
+        ({"is_declared": True, "version": "0.2.0"}, {"range": ">=1.0.0"}, False),
+        ({"is_declared": True}, {"id": "io.y"}, False),
+        ({"is_declared": True}, {"outputs": (("url", ""),)}, True),
+        ({"outputs": OUTPUTS}, {"outputs": (("url", ""),)}, True),
+        ({"outputs": OUTPUTS}, {"outputs": (("url", "string"), ("port", "integer"))}, True),
+        ({"outputs": OUTPUTS}, {"outputs": (("url", "integer"),)}, False),
+        ({"outputs": OUTPUTS}, {"outputs": (("name", ""),)}, False),
+        ({"outputs": OUTPUTS}, {"parameters": (("url", ""),)}, False),
+        ({"parameters": OUTPUTS}, {"parameters": (("url", ""),)}, True),
+        ({"credentials": OUTPUTS}, {"credentials": (("url", "string"),)}, True),
+        ({"credentials": OUTPUTS}, {"outputs": (("url", ""),)}, False),
+    ],
+)
+def test_interface_meets_a_need_of_its_name_version_and_shape(
+    fields: dict[str, Any], need: dict[str, Any], meets: bool
+) -> None:
+    version = parse_strict(fields["version"]) if "version" in fields else None
+    implemented = Interface("io.x", **{**fields, "version": version})
+    range_ = version_range(Dialect.CARVEL, need.get("range", ""))
+    wanted = InterfaceNeed(**{"id": "io.x", **need, "range": range_})
+
+    assert implemented.meets(wanted) is meets
+
+
+# Bundles
+
+
+def slot(kind: SlotKind, *path: str) -> InstallSlot:
+    return InstallSlot(kind, "shop", path)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "labels"),
+    [
+        (slot(SlotKind.FOR, "press", "db"), "press-db", ("", {})),
+        (slot(SlotKind.SHARED, "group"), "group-mysql", ("group", {})),
+        (slot(SlotKind.SHARED), "mysql", ("", {})),
+        (slot(SlotKind.NAMESPACE), "mysql", ("", {})),
+        (slot(SlotKind.SHARED, "group", "b=2", "a=1"), "group-mysql-7ae498", ("group", {"a": "1", "b": "2"})),
+        (slot(SlotKind.SHARED, "group", "a=1", "b=2"), "group-mysql-7ae498", ("group", {"a": "1", "b": "2"})),
+        (slot(SlotKind.SHARED, "a=1=2"), "mysql-e4bb04", ("", {"a": "1=2"})),
+        (slot(SlotKind.SHARED, "group", "inputs=00ff"), "group-mysql-98a2e9", ("group", {})),
+    ],
+)
+def test_name_of_a_shared_bundle_is_that_of_its_group_labels_and_inputs(
+    where: InstallSlot, name: str, labels: tuple[str, dict[str, str]]
+) -> None:
+    assert bundle_name("r.io/acme/mysql", where) == name
+    assert sharing_labels(where) == labels
+    assert list(sharing_labels(where)[1]) == sorted(labels[1])
+
+
+def test_labels_of_a_sharing_rule_are_rendered_where_that_is_possible() -> None:
+    labels = (("a", "{{ installation.name }}-x"), ("b", "${installation.namespace}"), ("c", "{{ other }}"))
+
+    assert rendered_labels(Share(labels=labels), "press", "shop") == {
+        "a": "press-x",
+        "b": "shop",
+        "c": "{{ other }}",
+    }
+
+
+# Parameters
+
+
+def test_values_are_written_as_sorted_json() -> None:
+    assert written_values({"b": {"y": 1, "x": [True]}, "a": "text"}) == (
+        ("a", '"text"'),
+        ("b", '{"x":[true],"y":1}'),
+    )
+
+
+def installed(parameters: str = "{}") -> Install:
+    return Install("shop", "press", Dialect.PORTER, NEED, inherit=(("parameters", parameters), ("x", "1")))
+
+
+def test_parameters_of_an_installation_and_of_its_dependencies() -> None:
+    own = installed('{"size": 3, "db#size": 4, "db#a#b": 5, "log#x": 6, "#y": 7}')
+
+    assert own_parameters(own) == {"size": 3}
+    assert dependency_parameters(own, "db") == {"size": 4, "a#b": 5}
+    assert dependency_parameters(own, "size") == {}
+    assert own_parameters(Install("shop", "press", Dialect.PORTER, NEED)) == {}
+
+
+BUNDLE = Candidate(DB, parse_strict("1.0.0"), defaults=(("size", "1"), ("color", '"red"')))
+
+
+def test_variables_are_the_installation_and_its_parameters_with_their_defaults() -> None:
+    place = {"installation.name": "press", "installation.namespace": "shop"}
+    own = installed('{"size": 3, "db#size": 4}')
+
+    assert template_variables(BUNDLE, own, "press", "shop") == {
+        **place,
+        "bundle.parameters.size": 3,
+        "bundle.parameters.color": "red",
+    }
+    assert template_variables(None, own, "press", "shop") == place
+    assert template_variables(BUNDLE, None, "press", "shop") == place
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('"plain"', "plain"),
+        ('"{{ n }}"', 3),
+        ('"${n}"', 3),
+        ('"a-{{n}}-${ s }"', "a-3-x"),
+        ('{"k": ["{{ s }}", 1, null], "{{ s }}": true}', {"k": ["x", 1, None], "{{ s }}": True}),
+        ('"{ n }"', "{ n }"),
+    ],
+)
+def test_templates_in_a_value_are_replaced(text: str, value: object) -> None:
+    assert render_parameter(text, {"n": 3, "s": "x"}) == value
+
+
+@pytest.mark.parametrize("text", ['"{{ other }}"', '"a ${other}"', '["{{ }}"]'])
+def test_template_with_an_unknown_variable_is_no_value(text: str) -> None:
+    with pytest.raises(UnknownVariableError):
+        render_parameter(text, {"n": 3})
+
+
+# Catalogues
+
+
+def test_slot_of_a_users_install_is_the_cluster_for_crossplane_alone() -> None:
+    aws = PackageId(Ecosystem.XPKG, "x.io/aws")
+    need = PackageNeed(aws, version_range(Dialect.CROSSPLANE, ">=v1.0.0"))
+
+    assert install_slot(Install("", "aws", Dialect.CROSSPLANE, need)) == InstallSlot(SlotKind.CLUSTER)
+    assert install_slot(installed()) == InstallSlot(SlotKind.INSTALL, "shop", ("press",))
+
+
+def test_catalogue_sorts_versions_and_drops_the_greater_of_two_alike() -> None:
+    low, high = Candidate(DB, parse_strict("1.9.0")), Candidate(DB, parse_strict("1.10.0"))
+    first, second = (
+        Candidate(DB, parse_strict("1.9.0"), source=source, digest=digest)
+        for source, digest in (("a", "2"), ("b", "1"))
+    )
+
+    assert build_catalogue([high, low]).packages == build_catalogue([low, high]).packages == {DB: (low, high)}
+    assert build_catalogue([second, first]).candidates(DB) == (first,)
+    assert build_catalogue([low]).candidates(PackageId(Ecosystem.KPT, "db.io")) == ()
+    assert build_catalogue([low, high]).places(DB, RANGE) == {0, 1}
+    assert build_catalogue([low, high]).places(DB, version_range(Dialect.CARVEL, "1.10.0")) == {1}
+
+
+def test_package_is_found_by_its_other_names_unless_a_package_has_that_name() -> None:
+    other = PackageId(Ecosystem.CARVEL, "web.io")
+    kpt = Candidate(PackageId(Ecosystem.KPT, "git.example//web"), parse_strict("1.0.0"), names=("web.io",))
+
+    assert build_catalogue([kpt]).find(other) == kpt.id
+    own = Candidate(other, parse_strict("1.0.0"))
+    assert build_catalogue([kpt, own]).find(other) == other
+    unknown = PackageId(Ecosystem.CARVEL, "gone.io")
+    assert build_catalogue([kpt]).find(unknown) == unknown
