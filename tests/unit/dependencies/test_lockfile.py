@@ -1,5 +1,6 @@
 """The lock: stable bytes, thin per cluster, and everything needed to decide the same again."""
 
+import json
 from dataclasses import replace
 
 import orjson
@@ -288,6 +289,13 @@ def broken_lock(change: dict[str, bytes]) -> tuple[str, str, str]:
     return problem.location.path, problem.message, problem.hint
 
 
+def broken_resolution(**fields: str) -> bytes:
+    """Return a resolution of one package with these fields."""
+    instance = {"ecosystem": "carvel", "name": "web.io", "slot": {"kind": "cluster"}}
+    package = {"instance": instance, "dialect": "carvel", "version": "1.0.0", **fields}
+    return json.dumps({"kind": "PackageResolution", "packages": [package]}).encode()
+
+
 def names(files: dict[str, bytes]) -> dict[str, str]:
     lock, resolution = sorted(files, key=lambda path: "resolutions" in path)
     return {"lock": lock, "resolution": resolution}
@@ -300,6 +308,8 @@ def names(files: dict[str, bytes]) -> dict[str, str]:
         ({"{lock}": b'{"kind": "PackageLock"}'}, "Missing required field"),
         ({"{resolution}": b"{"}, "Invalid JSON"),
         ({"{resolution}": b'{"packages": [{"version": "1"}]}'}, "Missing required field packages[0]"),
+        ({"{resolution}": broken_resolution(version="odd")}, "'odd' is not a "),
+        ({"{resolution}": broken_resolution(api_version="x")}, "Unknown field packages[0].api_version"),
     ],
 )
 def test_lock_that_cannot_be_read_is_named_with_the_reason(change: dict[str, bytes], why: str) -> None:

@@ -1,0 +1,174 @@
+"""What a lock says, read back: pins with their requirements, choices, owners, and who takes over."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.dependencies.lock.format import (
+    LockedDependency,
+    LockedInstance,
+    LockedPackage,
+    LockedSlot,
+    Resolution,
+)
+from reconciler.dependencies.lock.read import locked_choices, locked_pins, transferred_pins, with_lock
+from reconciler.dependencies.model.cluster import (
+    ClusterInputs,
+    InstallSlot,
+    Instance,
+    LockedChoice,
+    Pin,
+    SlotKind,
+    build_catalogue,
+)
+from reconciler.dependencies.model.packages import (
+    ApiNeed,
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    Install,
+    InterfaceNeed,
+    PackageId,
+    PackageNeed,
+    version_range,
+)
+from reconciler.dependencies.solve.lookup import any_version
+from reconciler.dependencies.versions import VersionError, parse_strict
+
+DB = PackageId(Ecosystem.CARVEL, "db.io")
+CLUSTER = InstallSlot(SlotKind.CLUSTER)
+SHARED = InstallSlot(SlotKind.NAMESPACE, "shop")
+
+
+def own(name: str, namespace: str = "shop") -> InstallSlot:
+    return InstallSlot(SlotKind.INSTALL, namespace, (name,))
+
+
+def locked(*dependencies: LockedDependency, ecosystem: str = "carvel", **fields: Any) -> LockedPackage:
+    instance = LockedInstance(
+        ecosystem=ecosystem, name="x.io", slot=LockedSlot(kind="namespace", namespace="n")
+    )
+    return LockedPackage(
+        instance=instance, dialect="d", dependencies=dependencies, **{"version": "v1.0.0", **fields}
+    )
+
+
+def dependency(**fields: Any) -> LockedDependency:
+    every = {
+        "signature": "s",
+        "need": "package",
+        "id": "carvel:db.io",
+        "dialect": "carvel",
+        "via": "candidate",
+    }
+    return LockedDependency(**{**every, **fields})
+
+
+def test_pin_has_version_digest_source_and_the_requirements_that_were_recorded() -> None:
+    package = locked(
+        dependency(constraints=">=1.0.0", prereleases=("rc",), alias="a", optional=True),
+        dependency(need="api", id="g.io/v1/Thing"),
+        dependency(need="interface", id="io.x", dialect="porter", constraints="1.x"),
+        digest="sha256:1",
+        source="x.io/mirror",
+        kind="Provider",
+    )
+
+    (pin,) = locked_pins(Resolution(packages=(package,)))
+
+    assert pin.instance == Instance(PackageId(Ecosystem.CARVEL, "x.io"), InstallSlot(SlotKind.NAMESPACE, "n"))
+    candidate = pin.candidate
+    assert (candidate.id, candidate.version.text) == (pin.instance.package, "v1.0.0")
+    assert (candidate.digest, candidate.source, candidate.kind) == ("sha256:1", "x.io/mirror", "")
+    first, second, third = candidate.requires
+    assert (first.alias, first.optional, second.alias, second.optional) == ("a", True, "", False)
+    assert first.alternatives == (
+        PackageNeed(DB, version_range(Dialect.CARVEL, ">=1.0.0", prereleases=("rc",))),
+    )
+    assert second.alternatives == (ApiNeed(Gvk("g.io", "v1", "Thing")),)
+    assert third.alternatives == (InterfaceNeed("io.x", version_range(Dialect.PORTER, "1.x")),)
+
+
+def test_pin_of_crossplane_has_its_kind() -> None:
+    (pin,) = locked_pins(Resolution(packages=(locked(ecosystem="xpkg", kind="Provider"),)))
+
+    assert pin.candidate.kind == "Provider"
+
+
+@pytest.mark.parametrize("package", [locked(version="none"), locked(dependency(constraints="a b"))])
+def test_version_or_range_that_somebody_broke_is_an_error(package: LockedPackage) -> None:
+    with pytest.raises(VersionError):
+        locked_pins(Resolution(packages=(package,)))
+
+
+def test_choice_is_that_of_a_requirement_with_several_alternatives() -> None:
+    package = locked(dependency(signature="one"), dependency(signature="two", alternative=1, alternatives=2))
+
+    (choice,) = locked_choices(Resolution(packages=(package,)))
+
+    instance = Instance(PackageId(Ecosystem.CARVEL, "x.io"), InstallSlot(SlotKind.NAMESPACE, "n"))
+    assert choice == LockedChoice(instance, "two", 1)
+
+
+# Who takes over
+
+
+def install(name: str, namespace: str = "shop", *, external: bool = False) -> Install:
+    return Install(namespace, name, Dialect.CARVEL, PackageNeed(DB, any_version(DB)), external=external)
+
+
+def pin(slot: InstallSlot, version: str = "1.0.0", package: PackageId = DB) -> Pin:
+    return Pin(Instance(package, slot), Candidate(package, parse_strict(version)))
+
+
+def transferred(pins: list[Pin], *installs: Install) -> list[Pin]:
+    """Return the pins that others take over."""
+    every = transferred_pins(tuple(pins), ClusterInputs(installs, build_catalogue([])))
+    assert every[: len(pins)] == tuple(pins)
+    return list(every[len(pins) :])
+
+
+@pytest.mark.parametrize(
+    ("there", "installs", "slots"),
+    [
+        (own("gone"), [], [SHARED]),
+        (own("mine"), [install("mine")], []),
+        (own("mine"), [install("mine", external=True)], [SHARED]),
+        (SHARED, [], []),
+        (SHARED, [install("mine")], [own("mine")]),
+        (SHARED, [install("b"), install("a")], [own("a"), own("b")]),
+        (SHARED, [install("mine", "other")], []),
+        (SHARED, [install("mine", external=True)], []),
+        (CLUSTER, [install("mine", "other")], [own("mine", "other")]),
+        (CLUSTER, [], []),
+        (InstallSlot(SlotKind.FOR, "shop", ("a", "b")), [install("mine")], []),
+    ],
+)
+def test_version_goes_from_a_generated_package_to_a_users_manifest_and_back(
+    there: InstallSlot, installs: list[Install], slots: list[InstallSlot]
+) -> None:
+    assert transferred([pin(there)], *installs) == [pin(slot) for slot in slots]
+
+
+def test_package_that_is_locked_itself_takes_nothing_over() -> None:
+    assert transferred([pin(SHARED), pin(own("mine"), "2.0.0")], install("mine")) == []
+    assert transferred([pin(own("gone")), pin(SHARED, "2.0.0")]) == []
+    other = PackageId(Ecosystem.CARVEL, "web.io")
+    assert transferred([pin(SHARED, package=other)], install("mine")) == []
+
+
+def test_first_of_several_pins_is_taken_over() -> None:
+    pins = [pin(own("a"), "1.0.0"), pin(own("b"), "2.0.0")]
+
+    assert transferred(pins) == [pin(SHARED, "1.0.0")]
+
+
+def test_inputs_with_a_lock_have_its_pins_and_choices() -> None:
+    package = locked(dependency(alternative=1, alternatives=2))
+
+    inputs = with_lock(ClusterInputs((), build_catalogue([])), Resolution(packages=(package,)))
+
+    resolution = Resolution(packages=(package,))
+    assert (inputs.pins, inputs.chosen) == (locked_pins(resolution), locked_choices(resolution))
+    assert inputs.held == ()
