@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from reconciler.dependencies.catalog.cluster_state import (
     crossplane_lock_candidates,
     observe_cluster,
+    observed_revisions,
     offered_packages,
 )
 from reconciler.dependencies.catalog.published import served_apis
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.model.cluster import ClusterState
+from reconciler.dependencies.model.cluster import ClusterState, ObservedRevision
 from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
 from reconciler.errors import Location
 from reconciler.ids import GroupKind
@@ -39,6 +42,7 @@ INSTALLED = {
     "spec": {"packageRef": {"refName": "db.io", "versionSelection": {"constraints": ">=1.0.0"}}},
     "status": {"version": "1.4.0"},
 }
+GROUP = "pkg.crossplane.io"
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
 
 
@@ -155,3 +159,68 @@ def test_what_crossplane_chose_is_read_from_its_lock() -> None:
 
     assert [str(one) for one in crossplane_lock_candidates(snapshot(lock))] == ["x.io/aws v1.1.0"]
     assert crossplane_lock_candidates(snapshot(PROVIDER)) == ()
+
+
+def labelled(
+    kind: str, name: str, *, label: str | None = "aws", group: str = GROUP, **spec: Any
+) -> SnapshotObject:
+    body = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    labels = {"pkg.crossplane.io/package": label} if label else {}
+    return SnapshotObject(f"{group}/v1", kind, "", name, labels, {}, body, Location("f"))
+
+
+def revisions(*objects: SnapshotObject) -> tuple[ObservedRevision, ...]:
+    return observed_revisions(Snapshot(present=True, objects={("v", "K"): objects}))
+
+
+def test_revision_of_a_snapshot_has_its_package_number_image_and_state() -> None:
+    digest = f"sha256:{'0' * 64}"
+    tagged = labelled("ProviderRevision", "aws-1", revision=1, image="x.io/aws:v1", desiredState="Active")
+    pinned = labelled("ProviderRevision", "aws-2", revision=2, image=f"x.io/aws@{digest}")
+
+    assert revisions(pinned, tagged) == (
+        ObservedRevision("Provider/aws", "aws-1", 1, True, "x.io/aws:v1"),
+        ObservedRevision("Provider/aws", "aws-2", 2, False, "x.io/aws", digest),
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        labelled("Provider", "aws-1", revision=1),
+        labelled("ProviderRevision", "aws-1", label=None, revision=1),
+        labelled("ProviderRevision", "aws-1", revision="1"),
+        labelled("ProviderRevision", "aws-1"),
+        labelled("ProviderRevision", "aws-1", group="other.io", revision=1),
+    ],
+)
+def test_object_that_is_no_numbered_revision_of_a_package_is_none(other: SnapshotObject) -> None:
+    assert revisions(other) == ()
+
+
+def test_last_of_several_active_revisions_is_active_and_of_one_number_the_last_name_counts() -> None:
+    first, second, third = (
+        labelled("FunctionRevision", name, revision=number, image="x", desiredState="Active")
+        for name, number in (("b", 1), ("a", 1), ("c", 2))
+    )
+
+    assert revisions(third, first, second) == (
+        ObservedRevision("Function/aws", "b", 1, False, "x"),
+        ObservedRevision("Function/aws", "c", 2, True, "x"),
+    )
+    apart = labelled("FunctionRevision", "d", label="other", revision=1, image="x", desiredState="Active")
+    assert [r.is_active for r in revisions(third, apart)] == [True, True]
+
+
+def test_installation_of_a_snapshot_has_the_reported_version_or_the_one_of_its_manifest() -> None:
+    def versions(**more: Any) -> list[str]:
+        state = observe_cluster(snapshot({**INSTALLED, **more}))
+        return [i.version.text if i.version else "" for i in state.installations]
+
+    assert versions() == ["1.4.0"]
+    assert versions(status={"version": "odd"}) == versions(status="odd") == versions(status={}) == [""]
+    (aws,) = observe_cluster(snapshot(PROVIDER)).installations
+    assert (aws.version and aws.version.text, aws.digest) == ("v1.2.0", "")
+    digest = f"sha256:{'0' * 64}"
+    (aws,) = observe_cluster(snapshot({**PROVIDER, "spec": {"package": f"x.io/aws@{digest}"}})).installations
+    assert (aws.version, aws.digest) == (None, digest)

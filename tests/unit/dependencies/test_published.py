@@ -1,18 +1,22 @@
 """One version's folder in the index: a header, the package's own manifest, its CRDs."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from reconciler.api.validation import field_text
 from reconciler.dependencies.catalog.published import provided_kinds, read_package_version
 from reconciler.dependencies.model.packages import (
+    Candidate,
     Dialect,
     Ecosystem,
     Gvk,
+    Interface,
     InterfaceNeed,
     PackageId,
     version_range,
 )
+from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location
 from reconciler.inventory import Source
 from reconciler.reasons import Reason
@@ -231,3 +235,105 @@ def test_document_without_a_group_is_a_bundle() -> None:
     reading = read_package_version(folder(header, {"name": "shop", "version": "1.0.0"}))
 
     assert [str(candidate.id) for candidate in reading.candidates] == ["bundle:r.io/shop"]
+
+
+class Fields:
+    """Marks that return the field itself as its position."""
+
+    def mark(self, path: tuple[str | int, ...]) -> tuple[Any, int]:
+        return field_text(path), 0
+
+
+def told(*documents: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return field and message of each problem of a folder."""
+    marked = Source(Location("f.yaml"), 0, cast("Any", Fields()))
+    read = read_package_version((document, marked) for document in documents)
+    assert not read.candidates
+    return [(str(problem.location.line), problem.message) for problem in read.problems]
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "message"),
+    [
+        ({"ecosystem": "kpt"}, "ecosystem", "A kpt package is known by the tags of its repository"),
+        ({"provides": ["v1/Queue"]}, "provides", "'v1/Queue' is not group/version/Kind"),
+        ({"interfaces": {"io.x": "a b"}}, 'interfaces["io.x"]', "'a b' is not a version"),
+        ({"version": "main"}, "version", "'main' is not a version"),
+        ({"digest": 1}, "digest", "digest must be a string, but is the number 1"),
+        ({"more": 1}, "more", "Unknown field more"),
+    ],
+)
+def test_wrong_field_of_a_header_is_told_at_its_place(
+    fields: dict[str, Any], path: str, message: str
+) -> None:
+    assert (path, message) in told(HEADER | fields)
+
+
+def test_folder_has_exactly_one_header() -> None:
+    assert told() == [("0", "A version's folder has one PackageVersion, not 0")]
+    assert told(META) == [("", "A version's folder has one PackageVersion, not 0")]
+    assert told(HEADER, HEADER) == [("", "A version's folder has one PackageVersion, not 2")]
+
+
+def test_ecosystem_of_a_header_is_that_of_its_manifest() -> None:
+    mixed = told(HEADER | {"ecosystem": "carvel"}, {"name": "a"})
+
+    assert mixed == [
+        ("ecosystem", f"The ecosystem is carvel, but its manifest is bundle:{HEADER['source']}'s")
+    ]
+
+
+def test_group_of_a_provided_kind_may_have_slashes() -> None:
+    (candidate,) = read_package_version(folder(HEADER | {"provides": ["a/b/v1/Queue"]})).candidates
+
+    assert candidate.provides == (Gvk("a/b", "v1", "Queue"),)
+
+
+def test_header_alone_is_a_whole_candidate() -> None:
+    (candidate,) = read_package_version(
+        folder(
+            HEADER
+            | {
+                "withdrawn": "broken",
+                "compositions": ["b", "a"],
+                "labels": {"reconciler.dev/retain": "true", "a": "b"},
+                "interfaces": {"mysql": "", "io.y": "2.0.0"},
+                "ecosystem": "bundle",
+            }
+        )
+    ).candidates
+
+    assert candidate == Candidate(
+        PackageId(Ecosystem.BUNDLE, "x.io/acme/aws"),
+        parse_loose("v1.2.0"),
+        digest="sha256:ab",
+        provides=(Gvk("sqs.io", "v1", "Queue"),),
+        interfaces=(
+            Interface("io.y", parse_loose("2.0.0"), is_declared=True),
+            Interface("io.cnab.interface.mysql", is_declared=True),
+        ),
+        compositions=("a", "b"),
+        names=("mirror.io/aws",),
+        withdrawn="broken",
+        source="x.io/acme/aws",
+        labels=(("a", "b"), ("reconciler.dev/retain", "true")),
+        keywords=("aws",),
+        retain=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "ecosystem"),
+    [
+        ({}, Ecosystem.XPKG),
+        ({"interfaces": {"io.x": ""}}, Ecosystem.BUNDLE),
+        ({"ecosystem": "carvel"}, Ecosystem.CARVEL),
+        ({"ecosystem": "xpkg", "interfaces": {"io.x": ""}}, Ecosystem.XPKG),
+    ],
+)
+def test_ecosystem_of_a_header_alone_is_crossplane_unless_it_tells_another(
+    fields: dict[str, Any], ecosystem: Ecosystem
+) -> None:
+    (candidate,) = read_package_version(folder(HEADER | fields)).candidates
+
+    assert candidate.id.ecosystem is ecosystem
