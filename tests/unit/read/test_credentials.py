@@ -12,6 +12,7 @@ from reconciler.read.credentials import (
     CONTROL_KEY,
     CONTROL_KNOWN_HOSTS,
     CONTROL_TOKEN,
+    _signing_key,
     commit_signing,
     control_credential,
     find_credentials,
@@ -181,3 +182,33 @@ def test_longest_rule_counts_and_an_app_makes_its_own_credential() -> None:
 def test_commits_are_signed_off_without_a_signature() -> None:
     assert commit_signing(CommitPolicy(sign_off=True), {}).sign_off
     assert not commit_signing(CommitPolicy(), {}).sign_off
+
+
+HINT = "Set it, or correct spec.commits of reconciler.yaml."
+
+
+def test_key_of_signatures_is_that_of_the_variable_or_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(b"from file")
+    by_variable = CommitPolicy(sign="ssh", signing_key_env="KEY")
+    by_file = CommitPolicy(sign="ssh", signing_key_file=str(file))
+
+    assert _signing_key(by_variable, {"KEY": "from variable"}) == b"from variable"
+    assert _signing_key(by_file, {}) == b"from file"
+
+
+@pytest.mark.parametrize(
+    ("policy", "environment", "why"),
+    [
+        (CommitPolicy(sign="ssh", signing_key_env="KEY"), {}, "environment variable KEY is not set"),
+        (CommitPolicy(sign="ssh", signing_key_env="KEY"), {"KEY": ""}, "environment variable KEY is not set"),
+        (CommitPolicy(sign="ssh", signing_key_file="/nowhere/key"), {}, "file /nowhere/key cannot be read"),
+    ],
+)
+def test_missing_key_of_signatures_is_named(
+    policy: CommitPolicy, environment: dict[str, str], why: str
+) -> None:
+    with pytest.raises(UnavailableError) as caught:
+        _signing_key(policy, environment)
+
+    assert (str(caught.value), caught.value.hint) == (f"Commits cannot be signed: {why}", HINT)
