@@ -259,8 +259,10 @@ def test_unknown_resource_names_are_noted_and_not_recorded(
     files, planned = imported({}, listing(obj("a")), options(resources=resources))
 
     assert planned.notes == (
-        f"{told}: the served APIs are not recorded; "
-        "give the table of `kubectl api-resources` in place of `-o name`",
+        (
+            f"{told}: the served APIs are not recorded; "
+            "give the table of `kubectl api-resources` in place of `-o name`"
+        ),
     )
     assert read(files, world).served is None
 
