@@ -1,0 +1,483 @@
+"""Requests for lists, for people and for auto-merge, and tokens of Apps, each as it is sent."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from reconciler.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.forge import github
+from reconciler.forge.api_errors import InvalidError
+from reconciler.forge.api_forge import ApiForge
+from reconciler.forge.body_marker import mark_auto_merge
+from reconciler.forge.budget import Clock
+from reconciler.forge.github import App, AppToken
+from reconciler.forge.registry import Forges
+from reconciler.inventory import PullState
+from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
+from tests.support.forges.server import Answer, serving
+from tests.unit.forge.test_dialect_requests import (
+    DIALECTS,
+    HEAD,
+    HUB,
+    ITEMS,
+    PROJECT,
+    PULL,
+    READY,
+    RecordingApi,
+    Request,
+    dialect_of,
+    graphql,
+)
+
+PATHS = {"github": f"{HUB}/pulls", "gitlab": f"{PROJECT}/merge_requests", "gitea": f"{HUB}/pulls"}
+
+
+@pytest.fixture
+def api() -> Iterator[RecordingApi]:
+    recording = RecordingApi(Path(), "/api", None)
+    with serving(recording):
+        yield recording
+
+
+def item(kind: str, number: int = 5, head: str = HEAD, **fields: Any) -> dict[str, Any]:
+    """Return an open pull request of the repository itself, as a list has it."""
+    match kind:
+        case "github":
+            repo = {"repo": {"id": 1}}
+            own = {
+                "number": number,
+                "head": {"ref": head, "sha": "c0ffee", **repo},
+                "base": {"ref": "main", **repo},
+            }
+        case "gitlab":
+            own = {"iid": number, "source_branch": head, "source_project_id": 1, "target_project_id": 1}
+        case _:
+            own = {
+                "number": number,
+                "head": {"label": head, "sha": "c0ffee", "repo_id": 1},
+                "base": {"label": "main", "repo_id": 1},
+            }
+    return {**ITEMS[kind], **own, **fields}
+
+
+LISTS = {
+    ("github", "list_all"): {"state": "all", "sort": "created", "direction": "asc", "per_page": "100"},
+    ("github", "list_open"): {"state": "open", "sort": "created", "direction": "asc", "per_page": "100"},
+    ("github", "list_changed"): {
+        "state": "closed",
+        "sort": "updated",
+        "direction": "desc",
+        "per_page": "100",
+    },
+    ("gitlab", "list_all"): {"state": "all", "order_by": "created_at", "sort": "asc", "per_page": "100"},
+    ("gitlab", "list_open"): {"state": "opened", "order_by": "created_at", "sort": "asc", "per_page": "100"},
+    ("gitlab", "list_changed"): {"state": "all", "order_by": "updated_at", "sort": "desc", "per_page": "100"},
+    ("gitea", "list_all"): {"state": "all", "sort": "oldest", "limit": "50"},
+    ("gitea", "list_open"): {"state": "open", "sort": "oldest", "limit": "50"},
+    ("gitea", "list_changed"): {"state": "closed", "sort": "recentupdate", "limit": "50"},
+}
+
+
+@pytest.mark.parametrize(("kind", "method"), LISTS)
+def test_list_is_one_query_for_state_and_order(api: RecordingApi, kind: str, method: str) -> None:
+    api.answers["GET", PATHS[kind]] = Answer(200, [item(kind, 4), item(kind, 5)])
+
+    pages = list(getattr(dialect_of(api, kind), method)())
+
+    assert [[pull.number for pull in page] for page in pages] == [[4, 5]]
+    assert api.queries == [LISTS[kind, method]]
+
+
+CLOSED = {"state": "closed"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "query"),
+    [
+        ("github", "find_open", {"state": "open", "head": f"acme:{HEAD}"}),
+        ("github", "find_recent", {"state": "open", "head": f"acme:{HEAD}"}),
+        ("gitlab", "find_open", {"state": "opened", "source_branch": HEAD}),
+        ("gitlab", "find_recent", {"state": "opened", "source_branch": HEAD}),
+        ("gitea", "find_open", {"state": "open", "sort": "oldest", "limit": "50"}),
+        ("gitea", "find_recent", {"state": "open", "sort": "recentupdate", "limit": "50"}),
+    ],
+)
+def test_pull_requests_of_a_branch_are_those_of_its_name(
+    api: RecordingApi, kind: str, method: str, query: dict[str, str]
+) -> None:
+    api.answers["GET", PATHS[kind]] = Answer(200, [item(kind, 4, "drafts/other"), item(kind, 5)])
+
+    found = list(getattr(dialect_of(api, kind), method)(HEAD))
+
+    assert [(pull.number, pull.head) for pull in found] == [(5, HEAD)]
+    assert api.queries == [query]
+
+
+def test_closed_pull_request_of_a_branch_is_not_open_on_github(api: RecordingApi) -> None:
+    api.answers["GET", PATHS["github"]] = Answer(200, [item("github", 4, **CLOSED), item("github", 5)])
+
+    assert [pull.number for pull in dialect_of(api, "github").find_open(HEAD)] == [5]
+
+
+PAIR = f"{HUB}/pulls/main/drafts/web/w"
+
+
+@pytest.mark.parametrize(
+    ("answer", "base", "numbers", "paths"),
+    [
+        (Answer(200, item("gitea", 7)), "main", [7], [PAIR]),
+        (Answer(404, {}), "main", [], [PAIR]),
+        (Answer(200, item("gitea", 7, **CLOSED)), "main", [5], [PAIR, PATHS["gitea"]]),
+        (Answer(200, item("gitea", 7)), "", [5], [PATHS["gitea"]]),
+        (Answer(200, item("gitea", 7)), "release/1", [5], [PATHS["gitea"]]),
+    ],
+)
+def test_gitea_looks_a_pair_of_branches_up_before_it_lists(
+    api: RecordingApi, answer: Answer, base: str, numbers: list[int], paths: list[str]
+) -> None:
+    api.answers["GET", PAIR] = answer
+    api.answers["GET", PATHS["gitea"]] = Answer(200, [item("gitea", 5)])
+
+    found = list(dialect_of(api, "gitea").find_open(HEAD, base))
+
+    assert [pull.number for pull in found] == numbers
+    assert [request.path for request in api.log] == paths
+
+
+# Whether there are pull requests at all
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "expected"),
+    [
+        ("github", {}, True),
+        ("github", {"has_pull_requests": True}, True),
+        ("github", {"has_pull_requests": False}, False),
+        ("gitea", {"has_pull_requests": False}, False),
+        ("gitea", {}, True),
+        ("gitlab", {}, True),
+        ("gitlab", {"merge_requests_access_level": "enabled"}, True),
+        ("gitlab", {"merge_requests_access_level": "disabled"}, False),
+    ],
+)
+def test_pull_requests_are_on_unless_the_repository_tells_otherwise(
+    api: RecordingApi, kind: str, answer: dict[str, Any], expected: bool
+) -> None:
+    api.answers["GET", PROJECT if kind == "gitlab" else HUB] = Answer(200, answer)
+
+    assert dialect_of(api, kind).has_pulls() is expected
+    assert len(api.log) == 1
+
+
+# People
+
+TEAMS = ("ann", "acme/core", "bob")
+
+
+@pytest.mark.parametrize("kind", ["github", "gitea"])
+def test_reviews_of_people_and_teams_are_one_request(api: RecordingApi, kind: str) -> None:
+    dialect_of(api, kind).request_reviews(PULL, TEAMS)
+
+    body = {"reviewers": ["ann", "bob"], "team_reviewers": ["core"]}
+    assert api.log == [Request("POST", f"{HUB}/pulls/5/requested_reviewers", body)]
+
+
+def users(api: RecordingApi, **ids: int) -> None:
+    api.series["GET", "/users"] = [Answer(200, [{"id": number}] if number else []) for number in ids.values()]
+
+
+def test_gitlab_asks_people_by_their_ids_and_keeps_those_it_has(api: RecordingApi) -> None:
+    users(api, ann=1, bob=2, kim=3)
+    api.answers["PUT", f"{PROJECT}/merge_requests/5"] = Answer(200, ITEMS["gitlab"])
+    dialect = dialect_of(api, "gitlab")
+
+    dialect.request_reviews(replace(PULL, reviewers=("kim",)), TEAMS)
+    dialect.request_reviews(replace(PULL, reviewers=("kim",)), ("kim", "acme/core"))
+    dialect.assign(replace(PULL, assignees=("bob",)), ("ann",))
+
+    assert [query.get("username") for query in api.queries[:3]] == ["ann", "bob", "kim"]
+    assert api.log[3:] == [
+        Request("PUT", f"{PROJECT}/merge_requests/5", {"reviewer_ids": [1, 2, 3]}),
+        Request("PUT", f"{PROJECT}/merge_requests/5", {"assignee_ids": [1, 2]}),
+    ]
+
+
+def test_gitlab_names_a_user_that_the_server_does_not_have(api: RecordingApi) -> None:
+    users(api, ann=1, bob=0)
+
+    with pytest.raises(InvalidError, match=r"acme/team one: the server has no user bob$") as caught:
+        dialect_of(api, "gitlab").assign(PULL, ("bob", "ann"))
+
+    assert caught.value.status == 404
+
+
+def test_assignees_are_added_on_github_and_replaced_as_a_whole_on_gitea(api: RecordingApi) -> None:
+    assigned = replace(PULL, assignees=("kim",))
+
+    dialect_of(api, "github").assign(assigned, ("bob", "ann"))
+    dialect_of(api, "gitea").assign(assigned, ("bob", "ann"))
+
+    assert api.log == [
+        Request("POST", f"{HUB}/issues/5/assignees", {"assignees": ["bob", "ann"]}),
+        Request("PATCH", f"{HUB}/pulls/5", {"assignees": ["ann", "bob", "kim"]}),
+    ]
+
+
+# Auto-merge
+
+
+def failed(message: str) -> Answer:
+    return Answer(200, {"data": None, "errors": [{"type": "UNPROCESSABLE", "message": message}]})
+
+
+def auto(method: str) -> Request:
+    return graphql(github.AUTO_MERGE, id="node5", head="c0ffee", method=method)
+
+
+FORBIDDEN = "Merge commits are not allowed on this repository."
+
+
+def test_github_enables_auto_merge_by_the_first_method_that_is_permitted(api: RecordingApi) -> None:
+    api.series["POST", "/graphql"] = [failed(FORBIDDEN), Answer(200, {"data": {}})]
+
+    assert dialect_of(api, "github").enable_auto_merge(READY, "c0ffee") is READY
+    assert api.log == [auto("MERGE"), auto("SQUASH")]
+
+
+def test_github_merges_where_nothing_is_left_to_wait_for(api: RecordingApi) -> None:
+    api.series["POST", "/graphql"] = [failed("Pull request is in clean status")]
+    api.answers["PUT", f"{HUB}/pulls/5/merge"] = Answer(200, {"sha": "beef"})
+
+    merged = dialect_of(api, "github").enable_auto_merge(READY, "c0ffee")
+
+    assert (merged.state, merged.merge_oid) == (PullState.MERGED, "beef")
+    assert [request.path for request in api.log] == ["/graphql", f"{HUB}/pulls/5/merge"]
+
+
+@pytest.mark.parametrize(("method", "tries"), [("", 3), ("squash", 1)])
+def test_github_tells_why_auto_merge_is_off(api: RecordingApi, method: Any, tries: int) -> None:
+    api.series["POST", "/graphql"] = [failed(FORBIDDEN)] * 4
+    rule = ForgeRule("https://forge.example", ForgeKind.GITHUB, merge_method=method)
+
+    with pytest.raises(InvalidError, match="not allowed"):
+        dialect_of(api, "github", rule).enable_auto_merge(READY, "c0ffee")
+    assert len(api.log) == tries
+
+    api.series["POST", "/graphql"] = [failed("Auto merge is not enabled")]
+    with pytest.raises(InvalidError, match="not enabled"):
+        dialect_of(api, "github").enable_auto_merge(READY, "c0ffee")
+    assert len(api.log) == tries + 1
+
+
+def test_gitlab_merges_when_the_pipeline_succeeds(api: RecordingApi) -> None:
+    api.answers["PUT", f"{PROJECT}/merge_requests/5/merge"] = Answer(200, ITEMS["gitlab"])
+
+    dialect_of(api, "gitlab").enable_auto_merge(READY, "c0ffee")
+
+    body = {"sha": "c0ffee", "auto_merge": True, "merge_when_pipeline_succeeds": True}
+    assert api.log == [Request("PUT", f"{PROJECT}/merge_requests/5/merge", body)]
+
+
+def test_gitea_merges_when_the_checks_succeed_and_is_asked_once(api: RecordingApi) -> None:
+    merge = f"{HUB}/pulls/5/merge"
+    api.answers["GET", f"{HUB}/pulls/5"] = Answer(200, ITEMS["gitea"])
+    dialect = dialect_of(api, "gitea")
+
+    dialect.enable_auto_merge(READY, "c0ffee")
+    body = {"Do": "merge", "head_commit_id": "c0ffee", "merge_when_checks_succeed": True}
+    assert api.log[1:] == [Request("POST", merge, body), Request("GET", f"{HUB}/pulls/5")]
+
+    api.series["POST", merge] = [
+        Answer(409, {"message": "already scheduled"}),
+        Answer(409, {"message": "no"}),
+    ]
+    assert dialect.enable_auto_merge(READY, "c0ffee") is READY
+    with pytest.raises(InvalidError):
+        dialect.enable_auto_merge(READY, "c0ffee")
+
+
+class Steps:
+    """A dialect with one pull request that notes what is done with it."""
+
+    name, most_text = "acme/edge", 1000
+
+    def __init__(self, state: PullState, *, draft: bool, answer: Any = PullState.OPEN) -> None:
+        self.pull = replace(PULL, state=state, draft=draft)
+        self.answer = answer
+        self.done: list[Any] = []
+
+    def find(self, number: int) -> Any:
+        assert number == 5
+        return self.pull
+
+    def mark_ready(self, _: Any) -> None:
+        self.done.append("ready")
+        self.pull = replace(self.pull, draft=False)
+
+    def mark_draft(self, _: Any) -> None:
+        self.done.append("draft")
+
+    def edit(self, pull: Any, title: str, body: str, base: str) -> Any:
+        self.done.append((title, body, base))
+        return pull
+
+    def enable_auto_merge(self, pull: Any, expect: str) -> Any:
+        self.done.append(("auto", expect, pull.draft))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return replace(pull, state=self.answer)
+
+
+def enabled(api: RecordingApi, steps: Steps, expect: str = "c0ffee") -> bool:
+    return ApiForge(steps, api.transport(), "fleet").enable_auto_merge(5, expect=expect)  # type: ignore[arg-type]
+
+
+REMEMBERED = ("Update web", mark_auto_merge("Why.", "c0ffee"), "main")
+AUTO = ("auto", "c0ffee", False)
+
+
+@pytest.mark.parametrize(
+    ("steps", "done", "is_merged"),
+    [
+        (Steps(PullState.OPEN, draft=True), ["ready", AUTO, REMEMBERED], False),
+        (Steps(PullState.OPEN, draft=False), [AUTO, REMEMBERED], False),
+        (Steps(PullState.OPEN, draft=False, answer=PullState.MERGED), [AUTO], True),
+        (Steps(PullState.MERGED, draft=False), [], True),
+    ],
+)
+def test_auto_merge_is_enabled_for_a_ready_pull_request_and_remembered_while_it_waits(
+    api: RecordingApi, steps: Steps, done: list[Any], is_merged: bool
+) -> None:
+
+    assert enabled(api, steps) is is_merged
+    assert steps.done == done
+
+
+def test_auto_merge_of_a_closed_or_moved_pull_request_is_refused(api: RecordingApi) -> None:
+    with pytest.raises(RefusedError, match=r"^Pull request 5 is closed$"):
+        enabled(api, Steps(PullState.CLOSED, draft=False))
+    moved = Steps(PullState.OPEN, draft=True)
+    with pytest.raises(ConflictError, match=r"^The head of pull request 5 moved$"):
+        enabled(api, moved, "decaf")
+    assert moved.done == []
+
+
+def test_refused_auto_merge_is_told_and_leaves_a_draft(api: RecordingApi) -> None:
+    steps = Steps(PullState.OPEN, draft=True, answer=InvalidError("off", status=422))
+
+    with pytest.raises(RefusedError) as caught:
+        enabled(api, steps)
+
+    assert str(caught.value) == "Pull request 5: the forge does not enable auto-merge: off"
+    assert caught.value.hint == "Allow auto-merge in the settings of the repository, or leave out autoMerge."
+    assert steps.done == ["ready", AUTO, "draft"]
+
+
+# Apps
+
+
+@pytest.fixture(scope="module")
+def key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def pem(key: rsa.RSAPrivateKey) -> str:
+    none = serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none).decode()
+
+
+TOKENS = "/app/installations/34/access_tokens"
+
+
+def issue(api: RecordingApi, name: str, life_s: float = 3600) -> None:
+    """Let the API issue this token next."""
+    ends = github.datetime.fromtimestamp(api.clock.now() + life_s, github.datetime.now().astimezone().tzinfo)
+    answer = Answer(201, {"token": name, "expires_at": ends.isoformat()})
+    api.series.setdefault(("POST", TOKENS), []).append(answer)
+
+
+def token_of(api: RecordingApi, key_text: str, **permissions: str) -> AppToken:
+    clock = Clock(api.clock.now, api.clock.sleep)
+    return AppToken(api.api, App("12", "34", key_text), clock, permissions)
+
+
+def test_token_of_an_app_is_issued_for_its_permissions_and_kept(
+    api: RecordingApi, key: rsa.RSAPrivateKey
+) -> None:
+    issue(api, "first")
+    token = token_of(api, pem(key), contents="read")
+
+    assert [token.value(), token.token(), token.value()] == ["Bearer first", "first", "Bearer first"]
+
+    assert api.log == [Request("POST", TOKENS, {"permissions": {"contents": "read"}})]
+    proof = api.journal[0].authorization.removeprefix("Bearer ")
+    options = {"verify_exp": False, "verify_iat": False}
+    claims = jwt.decode(proof, key.public_key(), algorithms=["RS256"], options=options)
+    now = int(api.clock.now())
+    assert claims == {"iat": now - 60, "exp": now + 540, "iss": "12"}
+
+
+@pytest.mark.parametrize(("passed_s", "tokens"), [(2999, ["first", "first"]), (3001, ["first", "second"])])
+def test_token_is_renewed_ten_minutes_before_its_end(
+    api: RecordingApi, key: rsa.RSAPrivateKey, passed_s: int, tokens: list[str]
+) -> None:
+    issue(api, "first")
+    token = token_of(api, pem(key))
+    first = token.token()
+    api.clock.sleep(passed_s)
+    issue(api, "second")
+
+    assert [first, token.token()] == tokens
+
+
+def test_refused_token_is_renewed_at_once(api: RecordingApi, key: rsa.RSAPrivateKey) -> None:
+    issue(api, "first")
+    issue(api, "second")
+    token = token_of(api, pem(key))
+    token.value()
+
+    assert token.renew()
+    assert token.value() == "Bearer second"
+
+
+@pytest.mark.parametrize("answer", [{}, [], {"token": "t"}, {"token": "t", "expires_at": "soon"}])
+def test_reply_without_a_token_is_named(api: RecordingApi, key: rsa.RSAPrivateKey, answer: Any) -> None:
+    api.answers["POST", TOKENS] = Answer(201, answer)
+
+    with pytest.raises(UnavailableError, match=r"returned no installation token$"):
+        token_of(api, pem(key)).token()
+
+
+def test_key_that_is_none_is_named_and_nothing_is_sent(api: RecordingApi) -> None:
+    with pytest.raises(UnavailableError) as caught:
+        token_of(api, "no key").token()
+
+    assert str(caught.value) == "The App's private key cannot be used"
+    assert caught.value.hint == "Give the PEM file that GitHub made."
+    assert api.log == []
+
+
+def test_text_of_an_app_has_no_key() -> None:
+    assert repr(App("12", "34", "secret")) == "App(12, 34)"
+
+
+def test_credential_of_git_is_a_token_of_the_app(api: RecordingApi, key: rsa.RSAPrivateKey) -> None:
+    rule = CredentialRule("https://github.com/", app_id="12", installation_id="34", app_key_env="KEY")
+    forge = ForgeRule("https://github.com/", ForgeKind.GITHUB, api.api)
+    issue(api, "first")
+    forges = Forges(Clock(api.clock.now, api.clock.sleep))
+    forges.configure(Policy(forges=(forge,), credentials=(rule,)), lambda _: None, {"KEY": pem(key)})
+
+    credential = forges.app_credential(rule)
+
+    assert (credential.username, credential.password) == ("x-access-token", "first")
+
+
+def test_every_dialect_is_listed_here() -> None:
+    assert {kind for kind, _ in LISTS} == set(DIALECTS)
