@@ -1,11 +1,25 @@
 """The generated part of a text: what web forms and people do to it, and what it cannot do to them."""
 
+import base64
+import json
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.forge import body_marker
-from reconciler.forge.body_marker import MarkedBody, compose, digest, mark_duplicate, parse
+from reconciler.forge.body_marker import (
+    MarkedBody,
+    comment_text,
+    compose,
+    digest,
+    is_comment,
+    mark_auto_merge,
+    mark_duplicate,
+    parse,
+    same_text,
+)
 
 LIMIT = 10_000
 text = st.text(alphabet="ab \n`~#<>-!", max_size=60)
@@ -93,3 +107,128 @@ def test_comment_that_does_not_fit_says_so_after_whole_lines() -> None:
     assert len(text) <= 300
     assert text.endswith("a line\n```\n\nThe rest does not fit here.")
     assert body_marker.is_comment("k", text)
+
+
+# The marker, field by field
+
+
+def fields_of(made: str) -> dict[str, object]:
+    """Return the fields in the marker of a text."""
+    encoded = made.partition("reconciler:begin ")[2].partition(" -->")[0]
+    return dict(json.loads(base64.urlsafe_b64decode(encoded)))
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({}, {}),
+        ({"people": ["reviewer/b", "assignee/a"]}, {"people": ["assignee/a", "reviewer/b"]}),
+        ({"people": []}, {}),
+        ({"auto_merge": "c0ffee"}, {"autoMerge": "c0ffee"}),
+        ({"content": "abc"}, {"content": "abc", "part": digest("Why.")}),
+    ],
+)
+def test_marker_has_what_is_known_and_no_more(given: dict[str, Any], fields: dict[str, object]) -> None:
+    made = compose("Why.", "Update web", ["b", "a"], MarkedBody(""), LIMIT, **given)
+
+    assert fields_of(made) == {"labels": ["a", "b"], "title": digest("Update web"), **fields}
+    assert made.endswith("-->\nWhy.\n<!-- reconciler:end -->")
+    assert parse(made) == MarkedBody(
+        "Why.",
+        title=digest("Update web"),
+        labels=("a", "b"),
+        people=tuple(fields.get("people", ())),  # type: ignore[arg-type]
+        has_marker=True,
+        content=given.get("content", ""),
+        auto_merge=given.get("auto_merge", ""),
+    )
+
+
+def marker(fields: object) -> str:
+    return f"<!-- reconciler:begin {base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()} -->\n"
+
+
+UNMARKED = MarkedBody("Part", before="Before\n", after="\nAfter", has_marker=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "marked"),
+    [
+        ({}, UNMARKED),
+        ({"title": 1, "labels": "a", "people": 2, "autoMerge": 3, "duplicateOf": "4"}, UNMARKED),
+        (
+            {"title": "t", "labels": ["a", 1], "people": ["b"]},
+            UNMARKED._replace(title="t", labels=("a",), people=("b",)),
+        ),
+        ({"duplicateOf": 4, "autoMerge": "x"}, UNMARKED._replace(duplicate_of=4, auto_merge="x")),
+        ({"content": "c", "part": digest("Part")}, UNMARKED._replace(content="c")),
+        ({"content": "c", "part": digest("part")}, UNMARKED),
+        ({"content": "c"}, UNMARKED),
+        (["no", "map"], UNMARKED),
+    ],
+)
+def test_marker_that_people_wrote_counts_field_by_field(fields: object, marked: MarkedBody) -> None:
+    assert parse(f"Before\n{marker(fields)}Part\n<!-- reconciler:end -->\nAfter") == marked
+
+
+def test_marker_without_its_end_has_everything_below_it() -> None:
+    assert parse(f"{marker({})}Part\nmore\n") == MarkedBody("Part\nmore\n", has_marker=True)
+    assert parse("<!-- reconciler:begin e30 -->\nPart") == MarkedBody("Part", has_marker=True)
+    assert parse("No marker") == MarkedBody("No marker", before="No marker")
+
+
+def test_field_is_added_to_the_marker_or_to_an_empty_one_at_the_end() -> None:
+    text = f"Before\r\n{marker({'title': 't'})}Part\n<!-- reconciler:end -->After"
+
+    duplicate, auto = mark_duplicate(text, 4), mark_auto_merge(text, "c0ffee")
+
+    assert fields_of(duplicate) == {"title": "t", "duplicateOf": 4}
+    assert fields_of(auto) == {"title": "t", "autoMerge": "c0ffee"}
+    assert duplicate.partition("-->\n")[2] == "Part\n<!-- reconciler:end -->After"
+    assert duplicate.startswith("Before\n<!--")
+    assert parse(mark_duplicate("Text", 4)) == MarkedBody(
+        "", before="Text\n\n", has_marker=True, duplicate_of=4
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "written"), [("dashboard/demo", "dashboard/demo"), ("a b!c_d.e-f", "a_b_c_d.e-f"), ("é>", "__")]
+)
+def test_comment_begins_with_its_key_in_safe_characters(key: str, written: str) -> None:
+    text = comment_text(key, "Body", 1000)
+
+    assert text == f"<!-- reconciler:comment:{written} -->\nBody"
+    assert is_comment(key, text)
+    assert not is_comment("other", text)
+    assert not is_comment(key, f" {text}")
+
+
+def test_comment_is_cut_to_the_limit_at_a_line() -> None:
+    text = comment_text("k", "one\ntwo\nthree and more\n" * 3, 90)
+
+    assert len(text) <= 90
+    assert text.endswith("\n\nThe rest does not fit here.")
+    assert text.split("\n")[1:3] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "same"),
+    [("a\r\nb \n", "a\nb", True), ("a", "a  \n\n", True), ("a", "b", False), (" a", "a", False)],
+)
+def test_texts_are_the_same_to_a_forge_but_for_newlines_and_trailing_space(
+    text: str, other: str, same: bool
+) -> None:
+    assert same_text(text, other) is same
+
+
+@pytest.mark.parametrize("difference", ["", "https://forge.example/compare"])
+def test_text_that_does_not_fit_says_where_the_rest_is(difference: str) -> None:
+    made = compose("line\n" * 200, "Title", [], MarkedBody(""), 400, difference=difference)
+
+    end = (
+        "The rest does not fit here: [all changes of this pull request](https://forge.example/compare)."
+        if difference
+        else "The rest does not fit here; the files of this pull request show it."
+    )
+    assert parse(made).body.endswith(f"line\n\n{end}")
+    assert len(made) <= 400

@@ -14,11 +14,11 @@ from reconciler.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.forge import github
 from reconciler.forge.api_errors import InvalidError
 from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.body_marker import mark_auto_merge
+from reconciler.forge.body_marker import mark_auto_merge, parse
 from reconciler.forge.budget import Clock
 from reconciler.forge.github import App, AppToken
 from reconciler.forge.registry import Forges
-from reconciler.inventory import PullState
+from reconciler.inventory import PullRequest, PullState
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
 from tests.support.forges.server import Answer, serving
 from tests.unit.forge.test_dialect_requests import (
@@ -377,6 +377,78 @@ def test_refused_auto_merge_is_told_and_leaves_a_draft(api: RecordingApi) -> Non
     assert str(caught.value) == "Pull request 5: the forge does not enable auto-merge: off"
     assert caught.value.hint == "Allow auto-merge in the settings of the repository, or leave out autoMerge."
     assert steps.done == ["ready", AUTO, "draft"]
+
+
+class Asked:
+    """A dialect with one open pull request that notes whom it asks, and refuses them if it is told to."""
+
+    name, most_text = "acme/edge", 10_000
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.pull = replace(PULL, body="", labels=())
+        self.refuses = refuses
+        self.asked: list[Any] = []
+
+    def find(self, _: int) -> Any:
+        return self.pull
+
+    def request_reviews(self, _: Any, names: tuple[str, ...]) -> None:
+        self.asked.append(("reviews", names))
+        if self.refuses:
+            raise InvalidError("no access", status=422)
+
+    def assign(self, _: Any, names: tuple[str, ...]) -> None:
+        self.asked.append(("assigns", names))
+
+    def edit(self, pull: Any, title: str, body: str, base: str) -> Any:
+        self.pull = replace(pull, title=title, body=body, base=base)
+        return self.pull
+
+
+WANTED = PullRequest(
+    HEAD, "main", "Update web", "Why.", number=5, digest="d1", reviewers=("ann", "bob"), assignees=("kim",)
+)
+
+
+def ensured(api: RecordingApi, asked: Asked, desired: PullRequest = WANTED) -> PullRequest:
+    return ApiForge(asked, api.transport(), "fleet").ensure(desired)  # type: ignore[arg-type]
+
+
+def test_people_are_asked_once_each_and_named_in_the_marker(api: RecordingApi) -> None:
+    asked = Asked()
+
+    first = ensured(api, asked)
+    ensured(api, asked)
+    ensured(api, asked, replace(WANTED, reviewers=("ann", "eve"), assignees=()))
+
+    assert asked.asked == [("reviews", ("ann", "bob")), ("assigns", ("kim",)), ("reviews", ("eve",))]
+    assert first.digest == "d1"
+    assert parse(asked.pull.body).people == ("reviewer/ann", "reviewer/eve")
+
+
+def test_text_is_written_though_people_are_refused_and_says_that_they_are_missing(api: RecordingApi) -> None:
+    asked = Asked(refuses=True)
+
+    with pytest.raises(RefusedError) as caught:
+        ensured(api, asked)
+
+    assert str(caught.value) == "Pull request 5: the forge does not ask all of ann, bob, kim: no access"
+    assert caught.value.hint == (
+        "Give them access to the repository, or change spec.pullRequests.reviews or CODEOWNERS."
+    )
+    marked = parse(asked.pull.body)
+    assert (marked.body, marked.content, marked.people) == ("Why.", "", ())
+
+
+@pytest.mark.parametrize("side", ["head", "base"])
+def test_pull_request_of_a_repository_that_is_gone_is_not_ours(api: RecordingApi, side: str) -> None:
+    lost = item("github", 4)
+    lost[side] = {**lost[side], "repo": None}
+    api.answers["GET", PATHS["github"]] = Answer(200, [lost])
+
+    ((pull,),) = dialect_of(api, "github").list_open()
+
+    assert (pull.number, pull.head) == (4, "")
 
 
 # Apps
