@@ -438,6 +438,14 @@ def test_manifests_of_dependency_dialects_are_unparsed_documents(world: Make, te
     assert [str(d.source.location) for d in manifests.documents] == ["a.yaml:2"]
 
 
+def test_documents_of_dependency_dialects_are_in_the_order_of_their_places(world: Make) -> None:
+    text = "schemaType: Installation\nname: a\n"
+
+    manifests = read(world({"z.yaml": text, "b.yaml": f"{text}---\n{text}"}))
+
+    assert [str(d.source.location) for d in manifests.documents] == ["b.yaml:1", "b.yaml:4", "z.yaml:1"]
+
+
 @pytest.mark.parametrize("text", ["replicas: 2\n", "- a\n- b\n", "items: 3\nkind: 5\n"])
 def test_object_without_a_kind_breaks_its_file_without_a_problem(world: Make, text: str) -> None:
     manifests = read(world({"values.yaml": text}))

@@ -1,0 +1,234 @@
+"""Objects of snapshots one by one: what is kept of a body, numbers, and clusters side by side."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reconciler.errors import Location, Problem
+from reconciler.policy import Limits, Policy, SnapshotPolicy
+from reconciler.read.snapshot import read_snapshot
+from reconciler.read.snapshot.objects import JsonBody, drop_private
+from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot
+from tests.support.control import World
+
+Make = Callable[..., World]
+LAST = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def body(api_version: str = "v1", kind: str = "Thing", **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, **fields}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (body(spec={"a": 1}, status={"x": 1}), body(spec={"a": 1})),
+        (
+            body(kind="Secret", data={"a": "b"}, stringData={"c": "d"}, type="x"),
+            body(kind="Secret", type="x"),
+        ),
+        (body("other/v1", "Secret", data={"a": "b"}), body("other/v1", "Secret", data={"a": "b"})),
+        (body(data={"a": "b"}), body(data={"a": "b"})),
+        (body("pkg.crossplane.io/v1", status={"x": 1}), body("pkg.crossplane.io/v1", status={"x": 1})),
+        (
+            body(metadata={"name": "a", "managedFields": [1], "annotations": {LAST: "x", "b": "c"}}),
+            body(metadata={"name": "a", "annotations": {"b": "c"}}),
+        ),
+        (body(metadata={"annotations": {"b": "c"}}), body(metadata={"annotations": {"b": "c"}})),
+        (body(metadata="odd"), body(metadata="odd")),
+        (body(metadata={"annotations": "odd"}), body(metadata={"annotations": "odd"})),
+    ],
+)
+def test_what_is_private_or_changes_all_the_time_is_dropped(
+    given: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    before = json.dumps(given)
+
+    assert drop_private(given) == kept
+    assert json.dumps(given) == before
+
+
+DEPLOYMENT = {
+    "observedGeneration": 3,
+    "readyReplicas": 1,
+    "updatedReplicas": 2,
+    "replicas": 4,
+    "conditions": [
+        {"type": "Available", "status": "True", "reason": "r", "message": "m", "lastUpdateTime": "now"},
+        "odd",
+        {"type": "Progressing"},
+    ],
+}
+APPLICATION = {
+    "health": {"status": "Healthy", "message": "fine", "lastTransitionTime": "now"},
+    "sync": {"status": "Synced", "revision": "c0ffee"},
+    "history": [1],
+    "conditions": {"odd": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "status", "kept"),
+    [
+        (
+            "apps/v1",
+            "Deployment",
+            DEPLOYMENT,
+            {
+                "observedGeneration": 3,
+                "readyReplicas": 1,
+                "updatedReplicas": 2,
+                "conditions": [
+                    {"type": "Available", "status": "True", "reason": "r", "message": "m"},
+                    {"type": "Progressing"},
+                ],
+            },
+        ),
+        (
+            "argoproj.io/v1alpha1",
+            "Application",
+            APPLICATION,
+            {"health": {"status": "Healthy", "message": "fine"}, "sync": {"status": "Synced"}},
+        ),
+        (
+            "apps/v1",
+            "DaemonSet",
+            {"numberReady": 1, "updatedNumberScheduled": 2, "desiredNumberScheduled": 3, "sync": {}},
+            {"numberReady": 1, "updatedNumberScheduled": 2, "desiredNumberScheduled": 3},
+        ),
+        ("apps/v1", "StatefulSet", {}, {}),
+        ("apps/v1", "StatefulSet", "odd", None),
+        ("apps/v1beta1", "Deployment", DEPLOYMENT, None),
+        ("apps/v1", "ReplicaSet", DEPLOYMENT, None),
+    ],
+)
+def test_health_is_kept_of_the_kinds_that_gates_read(
+    api_version: str, kind: str, status: Any, kept: dict[str, Any] | None
+) -> None:
+    expected = body(api_version, kind) | ({} if kept is None else {"status": kept})
+
+    assert drop_private(body(api_version, kind, status=status)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        (str(2**63 - 1), 2**63 - 1),
+        (str(2**63), float(2**63)),
+        (f"[{-(2**63)}, {{'a': {2**64}}}]".replace("'", '"'), [-(2**63), {"a": float(2**64)}]),
+        ("[true, 1234567890123456789]", [True, 1234567890123456789]),
+        ("1.0", 1),
+        ("1.5", 1.5),
+        ('"99999999999999999999"', "99999999999999999999"),
+    ],
+)
+def test_numbers_are_those_of_kubernetes(text: str, value: Any) -> None:
+    read = JsonBody(f'{{"spec": {text}}}'.encode())()["spec"]
+
+    assert (read, type(read)) == (value, type(value))
+
+
+def test_bodies_are_equal_by_their_value_and_decoded_once() -> None:
+    first, second = JsonBody(b'{"a": 1, "status": 1}'), JsonBody(b'{ "a": 1 }')
+
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first != JsonBody(b'{"a": 2}')
+    assert first != {"a": 1}
+    assert first() is first()
+
+
+# Clusters
+
+
+def thing(name: str) -> str:
+    return json.dumps(body("g.io/v1", metadata={"name": name, "namespace": "n"}))
+
+
+def head(cluster: str = "") -> str:
+    spec = {"time": "2026-01-01T00:00:00Z", "lists": []}
+    metadata = {"name": cluster} if cluster else {}
+    return json.dumps(
+        {"apiVersion": "reconciler.dev/v1alpha1", "kind": "Snapshot", "metadata": metadata, "spec": spec}
+    )
+
+
+def read(made: World, **limits: int) -> Snapshot:
+    policy = Policy(limits=Limits(**limits), snapshot=SnapshotPolicy(path="snap"))
+    return read_snapshot(made.mirror, made.commit, policy)
+
+
+def names(snapshot: Snapshot) -> list[str]:
+    return [each.name for each in snapshot.of_kind("g.io/v1", "Thing")]
+
+
+def test_each_directory_with_a_header_is_the_snapshot_of_its_cluster(world: Make) -> None:
+    made = world(
+        {
+            "snap/a/snapshot.yaml": head("a"),
+            "snap/a/x.json": thing("in-a"),
+            "snap/b/deep/x.json": thing("in-b"),
+            "snap/Kind/x.json": thing("beside"),
+            "snap/top.json": thing("top"),
+        }
+    )
+
+    snapshot = read(made)
+
+    assert {name: names(each) for name, each in snapshot.clusters.items()} == {"a": ["in-a"], "b": ["in-b"]}
+    assert {each.path for each in snapshot.clusters.values()} == {"snap/a", "snap/b"}
+    assert (names(snapshot), snapshot.path, snapshot.problems) == (["beside", "top"], "snap", ())
+
+
+def test_single_cluster_alone_is_also_that_of_variants_without_one(world: Make) -> None:
+    snapshot = read(world({"snap/a/snapshot.yaml": head(), "snap/a/x.json": thing("in-a")}))
+
+    assert (names(snapshot), snapshot.cluster, snapshot.path) == (["in-a"], "a", "snap")
+    assert snapshot.clusters.keys() == {"a"}
+    assert snapshot.clusters["a"].time == snapshot.time > 0
+
+
+def test_several_clusters_have_no_snapshot_in_common(world: Make) -> None:
+    snapshot = read(world({f"snap/{name}/snapshot.yaml": head() for name in "ab"}))
+
+    assert (snapshot.present, snapshot.clusters.keys()) == (False, {"a", "b"})
+
+
+def test_control_repository_without_the_directory_has_no_snapshot(world: Make) -> None:
+    assert read(world({"other": "x"})) == Snapshot(path="snap")
+
+
+def test_snapshot_in_the_directory_of_another_cluster_is_unreadable(world: Make) -> None:
+    snapshot = read(world({"snap/a/snapshot.yaml": head("b"), "snap/a/x.json": thing("x")}))
+
+    cluster = snapshot.clusters["a"]
+    assert (cluster.cluster, cluster.unreadable, names(cluster)) == ("a", True, ["x"])
+    assert cluster.problems == (
+        Problem(
+            Location("snap/a/snapshot.yaml"),
+            Reason.INVALID_SNAPSHOT,
+            "This is the snapshot of cluster b, in the directory of cluster a",
+            "Import it into b/.",
+        ),
+    )
+    assert snapshot.problems == cluster.problems
+
+
+def test_directories_are_clusters_only_if_one_of_them_has_a_header(world: Make) -> None:
+    snapshot = read(world({"snap/a/x.json": thing("in-a"), "snap/b/deep/snapshot.yaml": thing("odd")}))
+
+    assert (snapshot.clusters, names(snapshot)) == ({}, ["in-a", "odd"])
+
+
+def test_file_over_the_limit_is_a_problem_and_those_after_it_are_read(world: Make) -> None:
+    made = world({"snap/a.json": thing("a" * 200), "snap/b.json": thing("b")})
+
+    snapshot = read(made, snapshot_file_bytes=150)
+
+    assert (names(snapshot), snapshot.unreadable) == (["b"], True)
+    (problem,) = snapshot.problems
+    assert (problem.location.path, problem.message[:23]) == ("snap/a.json", "The file was not read: ")
