@@ -1,0 +1,418 @@
+"""Conditions of a variant, all seven as whole values, for each outcome of its package."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.api.meta import Condition
+from reconciler.errors import Location, Problem
+from reconciler.expand import Desired
+from reconciler.ids import ObjectKey, ObjectName
+from reconciler.inventory import PackageState
+from reconciler.plan.changes import (
+    Approval,
+    Change,
+    ConflictNote,
+    MoveRef,
+    Op,
+    Unfinished,
+    WriteDraft,
+    WriteGroup,
+)
+from reconciler.plan.conditions import missing_text, plan_conditions
+from reconciler.reasons import Reason
+from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
+from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from reconciler.state import FUNCTIONS
+from tests.support.plan_values import (
+    BRANCH,
+    EDGE,
+    PACKAGE,
+    WEB,
+    a_desired,
+    a_draft,
+    a_pin,
+    a_target,
+    oid,
+    web_context,
+)
+
+GROUP_KIND = "config.porch.kpt.dev"
+KEY = ObjectKey(GROUP_KIND, "PackageVariant", *WEB)
+KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
+REF = f"refs/heads/{BRANCH}"
+WRITE = WriteDraft(REF, oid("d2"), oid("b2"), "web", {}, oid("e1"), "", 70)
+CONFLICT = ConflictNote("a.yaml", "spec", "1", "2")
+QUESTION = "1 conflict in a.yaml. Change the values in the draft, or add `Keep:` to a commit there"
+VALID = ("all validation checks passed",)
+DONE = "successfully ensured downstream package variant"
+GOOD: dict[str, tuple[str, str, str]] = {
+    "ConfigInjected": ("True", "NoInjectionPoints", ""),
+    "ContextInjected": ("False", "NotRequested", "spec.packageContext is empty"),
+    "DownstreamEnsured": ("True", "NoErrors", DONE),
+    "DraftExists": ("False", "NoDraft", ""),
+    "Ready": ("True", "NoErrors", DONE),
+    "Stalled": ("False", "Valid", "all validation checks passed"),
+    "Valid": ("True", "Valid", "all validation checks passed"),
+}
+DRAFT = {"DraftExists": ("True", "DraftExists", "")}
+
+
+def conditions(
+    change: Change | None = KEPT,
+    fresh: Package | Blocked | None = Package(oid("b1")),  # noqa: B008 # a frozen value
+    *,
+    missing: Unfinished | None = None,
+    draft: Any = None,
+    spec: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> dict[str, tuple[str, str, str]]:
+    web = a_desired(**(spec or {}))
+    resolved = ResolvedVariant(web, EDGE.key, PACKAGE, a_pin(1), draft=draft)
+    given: dict[str, Any] = {
+        "desired": Desired(variants=(web,)),
+        "variants": {WEB: web},
+        "downstreams": {PACKAGE: (web,)},
+        "resolved": {WEB: resolved},
+        "rendered": Rendered({WEB: RenderedVariant(WEB, fresh)} if fresh else {}),
+        **fields,
+    }
+    context = web_context(a_target(draft=draft), **given)
+    found = plan_conditions(context, [change] if change else [], {PACKAGE: missing} if missing else None)
+    assert list(found) == [KEY]
+    assert [c.type for c in found[KEY]] == sorted(GOOD)
+    return {c.type: (c.status, c.reason, c.message) for c in found[KEY]}
+
+
+def test_package_that_is_what_it_should_be() -> None:
+    assert conditions() == GOOD
+    assert conditions(draft=a_draft()) == {**GOOD, **DRAFT}
+
+
+UNENSURED = [
+    Reason.NESTED_PACKAGE,
+    Reason.PACKAGE_EXISTS,
+    Reason.PATH_TAKEN,
+    Reason.DUPLICATE_DOWNSTREAM,
+    Reason.FOREIGN_DRAFT,
+    Reason.HELD_BACK,
+    Reason.LOCK_PENDING,
+    Reason.NOT_OURS,
+    Reason.OWNER_STALLED,
+    Reason.PIPELINE_FAILED,
+    Reason.PULL_REQUEST_UNREADABLE,
+    Reason.REJECTED,
+    Reason.UPSTREAM_TAG_MOVED,
+]
+
+
+@pytest.mark.parametrize("reason", UNENSURED)
+@pytest.mark.parametrize("message", ["Why", ""])
+def test_reason_that_leaves_a_variant_without_its_package(reason: Reason, message: str) -> None:
+    why = message or str(reason)
+
+    assert conditions(replace(KEPT, reason=reason, message=message)) == {
+        **GOOD,
+        "DownstreamEnsured": ("False", str(reason), why),
+        "Ready": ("False", "Error", why),
+        "ConfigInjected": ("False", "Error", why),
+    }
+
+
+def test_block_is_an_error_whatever_its_reason() -> None:
+    found = conditions(replace(KEPT, op=Op.BLOCK, reason=Reason.INVALID_PACKAGE, message="Why"))
+
+    assert found["DownstreamEnsured"] == ("False", "InvalidPackage", "Why")
+    assert found["Ready"] == ("False", "Error", "Why")
+
+
+@pytest.mark.parametrize(
+    ("before", "status"), [(oid("b1"), "Unknown"), (None, "False")], ids=["a package", "no package"]
+)
+def test_paused_variant_is_compared_with_nothing(before: Any, status: str) -> None:
+    change = replace(KEPT, reason=Reason.PAUSED, message="Paused by annotation", before=before)
+    paused = (status, "Paused", "Paused by annotation")
+
+    want = {
+        **GOOD,
+        **dict.fromkeys(("Ready", "DownstreamEnsured", "ContextInjected", "ConfigInjected"), paused),
+    }
+    assert conditions(change) == want
+    assert conditions(change, draft=a_draft()) == {**want, **DRAFT}
+    assert conditions(change, draft=a_draft(), missing=Unfinished("no")) == {**want, **DRAFT}
+
+
+@pytest.mark.parametrize(
+    ("change", "ready"),
+    [
+        ({"conflicts": (CONFLICT,)}, QUESTION),
+        ({"unready": ("a gate", "another")}, "a gate; another"),
+        ({"unready": ("a gate",), "conflicts": (CONFLICT,)}, "a gate"),
+        ({"waits": True, "message": "Why"}, "Why"),
+        ({"waits": True}, "UpToDate"),
+        ({"waits": True, "conflicts": (CONFLICT,)}, QUESTION),
+        ({"message": "Why"}, ""),
+    ],
+)
+def test_package_that_may_not_be_approved_as_it_is(change: dict[str, Any], ready: str) -> None:
+    want = ("False", "Error", ready) if ready else GOOD["Ready"]
+
+    assert conditions(replace(KEPT, **change)) == {**GOOD, "Ready": want}
+
+
+def test_failed_functions_leave_the_downstream_unensured() -> None:
+    failed = (f"{FUNCTIONS} one", "a gate", f"{FUNCTIONS} two")
+
+    assert conditions(replace(KEPT, unready=failed)) == {
+        **GOOD,
+        "DownstreamEnsured": ("False", "PipelineFailed", f"{FUNCTIONS} one; {FUNCTIONS} two"),
+        "Ready": ("False", "Error", "; ".join(failed)),
+    }
+
+
+# Injection and package context
+
+
+def test_empty_injection_point_is_an_error() -> None:
+    assert conditions(KEPT, Package(oid("b1"), injection="Team: no object")) == {
+        **GOOD,
+        "ConfigInjected": ("False", "RequiredPointEmpty", "Team: no object"),
+        "DownstreamEnsured": ("False", "ConfigNotInjected", "Team: no object"),
+        "Ready": ("False", "Error", "Team: no object"),
+    }
+
+
+def test_filled_injection_points() -> None:
+    assert conditions(KEPT, Package(oid("b1"), injection="")) == {
+        **GOOD,
+        "ConfigInjected": ("True", "ConfigInjected", ""),
+    }
+
+
+@pytest.mark.parametrize("fresh", [Blocked(Reason.INVALID_PACKAGE, "no"), None])
+def test_package_that_was_not_rendered_has_no_points(fresh: Blocked | None) -> None:
+    assert conditions(KEPT, fresh) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("spec", "change", "fresh", "want"),
+    [
+        ({"data": {"a": "1"}}, {}, Package(oid("b1")), ("True", "ContextInjected", "")),
+        ({"removeKeys": ["a"]}, {}, Package(oid("b1")), ("True", "ContextInjected", "")),
+        ({}, {}, Package(oid("b1")), GOOD["ContextInjected"]),
+        ({"data": {"a": "1"}}, {}, Blocked(Reason.INVALID_PACKAGE, ""), ("False", "ContextNotInjected", "")),
+        ({"data": {"a": "1"}}, {}, None, ("False", "ContextNotInjected", "")),
+        (
+            {"data": {"a": "1"}},
+            {"reason": Reason.NOT_OURS, "message": "Why"},
+            Package(oid("b1")),
+            ("False", "ContextNotInjected", "Why"),
+        ),
+    ],
+)
+def test_package_context_that_is_asked_for(
+    spec: dict[str, Any], change: dict[str, Any], fresh: Any, want: tuple[str, str, str]
+) -> None:
+    found = conditions(replace(KEPT, **change), fresh, spec={"packageContext": spec})
+
+    assert found["ContextInjected"] == want
+
+
+# Effects that are missing
+
+
+UPDATE = replace(KEPT, op=Op.UPDATE, reason=Reason.UPSTREAM_CHANGED, writes=(WRITE,))
+NOT_YET = "Not applied yet: update (UpstreamChanged)"
+
+
+@pytest.mark.parametrize(
+    ("missing", "message", "reason"),
+    [
+        (Unfinished("The forge said no"), "The forge said no", "Error"),
+        (Unfinished("", left=True), NOT_YET, "Pending"),
+    ],
+)
+def test_draft_that_was_not_pushed_is_not_there(missing: Unfinished, message: str, reason: str) -> None:
+    want = {
+        **GOOD,
+        "ConfigInjected": ("False", "Error", message),
+        "DownstreamEnsured": ("False", reason, message),
+        "Ready": ("False", "Error", message),
+    }
+
+    assert conditions(UPDATE, missing=missing) == want
+    assert conditions(UPDATE, missing=missing, draft=a_draft()) == {**want, **DRAFT}
+
+
+def test_draft_that_was_pushed_waits_for_its_pull_request() -> None:
+    assert conditions(UPDATE, missing=Unfinished("The forge said no", pushed=True)) == {
+        **GOOD,
+        **DRAFT,
+        "Ready": ("False", "Error", "The forge said no"),
+    }
+
+
+def test_other_effect_that_is_missing_keeps_the_package_from_approval() -> None:
+    kept = replace(KEPT, op=Op.PUBLISH)
+
+    assert conditions(kept, missing=Unfinished()) == {
+        **GOOD,
+        "Ready": ("False", "Error", "Not applied yet: publish (UpToDate)"),
+    }
+
+
+def test_text_of_a_missing_effect() -> None:
+    assert missing_text(UPDATE, Unfinished("no")) == "no"
+    assert missing_text(UPDATE, Unfinished()) == NOT_YET
+
+
+@pytest.mark.parametrize(
+    ("change", "draft", "missing", "exists"),
+    [
+        pytest.param({"writes": (WRITE,)}, None, None, True, id="written"),
+        pytest.param({"approve": Approval(1, BRANCH, "")}, a_draft(), None, False, id="merged by this run"),
+        pytest.param(
+            {"approve": Approval(1, BRANCH, "", by_forge=True)},
+            a_draft(),
+            None,
+            True,
+            id="for the forge",
+        ),
+        pytest.param(
+            {"approve": Approval(1, BRANCH, "")},
+            a_draft(),
+            Unfinished("no", pushed=True),
+            True,
+            id="merge that failed",
+        ),
+        pytest.param({"writes": (MoveRef(REF, oid("d2"), None),)}, a_draft(), None, False, id="removed"),
+        pytest.param({"writes": (MoveRef(REF, None, oid("d2")),)}, a_draft(), None, True, id="moved"),
+        pytest.param(
+            {"writes": (WriteGroup(REF, None, oid("b2"), (), "", 1),)},
+            a_draft(),
+            None,
+            False,
+            id="left",
+        ),
+        pytest.param({}, None, None, False, id="none"),
+    ],
+)
+def test_draft_that_exists_after_the_effects(
+    change: dict[str, Any], draft: Any, missing: Unfinished | None, exists: bool
+) -> None:
+    found = conditions(replace(KEPT, **change), draft=draft, missing=missing)
+
+    assert found["DraftExists"] == (DRAFT if exists else GOOD)["DraftExists"]
+
+
+# Variants of which nothing can be done
+
+MISSING = Problem(Location("a", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "", f"PackageVariant {WEB}")
+
+
+def stalled(reason: str, message: str, *, has_draft: bool = False) -> dict[str, tuple[str, str, str]]:
+    nothing = ("False", "Stalled", message)
+    return {
+        **dict.fromkeys(("ConfigInjected", "ContextInjected", "DownstreamEnsured"), nothing),
+        "DraftExists": (DRAFT if has_draft else GOOD)["DraftExists"],
+        "Ready": ("False", "Error", "invalid packagevariant object"),
+        "Stalled": ("True", "ValidationError", message),
+        "Valid": ("False", reason, message),
+    }
+
+
+def test_variant_with_a_problem_is_stalled() -> None:
+    other = replace(MISSING, subject="PackageVariant default/other")
+    later = replace(MISSING, message="Something else")
+    resolution = Resolution(problems=(other, MISSING, later))
+
+    assert conditions(resolution=resolution) == stalled("UpstreamNotFound", "It is not there")
+    assert conditions(resolution=Resolution(problems=(other,))) == GOOD
+
+
+def test_variant_of_a_repository_that_was_not_read_is_stalled() -> None:
+    unread = stalled("Error", "its repository could not be read")
+
+    assert conditions(None) == unread
+    assert conditions(KEPT, downstreams={}) == unread
+
+
+@pytest.mark.parametrize(
+    ("target", "fields", "has_draft"),
+    [
+        ({}, {}, False),
+        ({"draft": a_draft()}, {}, True),
+        ({"draft": a_draft()}, {"downstreams": {}}, False),
+        ({"draft": a_draft(), "owner": WEB}, {"downstreams": {}}, True),
+        ({"draft": a_draft(), "owner": ObjectName("default", "api")}, {"downstreams": {}}, False),
+        ({"owner": WEB}, {}, False),
+        (
+            {"draft": a_draft()},
+            {"downstreams": {}, "stalled": frozenset({KEY}), "inventory": {"claims": {WEB: ("edge", "web")}}},
+            True,
+        ),
+    ],
+)
+def test_stalled_variant_knows_its_draft(
+    target: dict[str, Any], fields: dict[str, Any], has_draft: bool
+) -> None:
+    context = web_context(a_target(**target), resolution=Resolution(problems=(MISSING,)), **fields)
+
+    (found,) = plan_conditions(context, [KEPT]).values()
+
+    got = {c.type: (c.status, c.reason, c.message) for c in found}
+    assert got == stalled("UpstreamNotFound", "It is not there", has_draft=has_draft)
+
+
+# Owners with invalid manifests, and sets
+
+SET_KEY = ObjectKey(GROUP_KIND, "PackageVariantSet", "default", "fleet")
+INVALID = Condition(type="Stalled", status="True", reason="InvalidName", message="No name")
+READY = Condition(type="Ready", status="True", reason="Reconciled", message="fine")
+
+
+def test_variant_with_an_invalid_manifest_gets_every_condition() -> None:
+    desired = Desired(conditions={KEY: (INVALID, READY), SET_KEY: (INVALID, READY)})
+
+    found = plan_conditions(web_context(desired=desired), [])
+
+    assert list(found) == [KEY, SET_KEY]
+    assert {c.type: (c.status, c.reason, c.message) for c in found[KEY]} == stalled("InvalidName", "No name")
+    assert [c.type for c in found[KEY]] == sorted(GOOD)
+    assert found[SET_KEY] == (INVALID, READY)
+
+
+def test_conditions_of_a_manifest_that_is_not_stalled_stay() -> None:
+    valid = replace_status(INVALID, "False")
+
+    found = plan_conditions(web_context(desired=Desired(conditions={KEY: (valid, READY)})), [])
+
+    assert found == {KEY: (valid, READY)}
+
+
+def replace_status(condition: Condition, status: str) -> Condition:
+    return condition.model_copy(update={"status": status})
+
+
+def test_variants_that_contest_a_package_share_its_change() -> None:
+    api, web = a_desired("api"), a_desired()
+    context = web_context(desired=Desired(variants=(api, web)), downstreams={PACKAGE: (api, web)})
+    change = replace(KEPT, reason=Reason.DUPLICATE_DOWNSTREAM, message="Wanted by two")
+
+    found = plan_conditions(context, [change])
+
+    assert [{c.type: c.reason for c in each}["DownstreamEnsured"] for each in found.values()] == [
+        "DuplicateDownstream"
+    ] * 2
+
+
+def test_new_package_that_is_blocked_has_no_draft() -> None:
+    change = replace(KEPT, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message="Why", before=None)
+    web = a_desired()
+    context = web_context(a_target(package=PackageState("web")), desired=Desired(variants=(web,)))
+
+    (found,) = plan_conditions(context, [change]).values()
+
+    assert {c.type: c.reason for c in found}["DraftExists"] == "NoDraft"
