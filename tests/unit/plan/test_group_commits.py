@@ -1,0 +1,557 @@
+"""Groups of two packages, each case by the whole changes that come of it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.ids import ObjectName, PackageKey
+from reconciler.inventory import Commit, Draft, GroupBranch, PackageState, PullRequest, PullState
+from reconciler.plan.changes import (
+    Change,
+    ClosePull,
+    ConflictNote,
+    GroupPart,
+    MoveRef,
+    Op,
+    WriteDraft,
+    WriteGroup,
+)
+from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.groups import ENDED, HELD, TAKEN_OUT, group_changes
+from reconciler.policy import GroupBy, Policy, PullRequestPolicy
+from reconciler.reasons import Reason
+from reconciler.refs import group_ref
+from reconciler.render.rendered import Package, Rendered, RenderedVariant
+from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.trailers import Answers
+from tests.support.plan_values import EDGE, URL, a_desired, a_draft, a_pin, a_pull, oid, web_context
+
+SCOPE = ("repository", "default", "edge")
+REF = group_ref("default", SCOPE, 1)
+HEAD = REF.removeprefix("refs/heads/")
+NEXT = group_ref("default", SCOPE, 2)
+BRANCH = GroupBranch(REF, Commit(oid("a1"), 15), ("api", "web"))
+BY_REPOSITORY = Policy(pull_requests=PullRequestPolicy(group_by=GroupBy.REPOSITORY))
+API, WEB = PackageKey(URL, "api"), PackageKey(URL, "web")
+TIME = 50
+EMPTY = "Nothing of this group is left to propose."
+
+
+def message(path: str, number: int = 1) -> str:
+    return (
+        "Creating new revision by copying previous revision\n\n\n"
+        f'kpt:{{"package":"{path}","workspaceName":"packagevariant-{number}","revision":"0"}}\n'
+    )
+
+
+def a_write(path: str, **fields: Any) -> WriteDraft:
+    """Return the write of a new draft of a package, with the tree `e1`."""
+    given: dict[str, Any] = {
+        "ref": f"refs/heads/drafts/{path}/packagevariant-1",
+        "expect": None,
+        "onto": oid("b2"),
+        "files": {},
+        "tree": oid("e1"),
+        "message": message(path),
+        "time": 40,
+        **fields,
+    }
+    return WriteDraft(path=path, **given)
+
+
+def a_change(key: PackageKey, **fields: Any) -> Change:
+    """Return a change that writes a first draft with its pull request, unless told otherwise."""
+    given: dict[str, Any] = {
+        "op": Op.UPDATE,
+        "reason": Reason.UPSTREAM_CHANGED,
+        "variant": ObjectName("default", key.path),
+        "before": oid("b1"),
+        "writes": (a_write(key.path),),
+        "pull": PullRequest(f"drafts/{key.path}/packagevariant-1", "main", "", ""),
+        **fields,
+    }
+    return Change(key, EDGE.key, **given)
+
+
+def kept(key: PackageKey, **fields: Any) -> Change:
+    """Return a change that leaves a draft as it is."""
+    return a_change(key, **{"op": Op.KEEP, "reason": Reason.UP_TO_DATE, "writes": (), "pull": None, **fields})
+
+
+def on_branch(path: str, **fields: Any) -> Draft:
+    """Return the draft of a package on the group's branch."""
+    return a_draft(**{"path": path, "ref": REF, "workspace": "packagevariant-4", **fields})
+
+
+def context_of(
+    drafts: Mapping[str, Draft | None],
+    branch: GroupBranch | None,
+    *pulls: PullRequest,
+    policy: Policy = BY_REPOSITORY,
+    wanted: tuple[str, ...] = ("api", "web"),
+    **package: Any,
+) -> PlanContext:
+    view = replace(EDGE, groups=(branch,) if branch else ())
+    state = {"main_tree": oid("b1"), **package}
+    targets, variants, resolved, rendered = {}, {}, {}, {}
+    for path, draft in drafts.items():
+        key, name = PackageKey(URL, path), ObjectName("default", path)
+        targets[key] = PlanTarget(key, view, PackageState(path, **state), draft=draft, pulls=pulls)
+        if path in wanted:
+            variants[name] = a_desired(path)
+            resolved[name] = ResolvedVariant(variants[name], EDGE.key, key, a_pin(1), base=a_pin(1))
+            rendered[name] = RenderedVariant(name, Package(oid("e1")), time=35)
+    return web_context(
+        inventory={"views": (view,), "policy": policy, "pulls": {URL: pulls}},
+        targets=targets,
+        variants=variants,
+        resolved=resolved,
+        rendered=Rendered(rendered),
+        downstreams={PackageKey(URL, name.name): (variant,) for name, variant in variants.items()},
+    )
+
+
+def grouped(
+    changes: Mapping[Change, Draft | None] | tuple[Change, ...],
+    branch: GroupBranch | None = None,
+    *pulls: PullRequest,
+    drafts: Mapping[str, Draft | None] | None = None,
+    **more: Any,
+) -> tuple[Change, ...]:
+    there = {change.package.path: None for change in changes} | dict(drafts or {})
+    return group_changes(context_of(there, branch, *pulls, **more), tuple(changes))
+
+
+def kpt_lines(**workspaces: str) -> str:
+    return "".join(
+        f'kpt:{{"package":"{path}","workspaceName":"{name}","revision":"0"}}\n'
+        for path, name in workspaces.items()
+    )
+
+
+GROUP_WRITE = WriteGroup(
+    REF,
+    None,
+    oid("b2"),
+    (GroupPart("api", oid("e1")), GroupPart("web", oid("e1"))),
+    f"Draft of 2 packages\n\n\n{kpt_lines(api='packagevariant-1', web='packagevariant-1')}",
+    40,
+)
+GROUP_PULL = PullRequest(HEAD, "main", "Update 2 packages", "")
+OPEN = a_pull(number=6, head=HEAD, draft=False)
+
+
+def test_first_drafts_share_a_branch_and_a_pull_request() -> None:
+    api, web = grouped((a_change(WEB), a_change(API)))[::-1]
+
+    for change, key in ((api, API), (web, WEB)):
+        assert change == a_change(key, writes=(GROUP_WRITE,), pull=GROUP_PULL, group=HEAD)
+
+
+def test_changes_stay_as_they_are_where_nothing_is_grouped() -> None:
+    changes = (a_change(WEB), a_change(API))
+
+    assert grouped(changes, policy=Policy()) == changes
+
+
+def test_packages_that_are_all_new_are_created() -> None:
+    api, _ = grouped((a_change(API), a_change(WEB)), main_tree=None)
+
+    assert api.pull == replace(GROUP_PULL, title="Create 2 packages")
+
+
+def test_group_of_one_package_counts_it() -> None:
+    (api,) = grouped((a_change(API),))
+
+    assert api.pull == replace(GROUP_PULL, title="Update 1 package")
+    assert api.writes == (
+        replace(
+            GROUP_WRITE,
+            parts=(GroupPart("api", oid("e1")),),
+            message=f"Draft of 1 package\n\n\n{kpt_lines(api='packagevariant-1')}",
+        ),
+    )
+
+
+def test_draft_joins_the_open_group_of_its_scope() -> None:
+    joining, standing = a_change(API), kept(WEB)
+    drafts = {"web": on_branch("web")}
+    write = replace(
+        GROUP_WRITE,
+        expect=oid("a1"),
+        parts=(GroupPart("api", oid("e1")), GroupPart("web", oid("d1"))),
+        message=f"Draft of 2 packages\n\n\n{kpt_lines(api='packagevariant-1', web='packagevariant-4')}",
+    )
+    pull = replace(GROUP_PULL, draft=False, number=6)
+
+    assert grouped((joining, standing), BRANCH, OPEN, drafts=drafts) == (
+        a_change(API, writes=(write,), pull=pull, group=HEAD),
+        replace(standing, group=HEAD),
+    )
+
+
+def test_commit_of_a_group_is_added_to_those_of_people_with_what_changes() -> None:
+    foreign = replace(BRANCH, has_foreign_commits=True, foreign_commit_time=90)
+    (api, web) = grouped((a_change(API), kept(WEB)), foreign, OPEN, drafts={"web": on_branch("web")})
+
+    assert api.writes == (
+        replace(
+            GROUP_WRITE,
+            expect=oid("a1"),
+            onto=oid("a1"),
+            parts=(GroupPart("api", oid("e1")),),
+            message=f"Draft of 1 package\n\n\n{kpt_lines(api='packagevariant-1')}",
+            time=90,
+        ),
+    )
+    assert (web.writes, web.group) == ((), HEAD)
+
+
+def test_conflicts_of_all_packages_are_named_in_the_commit() -> None:
+    answers = Answers(named={"web/a.yaml#b": "", "web/a.yaml#a": "upstream"})  # type: ignore[dict-item]
+    written = a_write(
+        "api", message="Title\n\nConflict: api/x.yaml#z\n\n\n" + message("api").partition("\n\n\n")[2]
+    )
+
+    api, _ = grouped(
+        (a_change(API, writes=(written,)), kept(WEB)),
+        BRANCH,
+        OPEN,
+        drafts={"web": on_branch("web", answers=answers)},
+    )
+
+    (write,) = api.writes
+    assert isinstance(write, WriteGroup)
+    assert write.message == (
+        "Draft of 2 packages\n\n"
+        "Conflict: api/x.yaml#z\nConflict: web/a.yaml#a upstream\nConflict: web/a.yaml#b\n\n"
+        + kpt_lines(api="packagevariant-1", web="packagevariant-4")
+    )
+
+
+def test_group_that_is_as_it_should_be_is_left() -> None:
+    changes = (kept(API), kept(WEB))
+    drafts = {"api": on_branch("api"), "web": on_branch("web")}
+
+    assert grouped(changes, BRANCH, OPEN, drafts=drafts) == tuple(replace(c, group=HEAD) for c in changes)
+
+
+@pytest.mark.parametrize(
+    ("reason", "after"),
+    [(Reason.UP_TO_DATE, Reason.PULL_REQUEST_OUTDATED), (Reason.DRAFT_EDITED, Reason.DRAFT_EDITED)],
+)
+def test_pull_request_that_a_kept_draft_asks_for_is_its_groups(reason: Reason, after: Reason) -> None:
+    asking = kept(API, reason=reason, pull=PullRequest("any", "main", "", ""))
+    drafts = {"api": on_branch("api"), "web": on_branch("web")}
+
+    assert grouped((asking, kept(WEB)), BRANCH, drafts=drafts) == (
+        replace(asking, op=Op.UPDATE, reason=after, pull=GROUP_PULL, group=HEAD),
+        kept(WEB, group=HEAD),
+    )
+
+
+def test_package_that_people_took_out_of_the_open_group_is_kept_back() -> None:
+    tag = MoveRef("refs/tags/api/v1", None, oid("f1"))
+    taken = replace(BRANCH, dropped=frozenset({"api"}))
+    change = a_change(API, writes=(tag, a_write("api")))
+
+    api, _ = grouped((change, kept(WEB)), taken, OPEN, drafts={"web": on_branch("web")})
+
+    assert api == replace(
+        change,
+        op=Op.KEEP,
+        reason=Reason.HELD_BACK,
+        message=TAKEN_OUT,
+        after=oid("b1"),
+        writes=(tag,),
+        pull=None,
+        waits=True,
+    )
+
+
+def test_edited_draft_with_a_question_stays_as_people_left_it() -> None:
+    tag = MoveRef("refs/tags/api/v1", None, oid("f1"))
+    asking = a_change(API, conflicts=(ConflictNote("a", "b", "1", "2"),), writes=(tag, a_write("api")))
+    drafts = {"api": on_branch("api", written=oid("d9")), "web": on_branch("web")}
+
+    api, _ = grouped((asking, kept(WEB)), BRANCH, OPEN, drafts=drafts)
+
+    assert api == replace(
+        asking,
+        op=Op.KEEP,
+        reason=Reason.HELD_BACK,
+        message=HELD,
+        after=oid("d1"),
+        writes=(tag,),
+        pull=None,
+        waits=True,
+        group=HEAD,
+    )
+
+
+# Numbers of groups
+
+
+@pytest.mark.parametrize(
+    ("branch", "pulls", "ref"),
+    [
+        (None, (), REF),
+        (None, (a_pull(PullState.CLOSED, head=HEAD),), NEXT),
+        (None, (a_pull(PullState.MERGED, head=f"{HEAD[:-1]}7"),), f"{REF[:-1]}8"),
+        (None, (a_pull(PullState.CLOSED, head="drafts/x/7"),), REF),
+        (replace(BRANCH, merged=True), (), NEXT),
+        (BRANCH, (a_pull(PullState.CLOSED, head=HEAD),), NEXT),
+        (BRANCH, (), REF),
+        (replace(BRANCH, ref=f"{REF[:-1]}5"), (), f"{REF[:-1]}5"),
+    ],
+)
+def test_group_has_the_open_branch_or_a_name_that_never_was(
+    branch: GroupBranch | None, pulls: tuple[PullRequest, ...], ref: str
+) -> None:
+    (api,) = grouped((a_change(API),), branch, *pulls)
+
+    assert api.group == ref.removeprefix("refs/heads/")
+
+
+def test_newest_open_group_of_several_is_joined() -> None:
+    older, newer = BRANCH, replace(BRANCH, ref=f"{REF[:-1]}10")
+    context = context_of({"api": None}, older)
+    view = replace(EDGE, groups=(older, newer, replace(BRANCH, ref=f"{REF[:-1]}9")))
+    repositories = replace(context.inventory, repositories={view.key: view})
+
+    (api,) = group_changes(replace(context, inventory=repositories), (a_change(API),))
+
+    assert api.group == f"{HEAD[:-1]}10"
+
+
+# Drafts that leave a group
+
+
+OWN = a_write(
+    "api", ref="refs/heads/drafts/api/packagevariant-1", onto=oid("b2"), message=message("api"), time=40
+)
+UNREADY = (ConflictNote("a", "b", "1", "2"),)
+
+
+def test_draft_that_asks_something_leaves_for_a_branch_of_its_own() -> None:
+    leaving = a_change(
+        API, conflicts=UNREADY, writes=(a_write("api", ref=REF, expect=oid("a1"), message=message("api", 4)),)
+    )
+    drafts = {"api": on_branch("api"), "web": on_branch("web")}
+
+    api, web = grouped((leaving, kept(WEB)), BRANCH, OPEN, drafts=drafts)
+
+    left = WriteGroup(
+        REF,
+        oid("a1"),
+        oid("b2"),
+        (GroupPart("web", oid("d1")),),
+        f"Draft of 1 package\n\n\n{kpt_lines(web='packagevariant-4')}",
+        40,
+    )
+    pull = replace(GROUP_PULL, title="Update 1 package", draft=False, number=6)
+    assert api == replace(leaving, writes=(OWN, left))
+    assert web == kept(WEB, op=Op.UPDATE, reason=Reason.PULL_REQUEST_OUTDATED, pull=pull, group=HEAD)
+
+
+def test_draft_that_leaves_commits_of_people_goes_back_to_what_main_had() -> None:
+    foreign = replace(BRANCH, has_foreign_commits=True)
+    leaving = kept(API, op=Op.CLOSE, after=oid("b1"))
+    drafts = {"api": on_branch("api", base_tree=oid("b7")), "web": on_branch("web")}
+
+    api, _ = grouped((leaving, kept(WEB)), foreign, OPEN, drafts=drafts)
+
+    assert api.writes == (
+        WriteGroup(
+            REF,
+            oid("a1"),
+            oid("a1"),
+            (GroupPart("api", oid("b7")),),
+            f"Draft of 1 package\n\n\n{kpt_lines(api='packagevariant-4')}",
+            35,
+        ),
+    )
+
+
+def test_branch_of_which_all_leave_is_removed_with_its_pull_request() -> None:
+    leaving = kept(API, op=Op.CLOSE, after=oid("b1"))
+
+    (api,) = grouped((leaving,), BRANCH, OPEN, drafts={"api": on_branch("api")})
+
+    assert api == replace(
+        leaving, writes=(MoveRef(REF, oid("a1"), None),), close=(ClosePull(6, HEAD, EMPTY),)
+    )
+
+
+def test_draft_that_no_variant_wants_leaves_as_the_control_repository_removed_it() -> None:
+    leaving = kept(API, op=Op.DELETE, reason=Reason.NOT_DESIRED)
+    drafts = {"api": on_branch("api"), "web": on_branch("web")}
+
+    api, _ = grouped((leaving, kept(WEB)), BRANCH, OPEN, drafts=drafts, wanted=("web",))
+
+    (write,) = api.writes
+    assert isinstance(write, WriteGroup)
+    assert write.time == web_context().inventory.control.commit.time
+    assert api.op is Op.DELETE
+
+
+# Groups that ended
+
+CLOSED = a_pull(PullState.CLOSED, head=HEAD, number=6, head_oid=oid("a1"))
+
+
+def test_draft_in_a_closed_group_that_changes_gets_a_group_anew() -> None:
+    api, _ = grouped(
+        (a_change(API, writes=(a_write("api", ref=REF, expect=oid("a1")),)), kept(WEB)),
+        BRANCH,
+        CLOSED,
+        drafts={"api": on_branch("api"), "web": on_branch("web")},
+    )
+
+    assert api.group == NEXT.removeprefix("refs/heads/")
+    assert api.pull == replace(GROUP_PULL, head=api.group, title="Update 1 package")
+
+
+def test_draft_in_a_closed_group_that_asks_for_a_pull_request_gets_its_own_branch() -> None:
+    asking = kept(API, op=Op.UPDATE, conflicts=UNREADY, pull=PullRequest(HEAD, "main", "", "", number=6))
+
+    (api,) = grouped((asking,), BRANCH, CLOSED, drafts={"api": on_branch("api", tree=oid("d4"))})
+
+    ref = "refs/heads/drafts/api/packagevariant-1"
+    assert api.writes[0] == WriteDraft(
+        ref,
+        None,
+        oid("b2"),
+        "api",
+        {},
+        oid("d4"),
+        "Creating new revision by copying previous revision\n\n\n"
+        'kpt:{"package":"api","workspaceName":"packagevariant-1","revision":"0",'
+        '"task":{"type":"edit","edit":{"sourceRef":{"name":"edge.api.main"}}}}\n',
+        35,
+    )
+    assert api.pull == PullRequest("drafts/api/packagevariant-1", "main", "", "")
+
+
+def test_rejected_draft_stays_in_its_closed_group() -> None:
+    refused = kept(API, reason=Reason.REJECTED, waits=True)
+
+    (api,) = grouped((refused,), BRANCH, CLOSED, drafts={"api": on_branch("api")})
+
+    assert api == replace(refused, group=HEAD)
+
+
+def test_undesired_draft_of_a_closed_group_is_removed_with_its_branch() -> None:
+    gone = kept(API, op=Op.DELETE, reason=Reason.NOT_DESIRED)
+    drafts = {"api": on_branch("api")}
+
+    assert grouped((gone,), BRANCH, CLOSED, drafts=drafts, wanted=()) == (
+        replace(gone, writes=(MoveRef(REF, oid("a1"), None),), group=HEAD),
+    )
+
+
+def test_undesired_draft_of_a_closed_group_with_commits_of_people_stays() -> None:
+    gone = kept(API, op=Op.DELETE, reason=Reason.NOT_DESIRED)
+    foreign = replace(BRANCH, has_foreign_commits=True)
+
+    (api,) = grouped((gone,), foreign, CLOSED, drafts={"api": on_branch("api")}, wanted=())
+
+    assert api == replace(gone, op=Op.KEEP, reason=Reason.REJECTED, message=ENDED, group=HEAD)
+
+
+MERGED = a_pull(PullState.MERGED, head=HEAD, number=6, head_oid=oid("a1"))
+REMOVAL = MoveRef(REF, oid("a1"), None)
+
+
+@pytest.mark.parametrize(
+    ("branch", "pull", "change", "draft", "writes"),
+    [
+        pytest.param({}, MERGED, {}, None, (REMOVAL,), id="nothing of it is left"),
+        pytest.param(
+            {"has_foreign_commits": True}, MERGED, {}, None, (REMOVAL,), id="merged as people left it"
+        ),
+        pytest.param(
+            {"has_foreign_commits": True},
+            replace(MERGED, head_oid=oid("a0")),
+            {},
+            None,
+            (),
+            id="people add",
+        ),
+        pytest.param(
+            {"has_foreign_commits": True, "merged": True}, None, {}, None, (REMOVAL,), id="main contains it"
+        ),
+        pytest.param({"has_foreign_commits": True}, CLOSED, {}, None, (), id="closed with what people did"),
+        pytest.param({}, MERGED, {"op": Op.BLOCK}, None, (), id="its package is blocked"),
+        pytest.param({}, MERGED, {"reason": Reason.PAUSED}, None, (), id="its package is paused"),
+        pytest.param({"paths": ("web",)}, MERGED, {}, None, (), id="it is of another package"),
+        pytest.param({}, CLOSED, {}, on_branch("api"), (), id="a wanted draft is on it"),
+        pytest.param(
+            {},
+            CLOSED,
+            {"group": "elsewhere"},
+            a_draft(path="api"),
+            (REMOVAL,),
+            id="its draft is elsewhere",
+        ),
+    ],
+)
+def test_branch_goes_when_nothing_of_ours_is_left_on_it(
+    branch: Mapping[str, Any],
+    pull: PullRequest | None,
+    change: Mapping[str, Any],
+    draft: Draft | None,
+    writes: Any,
+) -> None:
+    pulls = (pull,) if pull else ()
+
+    (api,) = grouped((kept(API, **change),), replace(BRANCH, **branch), *pulls, drafts={"api": draft})
+
+    assert api.writes == writes
+    if writes and change.get("reason") is None:
+        assert (api.op, api.reason) == (Op.CLOSE, Reason.DRAFT_SUPERSEDED)
+    assert api.close == ()
+
+
+def test_branch_is_removed_with_a_change_that_writes_anyway() -> None:
+    writing = kept(WEB, op=Op.PUBLISH, writes=(MoveRef("refs/tags/web/v1", None, oid("f1")),))
+
+    api, web = grouped((kept(API), writing), BRANCH, MERGED)
+
+    assert api == kept(API)
+    assert web == replace(writing, writes=(*writing.writes, REMOVAL))
+
+
+def test_reason_that_tells_more_stays_when_a_branch_goes() -> None:
+    (api,) = grouped((kept(API, reason=Reason.DRAFT_EDITED),), BRANCH, MERGED)
+
+    assert (api.op, api.reason) == (Op.CLOSE, Reason.DRAFT_EDITED)
+
+
+def test_draft_of_its_own_stays_apart() -> None:
+    own = a_change(API)
+
+    assert grouped((own,), None, drafts={"api": a_draft(path="api")}) == (own,)
+
+
+def test_changes_keep_their_order() -> None:
+    changes = tuple(a_change(PackageKey(URL, path)) for path in ("c", "a", "b"))
+
+    found = grouped(changes, wanted=("a", "b", "c"))
+
+    assert [change.package.path for change in found] == ["c", "a", "b"]
+
+
+def test_group_on_an_empty_repository_begins_where_its_drafts_do() -> None:
+    start = a_write("api", onto=oid("c9"))
+    context = context_of({"api": None}, None)
+    target = context.targets[API]
+    headless = {API: replace(target, view=replace(target.view, head=None))}
+
+    (api,) = group_changes(replace(context, targets=headless), (a_change(API, writes=(start,)),))
+
+    (write,) = api.writes
+    assert isinstance(write, WriteGroup)
+    assert write.onto == oid("c9")
