@@ -1,4 +1,4 @@
-"""Commits of the plan: the first commit of an empty repository."""
+"""Commits of the plan: their messages and people, and the first commit of an empty repository."""
 
 from dataclasses import replace
 
@@ -6,8 +6,23 @@ import pytest
 
 from reconciler.api.porch import GitRepository
 from reconciler.inventory import Commit, RepositoryView
-from reconciler.plan.commits import start_branch
-from tests.support.plan_values import oid
+from reconciler.objects import Signature, commit_bytes, object_id, tree_id
+from reconciler.plan.commits import (
+    clone_task,
+    commit_message,
+    edit_task,
+    group_message,
+    relabelled,
+    removal_message,
+    repository_commits,
+    revision_name,
+    start_branch,
+    upgrade_task,
+    upstream_label,
+    with_lines,
+)
+from reconciler.policy import Author, CommitPolicy
+from tests.support.plan_values import a_pin, oid
 from tests.support.sets import repository, source, world
 
 
@@ -39,3 +54,119 @@ def test_first_commit_is_as_old_as_the_oldest_registration_whichever_asks() -> N
 )
 def test_repository_is_begun_only_if_it_is_empty_and_its_registration_asks(view: RepositoryView) -> None:
     assert list(start_branch(view, world(views=(view,)))) == []
+
+
+# Messages
+
+
+def kpt(path: str, workspace: str) -> str:
+    return f'kpt:{{"package":"{path}","workspaceName":"{workspace}","revision":"0"}}\n'
+
+
+def test_message_of_a_draft_has_the_task_on_its_last_line() -> None:
+    assert commit_message("Title", "a/web", "w1", {"type": "init"}) == (
+        'Title\n\n\nkpt:{"package":"a/web","workspaceName":"w1","revision":"0","task":{"type":"init"}}\n'
+    )
+
+
+def test_lines_stand_between_title_and_task() -> None:
+    message = f"Title\n\n\n{kpt('web', 'w1')}"
+
+    assert with_lines(message, ["one", "two"]) == f"Title\n\none\ntwo\n\n{kpt('web', 'w1')}"
+    assert with_lines(message, []) == message
+
+
+def test_message_of_a_group_has_a_line_for_each_package() -> None:
+    packages = {"web": "w2", "api": "w1"}
+    lines = kpt("api", "w1") + kpt("web", "w2")
+
+    assert group_message(packages) == f"Draft of 2 packages\n\n\n{lines}"
+    assert group_message({"web": "w2"}) == f"Draft of 1 package\n\n\n{kpt('web', 'w2')}"
+    assert group_message(packages, ["b", "a"]) == f"Draft of 2 packages\n\na\nb\n\n{lines}"
+
+
+def test_message_is_relabelled_once() -> None:
+    message = f"Title\n\n\n{kpt('web', 'w1')}{kpt('api', 'w1')}"
+
+    assert relabelled(message, "w9") == f"Title\n\n\n{kpt('web', 'w9')}{kpt('api', 'w1')}"
+
+
+def test_tasks_are_those_of_porch() -> None:
+    assert clone_task("up") == {"type": "clone", "clone": {"upstreamRef": {"upstreamRef": {"name": "up"}}}}
+    assert edit_task("source") == {"type": "edit", "edit": {"sourceRef": {"name": "source"}}}
+    assert upgrade_task("old", "new", "local") == {
+        "type": "upgrade",
+        "upgrade": {
+            "oldUpstreamRef": {"name": "old"},
+            "newUpstreamRef": {"name": "new"},
+            "localPackageRevisionRef": {"name": "local"},
+            "strategy": "resource-merge",
+        },
+    }
+    assert removal_message("a/web") == "Delete a/web\n"
+
+
+def test_names_of_revisions() -> None:
+    view = repository("edge", directory="sites")
+
+    assert revision_name(view, "sites/a/b/web", "v1") == "edge.a.b.web.v1"
+    assert revision_name(view, "sites/web", "main") == "edge.web.main"
+    assert upstream_label(a_pin(3)) == "web/v3"
+    assert upstream_label(a_pin(0, ref="main")) == "main@a0000000"
+    assert upstream_label(a_pin(-1, ref="stable", commit=a_pin(2).commit)) == "stable@a2000000"
+
+
+def by(name: str, directory: str, author: str, email: str) -> RepositoryView:
+    view = repository(name, directory=directory)
+    git = GitRepository(repo="https://host/edge", author=author, email=email)
+    spec = view.manifest.spec.model_copy(update={"git": git})
+    return replace(view, manifest=view.manifest.model_copy(update={"spec": spec}))
+
+
+def test_authors_are_those_of_the_most_specific_directory_first() -> None:
+    views = [
+        by("a", "", "Ann", "ann@x"),
+        by("b", "sites/deep", " B<o>b\x07 ", "bob@x\n"),
+        by("c", "sites", "", "only@x"),
+        by("d", "none", "", ""),
+        by("e", "names", "Eve", ""),
+        repository("f", directory="nogit"),
+    ]
+    policy = CommitPolicy()
+
+    found = repository_commits(views, policy)
+
+    assert found == replace(
+        policy,
+        authors=(
+            Author("sites/deep", "Bob", "bob@x"),
+            Author("sites", "only@x", "only@x"),
+            Author("names", "Eve", ""),
+            Author("", "Ann", "ann@x"),
+        ),
+    )
+    assert repository_commits(views[::-1], policy) == found
+
+
+def test_first_commit_has_a_readme_and_the_people_of_its_registrations() -> None:
+    view = an_empty_repository("edge", 5)
+    git = view.manifest.spec.git
+    assert git is not None
+    spec = view.manifest.spec.model_copy(
+        update={"git": git.model_copy(update={"author": "Ann", "email": "a@x"})}
+    )
+    signed = replace(view, manifest=view.manifest.model_copy(update={"spec": spec}))
+
+    (start,) = start_branch(signed, world(views=(signed,)))
+    (unsigned,) = start_branch(view, world(views=(view,)))
+
+    policy = CommitPolicy()
+    committer = Signature(policy.name, policy.email, 5)
+    assert {path: file.data for path, file in start.files.items()} == {
+        "README.md": b"Created by reconciler\n"
+    }
+    assert (start.message, start.time, start.expect) == ("Initial commit: Creating main branch\n", 5, None)
+    assert [start.oid, unsigned.oid] == [
+        object_id("commit", commit_bytes(tree_id(start.files), (), author, committer, start.message))
+        for author in (Signature("Ann", "a@x", 5), committer)
+    ]

@@ -127,6 +127,14 @@ def test_package_that_variants_contest_is_kept_and_each_is_told() -> None:
     )
 
 
+def test_two_variants_are_enough_to_contest_a_package() -> None:
+    rivals = (a_desired("api"), a_desired("web"))
+
+    found = decision(downstreams={PACKAGE: rivals})
+
+    assert (found.change.message, len(found.problems)) == ("Wanted by default/api and default/web", 2)
+
+
 # Variants without upstream or pin
 
 MISSING = Problem(LOCATION, Reason.UPSTREAM_NOT_FOUND, "It is not there", "", f"PackageVariant {WEB}")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,16 @@ from reconciler.inventory import Commit, PackageRevision, PackageState, PullRequ
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.draft_decision import Case
-from reconciler.plan.rejection import RETRY, ask_key, find_rejection, retry_text
+from reconciler.plan.rejection import (
+    RETRY,
+    ask_box,
+    ask_key,
+    asked_keys,
+    dashboard_key,
+    find_rejection,
+    retry_text,
+    tick_boxes,
+)
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.resolve.resolution import Pin, ResolvedVariant
@@ -22,7 +32,7 @@ from tests.support.decision_table import Case as DecisionCase
 from tests.support.decision_table import DecisionTable
 from tests.support.decision_table import Row as TableRow
 from tests.support.model import MAIN, ModelWorld, blueprint
-from tests.support.plan_values import PACKAGE, a_context, a_draft, a_record, oid
+from tests.support.plan_values import PACKAGE, a_context, a_desired, a_draft, a_record, oid
 from tests.unit.plan.test_conflicts import app, draft, spec
 
 ANY = "*"
@@ -353,4 +363,69 @@ def test_text_names_the_next_value_and_the_manifest_to_write_it_in(
     text = retry_text(replace(desired("a variant"), set_key=of_set), a_record(retry=recorded))
 
     named = "PackageVariantSet default/fleet" if of_set else "PackageVariant default/web"
-    assert text.endswith(f'annotation {RETRY}: "{value}" is set on {named} in web.yaml')
+    assert text.endswith(ff'annotation {RETRY}: "{value}" is set on {named} in web.yaml')
+
+
+# Retries
+
+
+@pytest.mark.parametrize(
+    ("fields", "retry", "want"),
+    [
+        ({}, "", f'annotation {RETRY}: "1" is set on PackageVariant default/web in web.yaml'),
+        ({}, "4", 'annotation reconciler.dev/retry: "5" is set on PackageVariant default/web in web.yaml'),
+        (
+            {},
+            "again",
+            'annotation reconciler.dev/retry: "1" is set on PackageVariant default/web in web.yaml',
+        ),
+        (
+            {},
+            "\u0664",
+            'annotation reconciler.dev/retry: "1" is set on PackageVariant default/web in web.yaml',
+        ),
+        (
+            {"set_key": ObjectName("default", "fleet")},
+            "",
+            'annotation reconciler.dev/retry: "1" is set on PackageVariantSet default/fleet in web.yaml',
+        ),
+        (
+            {"key": ObjectName("default", "dependencies@prod")},
+            "",
+            'annotation reconciler.dev/retry: "1" is set on Repository edge in web.yaml',
+        ),
+        (
+            {"requested_by": ("prod/gateway",)},
+            "",
+            "a PackageVariant default/web with another reconciler.dev/retry declares it",
+        ),
+    ],
+)
+def test_what_people_write_to_have_it_proposed_again(fields: dict[str, Any], retry: str, want: str) -> None:
+    variant = replace(a_desired(), **fields)
+    record = a_record(retry=retry) if retry else None
+
+    assert retry_text(variant, record) == (f"It is proposed again when it changes, or when {want}")
+
+
+def test_boxes_of_a_dashboard_are_ticked_and_found_again() -> None:
+    keys = [ask_key(PACKAGE, oid(tree)) for tree in ("a1", "a2")]
+    text = "\n".join(["# Fleet", *(f"{ask_box(key)} web" for key in keys), ""])
+
+    assert ask_box(keys[0]) == f"- [ ] <!-- reconciler:ask {keys[0]} -->"
+    assert asked_keys(text) == frozenset()
+    ticked = tick_boxes(text, {keys[1], "unknown"})
+    assert ticked == text.replace(
+        f"- [ ] <!-- reconciler:ask {keys[1]}", f"- [x] <!-- reconciler:ask {keys[1]}"
+    )
+    assert asked_keys(ticked) == {keys[1]}
+    assert asked_keys(ticked.replace("[x]", "[X]").replace("\n", "\r\n")) == {keys[1]}
+    assert asked_keys(f"  {ticked.splitlines()[2]}") == frozenset()
+
+
+def test_key_is_of_exactly_this_content_of_a_package() -> None:
+    key = ask_key(PACKAGE, oid("a1"))
+
+    assert len(key) == 16
+    assert len({key, ask_key(PACKAGE, oid("a2")), ask_key(PACKAGE, None), ask_key(KEY, oid("a1"))}) == 4
+    assert dashboard_key("fleet") == "dashboard/fleet"
