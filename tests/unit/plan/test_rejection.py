@@ -363,7 +363,7 @@ def test_text_names_the_next_value_and_the_manifest_to_write_it_in(
     text = retry_text(replace(desired("a variant"), set_key=of_set), a_record(retry=recorded))
 
     named = "PackageVariantSet default/fleet" if of_set else "PackageVariant default/web"
-    assert text.endswith(ff'annotation {RETRY}: "{value}" is set on {named} in web.yaml')
+    assert text.endswith(f'annotation {RETRY}: "{value}" is set on {named} in web.yaml')
 
 
 # Retries
