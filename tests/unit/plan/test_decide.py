@@ -400,3 +400,26 @@ def test_blocked_package_is_tagged_and_nothing_else() -> None:
     )
 
     assert (found.change.op, found.change.writes) == (Op.BLOCK, (TAG,))
+
+
+# Rollouts
+
+
+def test_rollout_says_why_a_package_keeps_its_revision() -> None:
+    held = {"held": {WEB: "Wave east waits"}}
+
+    assert decision(**held).change == replace(CURRENT, reason=Reason.AWAITING_WAVE, message="Wave east waits")
+    moved = decision(OURS, a_resolved(moved="It moved"), **held).change
+    assert (moved.reason, moved.message) == (Reason.UPSTREAM_TAG_MOVED, "It moved; Wave east waits")
+    unresolved = decision(**held, resolved={}).change
+    assert unresolved == replace(KEPT, reason=Reason.AWAITING_WAVE, message="Wave east waits")
+
+
+def test_rollout_says_why_a_draft_must_not_be_merged() -> None:
+    new = RenderedVariant(WEB, Package(oid("e1")))
+    before, after = (
+        decision(OURS, a_resolved(pin=a_pin(2)), new, stopped=stopped).change
+        for stopped in ({}, {WEB: "It is paused"})
+    )
+
+    assert after == replace(before, message="It is paused")

@@ -28,6 +28,8 @@ from reconciler.plan.requests import close_duplicates, is_right, lock_pull, plan
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
 from reconciler.reasons import Reason
 from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.rollout.model import Rollout, RolloutPhase
+from reconciler.state import RolloutRecord
 from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pin, a_pull, oid
 from tests.support.sets import repository, variant, world
 
@@ -610,3 +612,32 @@ def test_draft_in_a_group_is_as_the_group_has_it() -> None:
     group = WriteGroup(f"refs/heads/{head}", None, oid("b2"), (), "", 30)
 
     assert content(a_change(writes=(group,), group=head), a_target(draft=None)) is None
+
+
+# Rollouts
+
+
+@pytest.mark.parametrize(
+    ("phase", "stopped", "text"),
+    [
+        (RolloutPhase.PROGRESSING, {}, "wave canary of rollout r1 of default/fleet"),
+        (
+            RolloutPhase.PROGRESSING,
+            {WEB: "It is paused"},
+            "wave canary of rollout r1 of default/fleet. It is paused: do not merge it now",
+        ),
+        (RolloutPhase.COMPLETE, {WEB: "It is paused"}, ""),
+    ],
+)
+def test_pull_request_tells_its_rollout_while_it_runs(
+    phase: RolloutPhase, stopped: Mapping[ObjectName, str], text: str
+) -> None:
+    record = RolloutRecord(namespace="default", name="fleet", revision="r1", waves=("canary",))
+    rollout = Rollout(
+        ObjectName("default", "fleet"), phase, record, stopped=stopped, waves_of={WEB: "canary"}
+    )
+    context = replace(context_of(a_target(), (), a_resolved()), rollouts={WEB: rollout})
+
+    (change,) = plan_requests(context, [a_change()])
+
+    assert change.request == replace(UPDATE, rollout=text)

@@ -6,16 +6,19 @@ from typing import Any
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
+from reconciler.errors import Location, Problem
 from reconciler.expand import Desired
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName
 from reconciler.inventory import Commit, DeletionBranch, PackageRevision, PackageState, PullRequest, PullState
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.context import PlanTarget
-from reconciler.plan.deletion_diff import VariantChange
-from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
+from reconciler.plan.deletion_diff import SetDiff, VariantChange
+from reconciler.plan.deletion_guard import RefusedDeletions, deletion_consent
+from reconciler.plan.deletions import decide_unwanted, guard_changes, withdraw_deletion
 from reconciler.policy import Policy
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package, Rendered
+from reconciler.state import RefusedDeletionsRecord, RefusedPackage
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
@@ -439,3 +442,47 @@ def test_only_packages_that_name_us_are_let_go() -> None:
     assert release(theirs).reason is Reason.NOT_DESIRED
     unborn = PackageState("web", drafts=(a_draft(),))
     assert release(replace(theirs, package=unborn)).reason is Reason.ORPHANED
+
+
+# Deletions that were refused before
+
+
+DOWN = Problem(Location("repositories.yaml", 1), Reason.REPOSITORY_UNAVAILABLE, "It is down")
+
+
+@pytest.mark.parametrize(
+    ("target", "fields", "waits"),
+    [
+        pytest.param({}, {"downstreams": {}}, True, id="it is there, and nobody wants it"),
+        pytest.param({}, {}, False, id="it is wanted again"),
+        pytest.param({"owner": None}, {"downstreams": {}}, False, id="it is nobody's"),
+        pytest.param(None, {}, False, id="it is gone"),
+        pytest.param(None, {"view": {"problem": DOWN}}, True, id="its repository cannot be read"),
+    ],
+)
+def test_refused_deletion_waits_while_its_package_may_be_there(
+    target: dict[str, Any] | None, fields: dict[str, Any], waits: bool
+) -> None:
+    given = dict(fields)
+    refused = RefusedDeletionsRecord(packages=(RefusedPackage(url=PACKAGE.url, path="web", of=9),))
+    view = replace(EDGE, **given.pop("view", {}))
+    targets = {} if target is None else {PACKAGE: a_target(**target)}
+    context = web_context(targets=targets, inventory={"views": (view,), "refused": refused}, **given)
+
+    guarded = guard_changes(context, [])
+
+    assert guarded.waiting == ({PACKAGE: 9} if waits else {})
+    assert guarded.refusals == ()
+
+
+def test_refusal_names_the_consent_to_exactly_these() -> None:
+    diff = SetDiff(refused=(RefusedDeletions(Reason.DELETION_GUARD, "Too many", "Look.", (WEB,)),))
+
+    consent = deletion_consent([WEB])
+
+    (refusal,) = guard_changes(web_context(diff=diff), []).refusals
+
+    assert (refusal.reason, refusal.message, refusal.consent) == (Reason.DELETION_GUARD, "Too many", consent)
+    assert refusal.hint == (
+        f"Look. Or consent to exactly these in the configuration: spec.consents: {{{consent}: why}}."
+    )
