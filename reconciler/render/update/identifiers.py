@@ -67,9 +67,12 @@ def _with_comments_of(file: File, rendered: File | None) -> File:
     comments = {_own_identity(d): d.comment for d in theirs if has_merge_comment(d.comment)}
 
     def edits(document: ResourceDocument) -> Iterator[Edit]:
-        comment = comments.get(_own_identity(document), "")
-        if comment and not document.comment:
-            yield SetLineComment(("metadata",), comment)
+        comment, metadata = (
+            comments.get(_own_identity(document), ""),
+            child(root_of(document.tree), "metadata"),
+        )
+        if comment and metadata is not None and not has_merge_comment(document.comment):
+            yield from _set_comment(metadata, comment)
 
     return _edit_documents(file, edits)
 
@@ -108,15 +111,20 @@ def _identifier_edits(document: ResourceDocument) -> Iterator[Edit]:
     # A flow mapping has no line of its own for a comment.
     if metadata.is_block and not has_merge_comment(document.comment):
         identity = document.identity
-        comments = metadata.comments
-        if comments.line:
-            lines = [line for line in (comments.head, comments.line) if line]
-            yield SetHeadComment(("metadata",), "\n".join(lines))
-        yield SetLineComment(("metadata",), f"# kpt-merge: {identity.namespace}/{identity.name}")
+        yield from _set_comment(metadata, f"# kpt-merge: {identity.namespace}/{identity.name}")
     identifier = upstream_identifier(document.identity)
     existing = child(child(metadata, "annotations"), UPSTREAM_IDENTIFIER)
     if existing is None or existing.text != identifier:
         yield SetValue(_ANNOTATION, identifier if existing is not None else Raw(_quoted(identifier)))
+
+
+def _set_comment(metadata: Node, comment: str) -> Iterator[Edit]:
+    """Yield the edits that set a merge comment; another comment on the line moves above it."""
+    comments = metadata.comments
+    if comments.line:
+        lines = [line for line in (comments.head, comments.line) if line]
+        yield SetHeadComment(("metadata",), "\n".join(lines))
+    yield SetLineComment(("metadata",), comment)
 
 
 def upstream_identifier(identity: Identity) -> str:

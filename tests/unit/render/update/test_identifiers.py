@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.objects import File
 from reconciler.render.update.identifiers import add_identifiers, with_identifiers
+from tests.support.merges import files_of
 
 
 class Case(NamedTuple):
@@ -118,3 +119,25 @@ def test_files_of_local_alone_are_not_marked() -> None:
 
     assert sides.local["own.yaml"] == own["own.yaml"]
     assert sides.local["app.yaml"] == sides.original["app.yaml"] != resource["app.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("local", "marked"),
+    [
+        pytest.param("metadata:\n  name: app\n", "metadata: # kpt-merge: ns/old\n", id="it has none"),
+        pytest.param(
+            "metadata: # mine\n  name: app\n",
+            "# mine\nmetadata: # kpt-merge: ns/old\n",
+            id="it has another one",
+        ),
+        pytest.param("metadata:\n  name: other\n", "metadata: # kpt-merge: /other\n", id="another resource"),
+    ],
+)
+def test_resource_that_a_pipeline_renamed_keeps_the_comment_of_its_origin(local: str, marked: str) -> None:
+    head = "apiVersion: v1\nkind: ConfigMap\n"
+    rendered = files_of({"a.yaml": f"{head}metadata: # kpt-merge: ns/old\n  name: app\n"})
+    original, ours = (files_of({"a.yaml": head + text}) for text in ("metadata:\n  name: old\n", local))
+
+    sides = with_identifiers(original, original, ours, rendered)
+
+    assert sides.local["a.yaml"].data.decode().startswith(f"{head}{marked}  name:")
