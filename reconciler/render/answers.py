@@ -281,7 +281,7 @@ def current_value(files: Files, conflict: Conflict) -> str | None:
     A resource is searched in its file first, then in every other. For a text file it is the side of the
     conflict that the file still contains, else all of its text.
     """
-    if conflict.resource == SUBPACKAGE and not conflict.field:
+    if conflict.resource == SUBPACKAGE:
         inside = f"{conflict.path}/"
         return "package" if any(path.startswith(inside) for path in files) else None
     if not conflict.resource:
