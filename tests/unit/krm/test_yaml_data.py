@@ -21,6 +21,7 @@ from reconciler.krm.yaml import (
     SetHeadComment,
     SetLineComment,
     SetValue,
+    Style,
     Tree,
     YamlError,
     apply_edits,
@@ -31,6 +32,7 @@ from reconciler.krm.yaml import (
 )
 from reconciler.krm.yaml.apply import _edit_round_trip
 from reconciler.krm.yaml.edits import canonical, plain_value
+from reconciler.krm.yaml.emit import write_scalar
 
 # Values as they read back
 
@@ -428,3 +430,54 @@ def test_documents_with_aliased_edits_merge_by_lines(
     merged = merge_document(old, theirs, ours, shape=None, resolver=lambda _: winner)
 
     assert (merged.text, len(merged.conflicts), merged.fallbacks) == (*want, 0)
+
+
+# Places in the text
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "mark"),
+    [
+        ("a: |\n   xy\n   z\n", 0, (2, 4)),
+        ("a: |\n   xy\n   z\n", 1, (2, 5)),
+        ("a: |\n   xy\n   z\n", 3, (3, 4)),
+        ("a: |\n x\n\n z\n", 3, (4, 2)),
+        ("a: 'x''y'\n", 2, (1, 8)),
+        ('a: "x\\u0041y"\n', 2, (1, 12)),
+        ("a: xy\n  z\n", 3, (2, 3)),
+    ],
+)
+def test_position_of_a_character_of_a_text(text: str, offset: int, mark: tuple[int, int]) -> None:
+    (document,) = load_documents(text.encode())
+
+    assert document.mark_inside(("a",), offset) == mark
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("a:\n  # c\n  b: 1\n", "  # c\n  b: 1"),
+        ("z: 1\na:\n  # c\n  b: 1\nc: 1\n", "  # c\n  b: 1"),
+        ("a: {b: 1}\n", "{b: 1}"),
+    ],
+)
+def test_block_has_the_comments_above_its_first_key(text: str, source: str) -> None:
+    root = node(text)
+
+    assert root is not None
+    assert root.children["a"].source == source
+
+
+@pytest.mark.parametrize(
+    ("value", "like", "text"),
+    [
+        ("X\n", Style.LITERAL, "|\n  X\n"),
+        ("X", Style.LITERAL, "|-\n  X"),
+        ("\n", Style.LITERAL, '"\\n"'),
+        ("\n\n", Style.PLAIN, '"\\n\\n"'),
+        ("X\nX", Style.PLAIN, "|-\n  X\n  X"),
+        ("X\r\n", Style.LITERAL, '"X\\r\\n"'),
+    ],
+)
+def test_text_is_a_block_if_it_has_a_line(value: str, like: Style, text: str) -> None:
+    assert write_scalar(value, like=like).rstrip("\n") == text.rstrip("\n")

@@ -21,7 +21,7 @@ from reconciler.inventory import Draft, Inventory, PackageState
 from reconciler.objects import File, Files, tree_id
 from reconciler.policy import Policy
 from reconciler.render.answers import Answer, AnsweredBy
-from reconciler.render.delivery import merge_generated, render_deliveries
+from reconciler.render.delivery import _differences, merge_generated, render_deliveries
 from reconciler.render.package import recorded_package, unreadable_package
 from reconciler.render.rendered import (
     Blocked,
@@ -451,3 +451,30 @@ def test_kptfile_that_people_changed_is_no_conflict() -> None:
     theirs = edited(generated(), b"net:v1.0.0", b"net:v1.0.1")
 
     assert merge_generated({"Kptfile": generated()}, {"Kptfile": theirs}) == ({"Kptfile": theirs}, ())
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "changed"),
+    [
+        (b"a: 1\n", b"a: 1\n", []),
+        (b"a: 1\n", b"a: 2\n", [("a", "1", "2")]),
+        (b"a: {b: 1}\n", b"a: {b: 1, c: 2}\n", [("a.c", "(none)", "2")]),
+        (b"a: {b: 1}\n", b"a: 2\n", [("a", "{b: 1}", "2")]),
+        (b"a: 2\n", b"a: {b: 1}\n", [("a", "2", "{b: 1}")]),
+        (b"a: [1]\n", b"a: [1, 2]\n", [("a", "[1]", "[1, 2]")]),
+        (b"a: 1\nb: 1\n", b"b: 2\nc: 3\n", [("a", "1", "(none)"), ("b", "1", "2"), ("c", "(none)", "3")]),
+        (b"", b"a: 1\n", [("", "null", "{a: 1}")]),
+        (b"a: 1\n", b"a: 1\n---\nb: 1\n", [("", "generated", "a person rewrote it")]),
+        (b"a: 1\n", b"", [("", "generated", "a person rewrote it")]),
+        (b"a: 1\n", b"a: [", [("", "generated", "a person rewrote it")]),
+    ],
+)
+def test_every_value_of_an_edited_file_that_differs_is_told(
+    new: bytes, old: bytes, changed: list[tuple[str, str, str]]
+) -> None:
+    found = list(_differences("a.yaml", new, old))
+
+    assert found == [
+        Conflict("a.yaml", "", field, None, upstream, local, "BothChanged")
+        for field, upstream, local in changed
+    ]

@@ -4,8 +4,10 @@ import itertools
 
 import pytest
 
+from reconciler.krm.yaml import Tree
 from reconciler.policy import OnConflict
 from reconciler.render.update import Updated, update_package
+from reconciler.render.update.comments import with_upstream_header
 from tests.support.model import kptfile, package
 
 BASE = """\
@@ -160,3 +162,47 @@ def test_every_dropped_comment_between_resources_is_listed(who: str) -> None:
 
     seen = updated.files["app.yaml"].data.decode() + listed(updated)
     assert all(f"# licence {mark}" in seen for mark in who)
+
+
+# Comments above the first field
+
+OLD, NEW, MINE = "# old\n\n", "# new\n\n", "# mine\n\n"
+
+
+@pytest.mark.parametrize(
+    ("sides", "merged", "want"),
+    [
+        pytest.param((OLD, NEW, OLD), OLD + "a: 2\n", NEW + "a: 2\n", id="upstream changed them"),
+        pytest.param((OLD, "", OLD), OLD + "a: 2\n", "a: 2\n", id="upstream deleted them"),
+        pytest.param(("", NEW, ""), "a: 2\n", NEW + "a: 2\n", id="upstream added them"),
+        pytest.param((OLD, OLD, OLD), OLD + "a: 2\n", OLD + "a: 2\n", id="nobody changed them"),
+        pytest.param((OLD, NEW, MINE), MINE + "a: 2\n", MINE + "a: 2\n", id="local changed them"),
+        pytest.param((OLD, OLD, MINE), MINE + "a: 2\n", MINE + "a: 2\n", id="local alone changed them"),
+        pytest.param((OLD, NEW, OLD), NEW + "a: 2\n", NEW + "a: 2\n", id="the merge has them already"),
+        pytest.param((None, NEW, OLD), OLD + "a: 2\n", OLD + "a: 2\n", id="there is no base"),
+    ],
+)
+def test_comments_above_the_first_field_follow_upstream(
+    sides: tuple[str | None, str, str], merged: str, want: str
+) -> None:
+    base, upstream, local = sides
+    old = Tree.parse(f"{base}a: 1\n") if base is not None else None
+    theirs, ours = Tree.parse(f"{upstream}a: 2\n"), Tree.parse(f"{local}a: 1\n")
+
+    assert with_upstream_header(old, theirs, ours, merged) == want
+
+
+@pytest.mark.parametrize("text", ["{a: 1}\n", "# only a comment\n", "{}\n"])
+def test_text_without_a_first_line_has_no_comments_above_it(text: str) -> None:
+    tree, upstream = Tree.parse(text), Tree.parse("# new\n\na: 1\n")
+
+    assert with_upstream_header(tree, upstream, tree, "a: 2\n") == "# new\n\na: 2\n"
+
+
+def test_comment_of_the_first_field_is_not_above_it() -> None:
+    base = Tree.parse("# one\n\n# two\na: 1\n")
+    upstream = Tree.parse("# three\n\n# four\na: 1\n")
+
+    merged = with_upstream_header(base, upstream, base, "# one\n\n# two\na: 2\n")
+
+    assert merged == "# three\n\n# two\na: 2\n"
