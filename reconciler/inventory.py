@@ -302,6 +302,15 @@ class PullState(StrEnum):
     MERGED = "merged"
 
 
+class CheckState(StrEnum):
+    """State of a check of a commit: a commit status, a check run or a job of a pipeline."""
+
+    PASSED = "passed"
+    SKIPPED = "skipped"
+    PENDING = "pending"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True)
 class PullRequest:
     """A pull request of any forge; `number` is 0 before it is opened.
@@ -453,7 +462,8 @@ class Inventory:
     - `stalled`: owners with invalid manifests; `claims`: the downstreams (repository, package) they name.
     - `records`, `set_records`, `rollouts`, `statuses`, `refused`: what the last run recorded. `refused` are
       deletions that wait for consent; None if the record is unreadable: then every deletion needs consent.
-    - `pulls`, `unreadable_pulls`, `passed_checks`: answers of forges, by URL or by URL and commit.
+    - `pulls`, `unreadable_pulls`, `passed_checks`, `other_checks` (the state of each other check):
+      answers of forges, by URL or by URL and commit.
     - `histories`: ended pull requests to record, by URL, so that no run lists them again, with
       the next change of the status branch, or at once if `is_history_due`.
     - `trees`: packages at commits without a package revision, as in upstreamLocks, branches and pins;
@@ -490,6 +500,7 @@ class Inventory:
     reviewed: ReviewedLock | None = None
     retry_requests: frozenset[str] = frozenset()
     passed_checks: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    other_checks: Mapping[tuple[str, str], Mapping[str, CheckState]] = field(default_factory=dict)
     documents: tuple[SourcedDocument, ...] = ()
     index: tuple[SourcedDocument, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ class Reason(StrEnum):
     AMBIGUOUS_DOWNSTREAM = "AmbiguousDownstream"
     AMBIGUOUS_IDENTIFIER = "AmbiguousIdentifier"
     APPROVED_BY_POLICY = "ApprovedByPolicy"
+    AWAITING_CHECKS = "AwaitingChecks"
     AWAITING_SCHEDULE = "AwaitingSchedule"
     AWAITING_WAVE = "AwaitingWave"
     BASE_NOT_FOUND = "BaseNotFound"

@@ -1,6 +1,6 @@
 """Pull requests on a forge with an API: the steps that all forges share; requests are an `ApiDialect`'s."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from reconciler.forge.dialect import (
 )
 from reconciler.forge.http import Transport
 from reconciler.forge.listing import Listing, is_complete, list_all, list_since, recorded_pulls, remember
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory import CheckState, PullRequest, PullState
 from reconciler.refs import DRAFTS, PROPOSED
 from reconciler.report.escape import terminal
 from reconciler.state import PullHistory
@@ -303,9 +303,9 @@ class ApiForge:
             message = f"{cause}; pull request {number} is marked as ready since, and stays so: {error}"
             raise RefusedError(message, hint=cause.hint) from error
 
-    def passed_checks(self, commit: str) -> frozenset[str]:
-        """Return the names of a commit's checks that passed in their newest run."""
-        return frozenset(name for name, passed in dict(self.dialect.checks(commit)).items() if passed)
+    def checks(self, commit: str) -> Mapping[str, CheckState]:
+        """Return the checks of a commit by name, each as its newest run left it."""
+        return dict(self.dialect.checks(commit))
 
     def _find_current(self, desired: PullRequest) -> ApiPullRequest | None:
         """Return the open pull request with the desired number, else the first of the desired head."""

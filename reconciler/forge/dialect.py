@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, NamedTuple, Protocol, cast
 
 from reconciler.errors import RefusedError, UnavailableError
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory import CheckState, PullRequest, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from reconciler.values import dataclass
 
@@ -188,8 +188,8 @@ class ApiDialect(Protocol):
         """Replace the text of a comment."""
         ...
 
-    def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
-        """Yield each check of a commit with whether it passed, the newest of a name last."""
+    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
+        """Yield the checks of a commit with their states, the newest of a name last."""
         ...
 
     def issues(self) -> Iterator[Issue]:

@@ -28,7 +28,7 @@ from reconciler.forge.dialect import (
     write_times,
 )
 from reconciler.forge.http import StaticToken, Transport
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory import CheckState, PullRequest, PullState
 from reconciler.policy import ForgeRule, MergeMethod, WriteLimits
 from reconciler.report.redact import learn_credential
 
@@ -100,6 +100,16 @@ _METHODS: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
 _FORBIDDEN_METHOD = re.compile("(merges|merge commits) are not allowed", re.IGNORECASE)
 _NOT_YET = re.compile("base branch was modified", re.IGNORECASE)
 """The message while GitHub checks whether a pull request still merges after its base moved."""
+
+_CHECKS = {
+    "SUCCESS": CheckState.PASSED,
+    "NEUTRAL": CheckState.SKIPPED,
+    "SKIPPED": CheckState.SKIPPED,
+    "PENDING": CheckState.PENDING,
+    "EXPECTED": CheckState.PENDING,
+}
+"""States of statuses and conclusions of check runs; every other one is a failure."""
+_WORST = tuple(CheckState)
 
 PERMISSIONS = {"contents": "write", "pull_requests": "write", "metadata": "read"}
 READ_PERMISSIONS = {"contents": "read", "pull_requests": "read", "metadata": "read"}
@@ -261,18 +271,19 @@ class GitHub:
         """Replace the text of a comment."""
         self._graphql(EDIT_COMMENT, {"id": comment.key, "body": body}, writes=True)
 
-    def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
+    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
         """Yield the check runs and statuses of a commit; runs of one name pass only if all of them do."""
 
         def rollup(repository: Any) -> Any:
             return ((repository["object"] or {}).get("statusCheckRollup") or {}).get("contexts")
 
-        passed: dict[str, bool] = {}
+        states: dict[str, CheckState] = {}
         for node in self._nodes(CHECKS, {"commit": commit}, rollup):
             name = node.get("name") or node.get("context") or ""
-            succeeded = "SUCCESS" in (node.get("conclusion"), node.get("state"))
-            passed[name] = passed.get(name, True) and succeeded
-        yield from passed.items()
+            # A check run without a conclusion is still running.
+            state = _CHECKS.get(node.get("conclusion") or node.get("state") or "PENDING", CheckState.FAILED)
+            states[name] = max(state, states.get(name, state), key=_WORST.index)
+        yield from states.items()
 
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""

@@ -22,7 +22,7 @@ from reconciler.git.pack import Pack
 from reconciler.git.push import PushStatus, RefUpdate, name_refs, push
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory import CheckState, PullRequest, PullState
 from reconciler.objects import Signature
 from reconciler.plan.commits import removal_message
 from reconciler.policy import CommitPolicy
@@ -113,10 +113,10 @@ class LocalForge:
         del expect
         raise RefusedError(f"Pull request {number}: the local forge has no auto-merge")
 
-    def passed_checks(self, commit: str) -> frozenset[str]:
-        """Return an empty set: a bare repository runs no checks."""
+    def checks(self, commit: str) -> Mapping[str, CheckState]:
+        """Return an empty mapping: a bare repository runs no checks."""
         del commit
-        return frozenset()
+        return {}
 
     def _merge(
         self, transaction: LocalTransaction, record: PullRecord, expect: str, *, drafts: bool

@@ -22,7 +22,7 @@ from reconciler.forge.local import LocalForge
 from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential
-from reconciler.inventory import PullRequest, RepositoryView
+from reconciler.inventory import CheckState, PullRequest, RepositoryView
 from reconciler.plan.commits import repository_commits
 from reconciler.plan.shard import WHOLE, Shard
 from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
@@ -99,8 +99,8 @@ class Forge(Protocol):
         """
         ...
 
-    def passed_checks(self, commit: str) -> frozenset[str]:
-        """Return the names of a commit's checks that passed; none where the forge has no checks."""
+    def checks(self, commit: str) -> Mapping[str, CheckState]:
+        """Return the checks of a commit by name; none where the forge has no checks."""
         ...
 
     def merge(self, number: int, *, expect: str) -> str:

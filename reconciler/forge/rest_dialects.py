@@ -27,7 +27,7 @@ from reconciler.forge.dialect import (
     write_times,
 )
 from reconciler.forge.http import Transport
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory import CheckState, PullRequest, PullState
 from reconciler.policy import ForgeRule
 
 _CONFLICT = 409
@@ -40,6 +40,14 @@ _GITLAB_UNDECIDED = {"unchecked", "checking", "preparing", "approvals_syncing"}
 
 Source: GitLab's documentation of `detailed_merge_status` of merge requests.
 """
+_GITLAB_CHECKS = {
+    "success": CheckState.PASSED,
+    "failed": CheckState.FAILED,
+    "canceled": CheckState.FAILED,
+    "skipped": CheckState.SKIPPED,
+    "manual": CheckState.SKIPPED,
+}
+_GITEA_CHECKS = {"success": CheckState.PASSED, "pending": CheckState.PENDING}
 _GITEA_STYLES: Mapping[str, Sequence[str]] = {
     "merge": ("merge",),
     "squash": ("squash",),
@@ -283,11 +291,11 @@ class GitLab(RestDialect):
         path = f"{self._comments(number)}/{comment.key}"
         self.transport.write("PUT", path, {"body": body}, repeatable=True)
 
-    def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
+    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
         """Yield the statuses of a commit; GitLab returns only the newest of a name."""
         path = f"{self._project}/repository/commits/{commit}/statuses"
-        statuses = self.transport.items(path, {"per_page": 100})
-        yield from ((status["name"], status["status"] == "success") for status in statuses)
+        for status in self.transport.items(path, {"per_page": 100}):
+            yield status["name"], _GITLAB_CHECKS.get(status["status"], CheckState.PENDING)
 
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""
@@ -509,10 +517,11 @@ class Gitea(RestDialect):
         path = f"{self._issues}/comments/{comment.key}"
         self.transport.write("PATCH", path, {"body": body}, repeatable=True)
 
-    def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
+    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
         """Yield the statuses of a commit, the newest of a name last."""
-        statuses = self.transport.items(f"{self._root}/statuses/{commit}", {"sort": "oldest", "limit": 50})
-        yield from ((status["context"], status["status"] == "success") for status in statuses)
+        query: Query = {"sort": "oldest", "limit": 50}
+        for status in self.transport.items(f"{self._root}/statuses/{commit}", query):
+            yield status["context"], _GITEA_CHECKS.get(status["status"], CheckState.FAILED)
 
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""

@@ -1,11 +1,11 @@
 """Approval by policy: what may be merged without a person, pinned to the commit that was judged."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.api.meta import LabelSelector
 from reconciler.expand.selectors import compile_selector
-from reconciler.inventory import PullRequest, PullState, RepositoryView
+from reconciler.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.plan.changes import Approval, Change, Op
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.drafts import latest_pull
@@ -14,6 +14,12 @@ from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
 
 Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
+_STATES: Mapping[CheckState | None, str] = {
+    None: "has not reported",
+    CheckState.PENDING: "is pending",
+    CheckState.SKIPPED: "was skipped",
+    CheckState.FAILED: "failed",
+}
 
 
 def find_rules(policy: Policy) -> Finder:
@@ -41,12 +47,35 @@ def approve_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Ch
         draft = context.targets[change.package].draft
         if draft is not None:
             sharing.setdefault((change.package.url, draft.ref), []).append(change)
-    approved: dict[object, Change] = {}
+    judged: dict[object, Change] = {}
     for some in sharing.values():
         approval = _approval(some, rules, context)
         if approval is not None:
-            approved |= {change.package: _approved(change, approval) for change in some}
-    return tuple(approved.get(change.package, change) for change in changes)
+            judged |= {change.package: _approved(change, approval) for change in some}
+        else:
+            judged |= {change.package: _awaiting(change, rules, context) for change in some}
+    return tuple(judged.get(change.package, change) for change in changes)
+
+
+def _awaiting(change: Change, rules: Finder, context: PlanContext) -> Change:
+    """Return a change with the checks that it waits for, if a rule lets it pass once they have passed."""
+    target = context.targets[change.package]
+    fitting = _fitting_rules(change, target, rules, context)
+    draft = target.draft
+    if draft is None or not fitting or any(not rule.checks for rule in fitting):
+        return change
+    key = change.package.url, draft.tip.oid
+    passed = context.inventory.passed_checks.get(key, frozenset())
+    others = context.inventory.other_checks.get(key)
+    missing = min(([name for name in rule.checks if name not in passed] for rule in fitting), key=len)
+    if not missing:
+        return change
+    if others is None:
+        message = "Approval waits for checks, which cannot be read"
+    else:
+        states = (f"{name} {_STATES[others.get(name)]}" for name in missing)
+        message = f"Approval waits for checks: {', '.join(states)}"
+    return replace(change, reason=Reason.AWAITING_CHECKS, message=message)
 
 
 def _approved(change: Change, approval: Approval) -> Change:
@@ -71,21 +100,32 @@ def _find_approval(
     """Return the merge of a change's open pull request if one rule lets it pass, None otherwise."""
     draft = target.draft
     pull = latest_pull(target, draft.ref) if draft else None
-    if draft is None or pull is None or pull.state is not PullState.OPEN or pull.head_oid != draft.tip.oid:
-        return None
-    if change.op is not Op.KEEP or change.pending or change.waits or change.variant in context.stopped:
-        return None
-    if not _is_ready(change, target, context):
+    fitting = _fitting_rules(change, target, rules, context)
+    if draft is None or pull is None or not fitting:
         return None
     passed = context.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())
-    is_ours = not draft.has_foreign_commits and not draft.is_edited
-    fitting = [rule for rule in rules(target.view) if rule.edited or is_ours]
     if any(passed.issuperset(rule.checks) and not rule.auto_merge for rule in fitting):
         return Approval(pull.number, pull.head, pull.head_oid)
     is_handed = pull.auto_merge == pull.head_oid or not _has_auto_merge(target.view, context)
     if is_handed or not any(rule.auto_merge for rule in fitting):
         return None
     return Approval(pull.number, pull.head, pull.head_oid, by_forge=True)
+
+
+def _fitting_rules(
+    change: Change, target: PlanTarget, rules: Finder, context: PlanContext
+) -> Sequence[ApprovalRule]:
+    """Return the rules that let a change's open pull request pass once their checks have passed."""
+    draft = target.draft
+    pull = latest_pull(target, draft.ref) if draft else None
+    if draft is None or pull is None or pull.state is not PullState.OPEN or pull.head_oid != draft.tip.oid:
+        return ()
+    if change.op is not Op.KEEP or change.pending or change.waits or change.variant in context.stopped:
+        return ()
+    if not _is_ready(change, target, context):
+        return ()
+    is_ours = not draft.has_foreign_commits and not draft.is_edited
+    return [rule for rule in rules(target.view) if rule.edited or is_ours]
 
 
 def _has_auto_merge(view: RepositoryView, context: PlanContext) -> bool:

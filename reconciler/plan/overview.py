@@ -93,6 +93,8 @@ def _overview(
 
 def _waiting(status: PackageStatus, people: Iterable[str]) -> str:
     if status.phase is Phase.IN_REVIEW:
+        if status.reason == Reason.AWAITING_CHECKS:
+            return "its checks"
         what = "review of its deletion" if status.reason == Reason.DELETION_PROPOSED else "review"
         names = ", ".join(people)
         return f"{what} by {names}" if names else what

@@ -34,6 +34,7 @@ _DESCRIBED = frozenset(
         Reason.ADOPTED,
         Reason.OWNER_CHANGED,
         Reason.UP_TO_DATE,
+        Reason.AWAITING_CHECKS,
         Reason.DRAFT_EDITED,
         Reason.MERGE_CONFLICT,
         Reason.PULL_REQUEST_MISSING,
@@ -47,7 +48,7 @@ _DESCRIBED = frozenset(
 )
 """Reasons under which it is known what a draft proposes; under every other one its text is left as it is."""
 
-_QUIET = frozenset({Reason.UP_TO_DATE, Reason.DRAFT_EDITED, Reason.DELETION_PROPOSED})
+_QUIET = frozenset({Reason.UP_TO_DATE, Reason.AWAITING_CHECKS, Reason.DRAFT_EDITED, Reason.DELETION_PROPOSED})
 """Reasons that a repair of the pull request may replace; all others are more important."""
 
 _TITLES = {

@@ -248,6 +248,8 @@ def _settled(change: Change, target: PlanTarget, context: PlanContext, head: str
 
 def _review(change: Change, target: PlanTarget, context: PlanContext) -> tuple[str, str]:
     """Return what is reviewed where it is no content: a deletion, or a package that is let go."""
+    if change.reason is Reason.AWAITING_CHECKS:
+        return str(change.reason), change.message
     if target.key in context.downstreams:
         return "", ""
     if change.reason is Reason.ORPHANED:
@@ -432,7 +434,9 @@ def plan_status(
             value["annotations"] = variant.spec.annotations or {}
         if key in packages:
             status = packages[key]
-            value["package"] = status_value(status)
+            # Checks run on without us: recorded, they would make every run write.
+            is_lasting = status.reason != Reason.AWAITING_CHECKS
+            value["package"] = status_value(status if is_lasting else replace(status, reason="", message=""))
             value["downstreamTargets"] = [{"name": status.revision}] if status.revision else []
         files[_path(key)] = _json(value)
     return files

@@ -10,6 +10,7 @@ from reconciler.forge.registry import Forge, Forges
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName
 from reconciler.inventory import (
+    CheckState,
     PullRequest,
     PullState,
     RepositoryView,
@@ -37,7 +38,8 @@ class ForgeState:
     `histories` are the recorded histories of pull requests by URL, and afterwards those to record;
     `is_history_due` tells that one of them was of no use.
     `unreadable` are pull requests of which little more than the head is known. `retry_requests` are keys of
-    boxes ticked on the dashboard. `passed_checks` are names of checks by URL and commit.
+    boxes ticked on the dashboard. `passed_checks` are names of checks by URL and commit, `other_checks` have
+    the state of every other check. A commit is in neither if its checks are unreadable.
     """
 
     views: Mapping[ObjectName, RepositoryView]
@@ -48,6 +50,7 @@ class ForgeState:
     unreadable: Pulls = field(default_factory=dict)
     retry_requests: frozenset[str] = frozenset()
     passed_checks: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    other_checks: Mapping[tuple[str, str], Mapping[str, CheckState]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -77,7 +80,7 @@ def read_forges(
     unreadable = {url: broken for url, pulls in listed.items() if (broken := _unreadable(pulls))}
     pulls = {url: tuple(p for p in pulls if not p.unreadable) for url, pulls in listed.items()}
     urls = {control.url, *(view.url for view in views.values())}
-    passed_checks = dict(_read_passed_checks(views, pulls, forges, mirrors, policy))
+    checks = dict(_read_checks(views, pulls, forges, mirrors, policy))
     requests, notes = (
         _read_retry_requests(forges.of(control), policy)
         if policy.pull_requests.dashboard
@@ -86,7 +89,19 @@ def read_forges(
     # A repository that is not registered any more needs no history.
     histories = {url: reader.histories[url] for url in sorted(reader.histories.keys() & urls)}
     return ForgeState(
-        views, reviewed, histories, bool(reader.due), pulls, unreadable, requests, passed_checks, notes
+        views,
+        reviewed,
+        histories,
+        bool(reader.due),
+        pulls,
+        unreadable,
+        requests,
+        passed_checks={key: _passed(states) for key, states in checks.items()},
+        other_checks={
+            key: {name: state for name, state in states.items() if state is not CheckState.PASSED}
+            for key, states in checks.items()
+        },
+        notes=notes,
     )
 
 
@@ -202,10 +217,14 @@ def _with_unreadable_pulls(
     return replace(reviewed, is_open=False, problems=(*reviewed.problems, *problems))
 
 
-def _read_passed_checks(
+def _passed(checks: Mapping[str, CheckState]) -> frozenset[str]:
+    return frozenset(name for name, state in checks.items() if state is CheckState.PASSED)
+
+
+def _read_checks(
     views: Mapping[ObjectName, RepositoryView], pulls: Pulls, forges: Forges, mirrors: Mirrors, policy: Policy
-) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
-    """Yield the passed checks by URL and commit, for the commits that an approval rule or a gate needs."""
+) -> Iterator[tuple[tuple[str, str], Mapping[str, CheckState]]]:
+    """Yield the checks by URL and commit, for the commits that an approval rule or a gate needs."""
     gated = any(wave.gates.checks for rollout in policy.rollouts for wave in rollout.waves)
     if not gated and not any(rule.checks for rule in policy.approval.auto):
         return
@@ -215,7 +234,7 @@ def _read_passed_checks(
         for commit in sorted({*wanted_checks(siblings, pulls.get(url, ()), policy), *heads}):
             # A failed request approves nothing.
             with suppress(ReconcilerError):
-                yield (url, commit), forge.passed_checks(commit)
+                yield (url, commit), forge.checks(commit)
 
 
 def _read_retry_requests(forge: Forge, policy: Policy) -> tuple[frozenset[str], tuple[str, ...]]:

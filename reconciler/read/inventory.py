@@ -98,6 +98,7 @@ def read_inventory(
         times=package_trees.times,
         retry_requests=forge_state.retry_requests,
         passed_checks=forge_state.passed_checks,
+        other_checks=forge_state.other_checks,
         trust=read_trust(read, mirrors) if options.deep else {},
         opening=read_opening(inventory.policy, forges.clock.now()),
         now=int(forges.clock.now()) if inventory.policy.rollouts else 0,

@@ -83,6 +83,39 @@ def test_every_required_check_must_have_passed_on_that_commit(make: Make) -> Non
     assert states(world) == {"db": "merged", "web": "merged"}
 
 
+def test_checks_that_approval_waits_for_are_told_in_plan_and_status(make: Make) -> None:
+    world = make(CHECKED)
+    world.run()
+    heads = {p.head.split("/")[1]: p.head_oid for p in world.pulls("edge-1")}
+    for package, lint in (("web", False), ("db", None)):
+        world.simulator.check("acme/edge-1", heads[package], "ci/build")
+        world.simulator.check("acme/edge-1", heads[package], "ci/lint", passed=lint)
+
+    waiting = world.run()
+
+    reasons = {change.package.path: (str(change.reason), change.message) for change in waiting.plan.changes}
+    assert reasons == {
+        "db": ("AwaitingChecks", "Approval waits for checks: ci/lint is pending"),
+        "web": ("AwaitingChecks", "Approval waits for checks: ci/lint failed"),
+    }
+    assert (waiting.code, waiting.plan.is_empty) == (Exit.DONE, True)
+    told = {s.name: (s.phase, s.reason, s.message) for s in current_statuses(waiting.plan)}
+    assert told == {name: (Phase.IN_REVIEW, *reason) for name, reason in reasons.items()}
+
+
+def test_check_that_nobody_reports_is_named_and_writes_nothing_again(make: Make) -> None:
+    world = make(CHECKED)
+    world.run()
+    before = world.repo("edge-1").refs(), world.repo("control").refs()
+
+    waiting = world.run()
+
+    assert {change.message for change in waiting.plan.changes} == {
+        "Approval waits for checks: ci/build has not reported, ci/lint has not reported"
+    }
+    assert (world.repo("edge-1").refs(), world.repo("control").refs()) == before
+
+
 def test_commit_of_person_is_approved_only_by_rule(make: Make) -> None:
     world = make(AUTO)
     world.run()

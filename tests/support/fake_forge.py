@@ -1,9 +1,10 @@
 """A forge in memory: what the contract says and nothing else, so that tests of others can trust it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.errors import ConflictError, RefusedError, UnavailableError
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory import CheckState, PullRequest, PullState
 
 
 class FakeForge:
@@ -69,10 +70,10 @@ class FakeForge:
             self.mark_ready(number)
         return self.merge(number, expect=expect)
 
-    def passed_checks(self, commit: str) -> frozenset[str]:
+    def checks(self, commit: str) -> Mapping[str, CheckState]:
         self._call()
         del commit
-        return frozenset()
+        return {}
 
     def merge(self, number: int, *, expect: str) -> str:
         self._call()

@@ -67,7 +67,7 @@ class GiteaSimulator(Simulator):
             return Answer(404, {"message": "The target couldn't be found.", "url": "u"})
         if match := re.fullmatch(r"statuses/(\w+)", rest):
             checks = hosted.checks.get(match[1], {})
-            states = {True: "success", False: "failure"}
+            states = {True: "success", False: "failure", None: "pending"}
             statuses = [{"context": n, "status": states[p]} for n, p in checks.items()]
             return self._paged(statuses, query, path)
         if rest == "issues":

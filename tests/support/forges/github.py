@@ -387,9 +387,9 @@ class GitHubSimulator(Simulator):
         if not checks:
             return {"statusCheckRollup": None}
         nodes = [
-            {"name": name, "conclusion": "SUCCESS" if passed else "FAILURE"}
+            {"name": name, "conclusion": {True: "SUCCESS", False: "FAILURE"}.get(passed)}
             if number % 2
-            else {"context": name, "state": "SUCCESS" if passed else "PENDING"}
+            else {"context": name, "state": {True: "SUCCESS", False: "FAILURE", None: "PENDING"}[passed]}
             for number, (name, passed) in enumerate(checks.items())
         ]
         contexts = _connection(nodes, int(values["after"] or 0), min(100, self.most_in_a_page))

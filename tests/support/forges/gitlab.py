@@ -41,7 +41,7 @@ class GitLabSimulator(Simulator):
             return Answer(200, {"username": self.bot, "id": 7})
         if match := re.fullmatch(r"/projects/(.+?)/repository/commits/(\w+)/statuses", unquote(path)):
             checks = self.repositories[match[1]].checks.get(match[2], {})
-            states = {True: "success", False: "failed"}
+            states = {True: "success", False: "failed", None: "running"}
             statuses = [{"name": n, "status": states[p]} for n, p in checks.items()]
             return self._paged(statuses, query, path)
         if issues := re.fullmatch(r"/projects/(.+?)/issues(?:/(\d+))?", unquote(path)):

@@ -127,7 +127,8 @@ class Hosted:
     number: int
     pulls: dict[int, Pull] = field(default_factory=dict)
     label_ids: dict[str, int] = field(default_factory=dict)
-    checks: dict[str, dict[str, bool]] = field(default_factory=dict)
+    checks: dict[str, dict[str, bool | None]] = field(default_factory=dict)
+    """Checks by commit and name: passed, failed, or None while they run."""
     style: str = "merge"
     """The only way in which the repository lets pull requests be merged."""
     checked_until: float = 0.0
@@ -237,8 +238,8 @@ class Simulator(ABC):
         """Whether the forge has not yet found out what can be merged after the last merge."""
         return self.clock.now() < hosted.checked_until
 
-    def check(self, name: str, commit: str, check: str, *, passed: bool = True) -> None:
-        """Report on a commit as CI does."""
+    def check(self, name: str, commit: str, check: str, *, passed: bool | None = True) -> None:
+        """Report on a commit as CI does; None while a check runs."""
         hosted = self.repositories[name]
         hosted.checks.setdefault(commit, {})[check] = passed
         for pull in self.open_pulls(name):

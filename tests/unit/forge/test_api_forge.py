@@ -19,7 +19,7 @@ from reconciler.forge.dialect import (
     PullRequestExistsError,
     write_times,
 )
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory import CheckState, PullRequest, PullState
 from tests.support.forges.scripted import ScriptedApi
 
 
@@ -28,7 +28,7 @@ class Dialect:
     """One pull request and the checks of its head; `done` lists the writes."""
 
     state: PullState = PullState.OPEN
-    reports: tuple[tuple[str, bool], ...] = ()
+    reports: tuple[tuple[str, CheckState], ...] = ()
     name: str = "acme/edge"
     most_text: int = 1000
     done: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Dialect:
     created: list[PullRequest] = field(default_factory=list)
     edited: list[tuple[int, str]] = field(default_factory=list)
 
-    def checks(self, _: str) -> Iterator[tuple[str, bool]]:
+    def checks(self, _: str) -> Iterator[tuple[str, CheckState]]:
         return iter(self.reports)
 
     def find(self, number: int) -> ApiPullRequest:
@@ -91,17 +91,13 @@ def forge(api: ScriptedApi, dialect: Dialect) -> ApiForge:
     return ApiForge(cast("Any", dialect), api.transport(), "fleet")
 
 
-@pytest.mark.parametrize("reports", list(product([True, False], repeat=3)))
-def test_check_passed_if_its_newest_report_says_so(api: ScriptedApi, reports: tuple[bool, ...]) -> None:
-    dialect = Dialect(reports=tuple(("ci/build", passed) for passed in reports))
+@pytest.mark.parametrize("reports", list(product(CheckState, repeat=2)))
+def test_state_of_a_check_is_that_of_its_newest_report(
+    api: ScriptedApi, reports: tuple[CheckState, ...]
+) -> None:
+    dialect = Dialect(reports=(("ci/lint", CheckState.FAILED), *(("ci/build", state) for state in reports)))
 
-    assert forge(api, dialect).passed_checks("c0ffee") == ({"ci/build"} if reports[-1] else set())
-
-
-def test_checks_of_other_names_do_not_count_for_each_other(api: ScriptedApi) -> None:
-    dialect = Dialect(reports=(("ci/lint", False), ("ci/build", True), ("ci/test", False)))
-
-    assert forge(api, dialect).passed_checks("c0ffee") == {"ci/build"}
+    assert forge(api, dialect).checks("c0ffee") == {"ci/lint": CheckState.FAILED, "ci/build": reports[-1]}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from reconciler.forge.dialect import (
 )
 from reconciler.forge.github import GitHub
 from reconciler.forge.rest_dialects import Gitea, GitLab, gitea_api, gitlab_api
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory import CheckState, PullRequest, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer, serving
@@ -749,6 +749,9 @@ def test_github_check_passes_if_all_its_runs_do(api: RecordingApi) -> None:
         {"name": "test", "conclusion": "SUCCESS"},
         {"context": "lint", "state": "SUCCESS"},
         {"context": "scan", "state": "PENDING"},
+        {"name": "slow", "conclusion": None},
+        {"name": "docs", "conclusion": "SKIPPED"},
+        {"name": "docs", "conclusion": "NEUTRAL"},
         {},
     )
     api.series["POST", "/graphql"] = [
@@ -760,7 +763,12 @@ def test_github_check_passes_if_all_its_runs_do(api: RecordingApi) -> None:
 
     passed = dict(hub.checks("c0ffee"))
 
-    assert passed == {"build": False, "test": False, "lint": True, "scan": False, "": False}
+    assert passed == {
+        **dict.fromkeys(("build", "test"), CheckState.FAILED),
+        **dict.fromkeys(("scan", "slow", ""), CheckState.PENDING),
+        "docs": CheckState.SKIPPED,
+        "lint": CheckState.PASSED,
+    }
     assert [dict(hub.checks("c0ffee")) for _ in range(2)] == [{}, {}]
     assert api.log[0] == graphql(github.CHECKS, owner="acme", name="team one", commit="c0ffee", after=None)
 
@@ -825,14 +833,20 @@ def test_comments_of_the_user_are_read(api: RecordingApi) -> None:
 
 
 def test_statuses_of_a_commit_are_checks(api: RecordingApi) -> None:
-    lab = [{"name": "build", "status": "success"}, {"name": "test", "status": "failed"}]
-    tea = [{"context": "build", "status": "success"}, {"context": "test", "status": "failure"}]
+    states = ("success", "failed", "canceled", "running", "created", "skipped", "manual")
+    lab = [{"name": state, "status": state} for state in states]
+    tea = [{"context": s, "status": s} for s in ("success", "failure", "error", "warning", "pending")]
     api.answers["GET", f"{PROJECT}/repository/commits/c0ffee/statuses"] = Answer(200, lab)
     api.answers["GET", f"{HUB}/statuses/c0ffee"] = Answer(200, tea)
 
     checks = [list(dialect_of(api, kind).checks("c0ffee")) for kind in ("gitlab", "gitea")]
 
-    assert checks == [[("build", True), ("test", False)]] * 2
+    passed, failed, pending = CheckState.PASSED, CheckState.FAILED, CheckState.PENDING
+    skipped = CheckState.SKIPPED
+    assert checks == [
+        list(zip(states, (passed, failed, failed, pending, pending, skipped, skipped), strict=True)),
+        [("success", passed), *((s, failed) for s in ("failure", "error", "warning")), ("pending", pending)],
+    ]
     assert api.queries == [{"per_page": "100"}, {"sort": "oldest", "limit": "50"}]
 
 

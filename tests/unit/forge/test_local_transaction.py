@@ -518,7 +518,7 @@ def test_writer_that_lost_once_decides_again_on_the_new_refs(
 
 
 def test_local_forge_has_no_checks(edge: Edge) -> None:
-    assert forge(edge).passed_checks("c0ffee") == frozenset()
+    assert forge(edge).checks("c0ffee") == {}
 
 
 def test_files_of_pull_requests_are_read_with_their_reason(edge: Edge) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.inventory import Inventory, PullState
+from reconciler.inventory import CheckState, Inventory, PullState
 from reconciler.plan.approvals import approve_changes, wanted_checks
 from reconciler.plan.changes import Approval, Change, ClosePull, ConflictNote, Op
 from reconciler.plan.context import PlanContext, PlanTarget
@@ -151,11 +151,51 @@ def is_approved(case: Case) -> bool:
         change = replace(change, conflicts=(ConflictNote("a.yaml", "a", "1", "2"),))
     (decided,) = approve_changes(approving_context(case), [change])
     if decided.approve is None:
-        assert decided == change
+        assert decided.reason in {change.reason, Reason.AWAITING_CHECKS}
+        assert replace(decided, reason=change.reason, message=change.message) == change
         return False
     assert decided.approve == Approval(1, a_pull().head, oid("d2"))
     assert (decided.op, decided.reason) == (Op.APPROVE, Reason.APPROVED_BY_POLICY)
     return True
+
+
+@pytest.mark.parametrize(
+    ("rules", "others", "message"),
+    [
+        ((("ci", "slow"),), {"slow": CheckState.PENDING}, "slow is pending"),
+        ((("bad", "slow"),), {"bad": CheckState.FAILED}, "bad failed, slow has not reported"),
+        ((("off",),), {"off": CheckState.SKIPPED, "bad": CheckState.FAILED}, "off was skipped"),
+        ((("bad", "slow"), ("bad",)), {"bad": CheckState.FAILED}, "bad failed"),
+    ],
+)
+def test_checks_that_approval_waits_for_are_named_with_their_states(
+    rules: tuple[tuple[str, ...], ...], others: dict[str, CheckState], message: str
+) -> None:
+    assert awaiting(rules, others) == (Reason.AWAITING_CHECKS, f"Approval waits for checks: {message}")
+
+
+def test_checks_that_could_not_be_read_are_told() -> None:
+    cause = "Approval waits for checks, which cannot be read"
+
+    assert awaiting((("slow",),), None) == (Reason.AWAITING_CHECKS, cause)
+
+
+def awaiting(rules: tuple[tuple[str, ...], ...], others: dict[str, CheckState] | None) -> tuple[Reason, str]:
+    """Return reason and message of a draft that is ready, but for its checks."""
+    case = {
+        "draft": "ours",
+        "pull request": "open",
+        "rule": "none",
+        "change": "up to date",
+        "content": "ready",
+    }
+    context = approving_context(case)
+    policy = Policy(approval=ApprovalPolicy(tuple(ApprovalRule(checks=names) for names in rules)))
+    found = {} if others is None else {(URL, oid("d2")): others}
+    passed = {} if others is None else {(URL, oid("d2")): frozenset({"ci"})}
+    inventory = replace(context.inventory, policy=policy, passed_checks=passed, other_checks=found)
+    (decided,) = approve_changes(replace(context, inventory=inventory), [KEPT])
+    return decided.reason, decided.message
 
 
 def test_approval_table_is_complete() -> None:

@@ -1,6 +1,6 @@
 """Answers of forges: pull requests, checks and requests on the dashboard. One that fails stops no other."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +14,7 @@ from reconciler.forge.api_forge import ApiForge, KnownPulls
 from reconciler.git.repository import Mirrors
 from reconciler.ids import ObjectName
 from reconciler.inventory import (
+    CheckState,
     PullRequest,
     PullState,
     RepositoryRole,
@@ -39,7 +40,7 @@ class Forge:
     """The pull requests of one repository, or an error."""
 
     pulls: tuple[PullRequest, ...] | UnavailableError = ()
-    checks: frozenset[str] | RefusedError = frozenset({"build"})
+    found: Mapping[str, CheckState] | RefusedError = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     def list_pulls(self) -> tuple[PullRequest, ...]:
@@ -48,11 +49,11 @@ class Forge:
             raise self.pulls
         return self.pulls
 
-    def passed_checks(self, commit: str) -> frozenset[str]:
+    def checks(self, commit: str) -> Mapping[str, CheckState]:
         self.asked.append(commit)
-        if isinstance(self.checks, RefusedError):
-            raise self.checks
-        return self.checks
+        if isinstance(self.found, RefusedError):
+            raise self.found
+        return self.found
 
 
 @dataclass
@@ -257,16 +258,19 @@ OPEN = (pull("a", head_oid="1"), pull("b", head_oid="2"), pull("c", head_oid="3"
 
 
 def test_checks_are_read_of_the_heads_of_open_pull_requests(fleet: Fleet) -> None:
-    state = checked(fleet, CHECKED, OPEN, frozenset({"build"}))
+    found = {"build": CheckState.PASSED, "lint": CheckState.PENDING}
+    state = checked(fleet, CHECKED, OPEN, found)
 
     url = fleet.view("edge").url
     assert state.passed_checks == {(url, "1"): {"build"}, (url, "2"): {"build"}}
+    waiting = {"lint": CheckState.PENDING}
+    assert state.other_checks == {(url, "1"): waiting, (url, "2"): waiting}
     assert fleet.forges["edge"].asked == ["pulls", "1", "2"]
 
 
 @pytest.mark.parametrize("rules", [(), (ApprovalRule(),)])
 def test_checks_that_no_rule_requires_are_not_read(fleet: Fleet, rules: tuple[ApprovalRule, ...]) -> None:
-    state = checked(fleet, replace(POLICY, approval=ApprovalPolicy(auto=rules)), OPEN, frozenset())
+    state = checked(fleet, replace(POLICY, approval=ApprovalPolicy(auto=rules)), OPEN, {})
 
     assert (state.passed_checks, fleet.forges["edge"].asked) == ({}, ["pulls"])
 
