@@ -71,6 +71,14 @@ def test_sarif_points_at_the_manifest() -> None:
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["InvalidExpression", "New"]
 
 
+def test_sarif_joins_the_lines_of_a_message() -> None:
+    problem = Problem(Location("a.yaml"), "Invalid", "Two things:\n- one\n- two", "Change\nboth.")
+
+    (result, *_) = plan_sarif(replace(PLAN, problems=(problem,)), NAMES)["runs"][0]["results"]
+
+    assert result["message"]["text"] == "Two things: - one - two. Change both."
+
+
 def test_sarif_gives_every_result_a_place() -> None:
     (result,) = plan_sarif(REFUSED, NAMES)["runs"][0]["results"]
 
