@@ -16,7 +16,7 @@ from reconciler.git.urls import local_path
 
 if TYPE_CHECKING:
     from reconciler.plan.changes import Outcome
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
 
 MODES = ("check", "plan", "apply")
@@ -163,7 +163,7 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
 
 
 def _settings(inputs: Inputs) -> "RunOptions":
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
 
     return with_shard(RunOptions(inputs.control), inputs.text("shard"))
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from reconciler.plan.changes import Effect
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
 
 

@@ -22,7 +22,8 @@ from reconciler.report.escape import terminal
 if TYPE_CHECKING:
     from reconciler.cli.pull_requests import ListedPull
     from reconciler.plan.changes import Plan
-    from reconciler.run.inputs import RunInputs, RunOptions
+    from reconciler.run.inputs import RunInputs
+    from reconciler.run.options import RunOptions
 from reconciler.api.kptfile import KPTFILE
 from reconciler.cli.pull_requests import ListedPull
 from reconciler.ids import PackageKey

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reconciler.cli.output import Printer
     from reconciler.plan.compare import Comparison
     from reconciler.run.check import CheckResult
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
 
 FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 LEVELS = ("auto", "manifests", "fleet")

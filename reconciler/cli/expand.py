@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from reconciler.cli.output import Printer
     from reconciler.expand import Desired, DesiredVariant
     from reconciler.inventory import Inventory
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
 
 API_VERSION = "reconciler.dev/v1alpha1"
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from reconciler.expand import DesiredVariant
     from reconciler.plan.changes import Change
     from reconciler.plan.provenance import Origin
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
 
 

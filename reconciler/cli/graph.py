@@ -9,7 +9,7 @@ from reconciler.cli.output import control_options, make_printer, show_unread
 from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
 
 _FORMS = ("text", "mermaid", "dot", "svg")
 

@@ -8,7 +8,7 @@ from reconciler.cli.output import Output, control_options, make_printer, output_
 from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
 
 
 @click.command()

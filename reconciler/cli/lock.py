@@ -18,8 +18,8 @@ from reconciler.errors import Exit, RefusedError, UsageError, worst
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
-    from reconciler.run.inputs import RunOptions
     from reconciler.run.lock import LockResult, PinRequest
+    from reconciler.run.options import RunOptions
 
 
 @click.group(invoke_without_command=True)
@@ -55,7 +55,7 @@ def lock(
       reconciler lock --prune              remove unneeded packages
       reconciler lock what-if db.io@2.0.0  which clusters could take it, and what blocks the others?
     """
-    from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS
+    from reconciler.dependencies.update.options import DEFAULT_OPTIONS
     from reconciler.run.lock import decide_lock, lock_fleet, read_lock_inputs
 
     if context.invoked_subcommand:
@@ -131,7 +131,7 @@ def follow(settings: "RunOptions", output: str, names: tuple[str, ...], *, no_co
 
 
 def _lock(settings: "RunOptions", pinning: "PinRequest", output: str, *, no_color: bool) -> Exit:
-    from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS
+    from reconciler.dependencies.update.options import DEFAULT_OPTIONS
     from reconciler.run.lock import lock_fleet
 
     locking = lock_fleet(settings, DEFAULT_OPTIONS, pinning)

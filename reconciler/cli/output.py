@@ -21,7 +21,7 @@ from reconciler.values import dataclass
 if TYPE_CHECKING:
     from reconciler.inventory import Inventory
     from reconciler.policy import OnUnavailable
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
 
 _FORMS = ("text", "json")
 _FORM = "Form of the report."
@@ -244,7 +244,7 @@ def control_options(command: Command) -> Command:
     )
     @wraps(command)
     def with_settings(*args: Any, control: str, cache_dir: Path | None, **options: Any) -> Any:
-        from reconciler.run.inputs import RunOptions
+        from reconciler.run.options import RunOptions
 
         return command(*args, settings=RunOptions(control, cache_dir), **options)
 
@@ -291,7 +291,7 @@ def resolving_options(command: Command) -> Command:
     ) -> Any:
         from dataclasses import replace
 
-        from reconciler.dependencies.update.cluster import ResolveOptions
+        from reconciler.dependencies.update.options import ResolveOptions
 
         if no_dependencies and prune:
             raise UsageError("--no-dependencies and --prune contradict each other")

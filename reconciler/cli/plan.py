@@ -22,7 +22,7 @@ from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
 
 FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)

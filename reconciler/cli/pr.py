@@ -25,7 +25,8 @@ from reconciler.report.escape import terminal
 if TYPE_CHECKING:
     from reconciler.cli.pull_requests import ListedPull
     from reconciler.inventory import RecordedStatus
-    from reconciler.run.inputs import RunInputs, RunOptions
+    from reconciler.run.inputs import RunInputs
+    from reconciler.run.options import RunOptions
 
     Recorded = Mapping[tuple[str, str], RecordedStatus]
 

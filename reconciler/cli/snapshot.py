@@ -13,7 +13,7 @@ from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
     from reconciler.read.snapshot.importing import KindCount
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
 
 
 @click.group()

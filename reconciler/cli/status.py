@@ -19,7 +19,7 @@ from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
     from reconciler.report.status import Owner, StatusFilter
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
     from reconciler.run.queries import FleetStatus
 
 FORMS = (Output.TEXT, Output.WIDE, Output.JSON, Output.YAML, Output.JSONL, Output.CSV)

@@ -10,7 +10,7 @@ from reconciler.errors import Exit
 from reconciler.report.escape import message_line, terminal
 
 if TYPE_CHECKING:
-    from reconciler.run.inputs import RunOptions
+    from reconciler.run.options import RunOptions
 
 
 @click.command(name="why-not")

@@ -16,9 +16,10 @@ from reconciler.dependencies.solve.edits import Edit, with_all, with_candidate, 
 from reconciler.dependencies.solve.repairs import name_cluster
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.changes import VersionChange, resolution_changes
-from reconciler.dependencies.update.cluster import ClusterResolver, ClusterResult, ResolveOptions
+from reconciler.dependencies.update.cluster import ClusterResolver, ClusterResult
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache
+from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.dependencies.versions import parse_loose, parse_relaxed
 from reconciler.inventory import Source
 from reconciler.values import dataclass

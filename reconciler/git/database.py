@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pygit2
 
@@ -21,8 +21,10 @@ from reconciler.git.trees import (
 )
 from reconciler.ids import Oid
 from reconciler.objects import Files, Mode, Signature, TreeEntry
-from reconciler.policy import Limits
 from reconciler.wording import plural
+
+if TYPE_CHECKING:
+    from reconciler.policy import Limits
 
 NO_OBJECT = (KeyError, ValueError, pygit2.GitError)
 """Errors of pygit2 for a missing object, a malformed id and an unreadable repository."""
@@ -171,14 +173,14 @@ class Database(History):
                 message, hint="Run again: damaged files in the cache are replaced."
             ) from error
 
-    def files(self, tree: Oid, limits: Limits) -> Files:
+    def files(self, tree: Oid, limits: "Limits") -> Files:
         """Return the files of a package.
 
         Raises: PackageRefusedError, see `git.trees.read_files`.
         """
         return read_files(self, tree, limits)
 
-    def list_blobs(self, tree: Oid, limits: Limits) -> frozenset[Oid]:
+    def list_blobs(self, tree: Oid, limits: "Limits") -> frozenset[Oid]:
         """Return the blobs of a package without reading them.
 
         Raises: PackageRefusedError, see `git.trees.list_files`.

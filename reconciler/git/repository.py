@@ -39,12 +39,12 @@ from reconciler.git.commit_signing import UNSIGNED, CommitSigning
 from reconciler.git.database import NO_OBJECT, Database, open_repository
 from reconciler.git.urls import Credential, parse_remote
 from reconciler.ids import Oid
-from reconciler.policy import Limits
 
 _REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/reconciler/*:refs/reconciler/*")
 _NAMESPACES = ("refs/heads/", "refs/tags/", "refs/reconciler/")
 _AT_ONCE = 16
-DEFAULT_READ_S = float(Limits().read_seconds)
+DEFAULT_READ_S = 300.0
+"""`limits.readSeconds`, before the configuration is read."""
 
 
 class Mirror(Database):

@@ -1,12 +1,14 @@
 """Tree objects: lossless parsing, checks of names, modes and links, and the files of a package."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from reconciler.ids import Oid
 from reconciler.objects import File, Files, Mode, TreeEntry, case_fold_key, file_name_error
-from reconciler.policy import Limits
 from reconciler.wording import plural
+
+if TYPE_CHECKING:
+    from reconciler.policy import Limits
 
 _GITLINK = 0o160000
 _MODES = {
@@ -120,7 +122,7 @@ def link_error(path: str, target: bytes) -> str:
     return f"in the target of the link, {error}" if error else ""
 
 
-def read_files(objects: ObjectReader, tree: Oid, limits: Limits) -> Files:
+def read_files(objects: ObjectReader, tree: Oid, limits: "Limits") -> Files:
     """Return the files of a package.
 
     Raises: PackageRefusedError for a submodule, an unsafe or colliding name, a link out of the package,
@@ -140,7 +142,7 @@ def read_files(objects: ObjectReader, tree: Oid, limits: Limits) -> Files:
     return dict(sorted(files.items()))
 
 
-def list_files(objects: ObjectReader, tree: Oid, limits: Limits) -> Iterator[tuple[str, TreeEntry]]:
+def list_files(objects: ObjectReader, tree: Oid, limits: "Limits") -> Iterator[tuple[str, TreeEntry]]:
     """Yield path and entry of each file below `tree`; raises as `read_files`, without reading content."""
     count = 0
     pending = [("", tree)]
@@ -169,7 +171,7 @@ def _safe_entries(objects: ObjectReader, prefix: str, tree: Oid) -> Iterator[Tre
         yield entry
 
 
-def _read_file(objects: ObjectReader, path: str, entry: TreeEntry, limits: Limits) -> File:
+def _read_file(objects: ObjectReader, path: str, entry: TreeEntry, limits: "Limits") -> File:
     try:
         data = objects.blob(entry.oid, limits.package_file_bytes)
     except PackageRefusedError as error:

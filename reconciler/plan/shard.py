@@ -2,15 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.errors import Problem, UsageError
+from reconciler.errors import UsageError
 from reconciler.ids import PackageKey
-from reconciler.plan.changes import Plan
-from reconciler.plan.context import PlanContext
-from reconciler.plan.deletion_evidence import claimed_packages
-from reconciler.plan.status import PackageStatus
 
 INDEX = "JOB_COMPLETION_INDEX"
 MOST = 1000
@@ -39,32 +35,6 @@ WHOLE = Shard()
 def dashboard_file(shard: Shard) -> str:
     """Return the path of a shard's part of the dashboard on the status branch."""
     return f"dashboard-{shard.part}-of-{shard.parts}.md" if shard.parts > 1 else "dashboard.md"
-
-
-def statuses_of(
-    shard: Shard, statuses: Iterable[PackageStatus], context: PlanContext
-) -> tuple[PackageStatus, ...]:
-    """Return the statuses that a shard tells of: those of its packages; the first one also what has none."""
-    packages = {v.key: package for package, variants in context.downstreams.items() for v in variants}
-
-    def is_own(status: PackageStatus) -> bool:
-        package = status.package or (packages.get(status.variant) if status.variant else None)
-        return shard.holds(package.url) if package else shard.part == 0
-
-    return tuple(filter(is_own, statuses))
-
-
-def problems_of(shard: Shard, plan: Plan) -> tuple[Problem, ...]:
-    """Return the problems that a shard tells of: those of its packages; the first one also what has none."""
-    context = plan.context
-    if context is None:
-        return plan.problems
-    urls = {f"PackageVariant {v.key}": p.url for p, variants in context.downstreams.items() for v in variants}
-    claims = claimed_packages(context.stalled, context.inventory)
-    urls |= {f"PackageVariant {key}": package.url for package, key in claims.items()}
-    urls |= {f"Repository {key}": view.url for key, view in context.inventory.repositories.items()}
-    own = (shard.holds(urls[p.subject]) if p.subject in urls else shard.part == 0 for p in plan.problems)
-    return tuple(problem for problem, is_own in zip(plan.problems, own, strict=True) if is_own)
 
 
 def shard_of(url: str, count: int) -> int:

@@ -15,7 +15,6 @@ from reconciler.dependencies.emit import is_generated_by
 from reconciler.dependencies.lock.format import LockedPackage
 from reconciler.dependencies.lock.needed import VARIANT_KIND
 from reconciler.dependencies.lock.read import read_locks
-from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.fleet import (
     ClusterUpdate,
     LockUpdate,
@@ -23,6 +22,7 @@ from reconciler.dependencies.update.fleet import (
     record_unsolved,
     update_locks,
 )
+from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.unsolved import UnsolvedClusters
 from reconciler.errors import Problem
 from reconciler.expand.findings import VALID

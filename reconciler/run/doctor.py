@@ -16,7 +16,8 @@ from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS
 from reconciler.report.doctor import Diagnosis, Severity
-from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
+from reconciler.run.inputs import RunInputs, read_inputs
+from reconciler.run.options import RunOptions
 from reconciler.wording import plural
 
 _RESERVED = ("drafts", "proposed", "reconciler")

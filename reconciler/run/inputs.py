@@ -9,13 +9,11 @@ from pathlib import Path
 from reconciler.apply.preconditions import Checkout, check_merged
 from reconciler.config import variable_name
 from reconciler.dependencies.catalog.published import DependencyInputs
-from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import ConfigurationError
 from reconciler.forge.registry import Forges
 from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.repository import Mirrors
 from reconciler.inventory import Inventory
-from reconciler.plan.shard import WHOLE, Shard
 from reconciler.read.control import OpenControl, find_default_tip, open_commit, open_control
 from reconciler.read.credentials import control_credential
 from reconciler.read.dependencies import read_dependencies
@@ -29,20 +27,7 @@ from reconciler.read.governance import (
 )
 from reconciler.read.inventory import read_inventory
 from reconciler.report.summary import Names
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """Options of a run that the command line gives; all others are in the control repository.
-
-    `control` is a working copy, a bare repository or a URL; `shard` the part of the fleet that this run is
-    responsible for; `resolving` how dependencies are resolved.
-    """
-
-    control: str = "."
-    cache_dir: Path | None = None
-    shard: Shard = WHOLE
-    resolving: ResolveOptions = DEFAULT_OPTIONS
+from reconciler.run.options import RunOptions
 
 
 @dataclass(frozen=True)

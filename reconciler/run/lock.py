@@ -8,8 +8,8 @@ from reconciler.apply.preconditions import Checkout, check_merged
 from reconciler.apply.pulls import lock_change
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks
-from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import Problem, UsageError
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.urls import local_path
@@ -29,7 +29,8 @@ from reconciler.policy import OnUnavailable
 from reconciler.read.locks import read_working_lock
 from reconciler.reasons import Reason
 from reconciler.resolve.pins import find_floating, follow, hold
-from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
+from reconciler.run.inputs import RunInputs, read_inputs
+from reconciler.run.options import RunOptions
 from reconciler.run.plan import resolve_inputs
 from reconciler.upstream_lock import LOCKS_DIRECTORY, UpstreamLock
 from reconciler.values import dataclass

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import UsageError
 from reconciler.expand import Desired, expand
 from reconciler.forge.registry import Forges
 from reconciler.inventory import Inventory
-from reconciler.plan import build_plan
+from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
 from reconciler.plan.shard import WHOLE, Shard
@@ -20,7 +20,8 @@ from reconciler.report.summary import Names
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve.fleet import with_deliveries
 from reconciler.resolve.pins import find_floating
-from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
+from reconciler.run.inputs import RunInputs, read_inputs
+from reconciler.run.options import RunOptions
 from reconciler.runtime.pipelines import open_pipelines
 from reconciler.values import dataclass
 

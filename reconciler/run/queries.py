@@ -19,7 +19,8 @@ from reconciler.render.needed_kinds import needed_kinds
 from reconciler.report.summary import exits_of
 from reconciler.resolve.resolution import Needs
 from reconciler.rollout.model import Rollout
-from reconciler.run.inputs import RunOptions, read_inputs
+from reconciler.run.inputs import read_inputs
+from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run, resolve_inputs
 from reconciler.values import dataclass
 

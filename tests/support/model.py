@@ -41,7 +41,7 @@ from reconciler.inventory import (
     UnpublishedRevision,
 )
 from reconciler.objects import File, Files, object_id, tree_id
-from reconciler.plan import build_plan
+from reconciler.plan.build import build_plan
 from reconciler.plan.changes import MoveRef, Plan, WriteDraft, WriteRemoval
 from reconciler.policy import Policy
 from reconciler.read.repositories.kptfiles import read_header

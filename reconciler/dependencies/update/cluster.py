@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from reconciler.dependencies.lock.format import Resolution, ownership_entries
 from reconciler.dependencies.lock.read import with_lock
@@ -26,25 +26,10 @@ from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUp
 from reconciler.dependencies.solve.duplicates import without_duplicates
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 from reconciler.dependencies.update.memo import SolutionCache
+from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
-
-
-class ResolveOptions(NamedTuple):
-    """Options of one run, in addition to the manifests.
-
-    The packages of `upgrade` may change their locked version. Without `dependencies` generated packages
-    stay as they are: none is added, changed or removed. With `prune` everything unneeded goes, also
-    packages that are retained by default, and CRDs that removed packages left behind.
-    """
-
-    upgrade: frozenset[str] = frozenset()
-    dependencies: bool = True
-    prune: bool = False
-
-
-DEFAULT_OPTIONS = ResolveOptions()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,9 @@ from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions.reconcile import PreviousLock
 from reconciler.dependencies.solve.repairs import name_cluster
 from reconciler.dependencies.solve.solution import Explanation
-from reconciler.dependencies.update.cluster import (
-    DEFAULT_OPTIONS,
-    ClusterResolver,
-    ResolveOptions,
-    package_names,
-)
+from reconciler.dependencies.update.cluster import ClusterResolver, package_names
 from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
+from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
 from reconciler.errors import Problem, UsageError
 from reconciler.values import dataclass

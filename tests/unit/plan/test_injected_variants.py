@@ -9,7 +9,7 @@ from reconciler.errors import Location
 from reconciler.expand import expand
 from reconciler.ids import ObjectKey
 from reconciler.inventory import Inventory
-from reconciler.plan import build_plan
+from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Op, Plan
 from reconciler.reasons import Reason
 from reconciler.render import render_packages

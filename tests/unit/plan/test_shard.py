@@ -16,10 +16,9 @@ from reconciler.plan.shard import (
     dashboard_file,
     files_of_other_shards,
     parse_shard,
-    problems_of,
     shard_of,
-    statuses_of,
 )
+from reconciler.plan.shard_reports import problems_of, statuses_of
 from reconciler.plan.status import PackageStatus, Phase
 from reconciler.reasons import Reason
 from tests.support.plan_values import a_desired, web_context

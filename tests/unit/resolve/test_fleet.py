@@ -39,7 +39,7 @@ from reconciler.expand import expand
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, RepositoryView, Source, SourcedDocument
-from reconciler.plan import build_plan
+from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
 from reconciler.policy import DeletionGuard
