@@ -10,7 +10,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository, Upstream
 from reconciler.errors import Location, Problem
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid
-from reconciler.objects import Files
+from reconciler.objects import Commit, Files
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.reasons import Reason
 from reconciler.refs import is_group
@@ -82,14 +82,6 @@ class SourcedDocument:
 
     value: Mapping[str, Any]
     source: Source
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit: its id and committer time in seconds."""
-
-    oid: Oid
-    time: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,14 @@ class TreeEntry(NamedTuple):
     oid: Oid
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit: its id and committer time in seconds."""
+
+    oid: Oid
+    time: int
+
+
 class Signature(NamedTuple):
     """Author or committer of a commit with its time, in seconds since the epoch, written as UTC."""
 

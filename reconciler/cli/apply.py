@@ -11,8 +11,10 @@ from reconciler.cli.output import (
     Output,
     Printer,
     control_options,
+    full_option,
     listing_options,
     make_printer,
+    open_reports,
     output_options,
     resolving_options,
     shard_option,
@@ -27,7 +29,7 @@ from reconciler.report.console import ansi
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from reconciler.plan.changes import Effect
+    from reconciler.plan.changes import Effect, Outcome
     from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 )
 @listing_options
 @resolving_options
+@full_option
 @click.argument(
     "saved", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[FILE]"
 )
@@ -54,11 +57,13 @@ def apply(
     no_color: bool,
     unchanged: bool,
     quiet: bool,
+    full: bool,
 ) -> Exit:
     r"""Plan, then do it: write drafts, open pull requests, publish what was merged.
 
     Safe to repeat and to interrupt: a second apply writes nothing, and a run that was killed is
-    completed by the next one. Works from the default branch only.
+    completed by the next one. Works from the default branch only. If nothing changed since an apply that
+    had nothing to do, its report is printed again, in a moment; `--full` computes it anew.
 
     \b
     Examples:
@@ -67,16 +72,36 @@ def apply(
       reconciler apply plan.json                   the same, as `reconciler plan -o json --out` saved it
       reconciler apply -o json > outcome.json      for machines
     """
-    from reconciler.report.summary import exit_of
-    from reconciler.report.text import outcome_lines
-    from reconciler.run.apply import apply_plan
-    from reconciler.run.plan import plan_run
-
     check_event(os.environ)
     checksum = _saved_checksum(saved, checksum) if saved else checksum
     printer = make_printer(color=not no_color)
-    planned = plan_run(with_shard(settings, shard), to_apply=True)
-    form = Output(output)
+    settings = with_shard(settings, shard)
+    reports = open_reports(settings, printer, writes=True)
+    if not full and not checksum and (report := reports.find()):
+        printer.repeat(report.texts)
+        return report.exit_code
+    from reconciler.report.summary import exit_of
+    from reconciler.run.plan import plan_run
+
+    planned = plan_run(settings, to_apply=True, opened=reports.opened)
+    read = None if checksum else reports.inputs_of(planned)  # before anything is written
+    outcome = _apply(printer, planned, checksum, Output(output), quiet=quiet, unchanged=unchanged)
+    code = exit_of(planned.plan, outcome=outcome)
+    reports.keep(None if outcome.effects else read, printer.printed, code)
+    return code
+
+
+def _apply(
+    printer: Printer, planned: "PlannedRun", checksum: str, form: Output, *, quiet: bool, unchanged: bool
+) -> "Outcome":
+    """Show a plan, apply it, and show the outcome.
+
+    Raises:
+        RefusedError: The plan is not safe to apply, or is not the reviewed one; nothing was written.
+    """
+    from reconciler.report.text import outcome_lines
+    from reconciler.run.apply import apply_plan
+
     if form is Output.TEXT:
         show_plan(printer, planned, form, quiet=quiet, unchanged=unchanged)
     try:
@@ -98,7 +123,7 @@ def apply(
 
             printer.text(plan_markdown(planned.plan, planned.names, outcome))
             printer.lines(outcome_lines(outcome), err=True)
-    return exit_of(planned.plan, outcome=outcome)
+    return outcome
 
 
 def _saved_checksum(saved: Path, checksum: str) -> str:

@@ -159,8 +159,7 @@ def _open_lock(control: str, cache_dir: Path | None) -> _Lock:
     from reconciler.read.control import open_control
     from reconciler.read.credentials import commit_signing
     from reconciler.read.governance import read_options, read_policy
-    from reconciler.run.inputs import open_mirrors
-    from reconciler.run.options import RunOptions
+    from reconciler.run.options import RunOptions, open_mirrors
 
     mirrors = open_mirrors(RunOptions(control, cache_dir))
     opened = open_control(control, mirrors)

@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import field
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from reconciler.inventory import Inventory
     from reconciler.policy import OnUnavailable
     from reconciler.run.options import RunOptions
+    from reconciler.run.report_cache import ReportCache
 
 _FORMS = ("text", "json")
 _FORM = "Form of the report."
@@ -51,6 +53,8 @@ class Printer:
     """Characters of a line of the terminal; None where there is none."""
     file: TextIO | None = None
     """Where to print instead of standard output."""
+    printed: list[tuple[bool, str]] = field(default_factory=list)
+    """Everything that was printed, and whether to standard error."""
 
     @property
     def is_colored(self) -> bool:
@@ -65,14 +69,19 @@ class Printer:
 
     def text(self, text: str, *, err: bool = False) -> None:
         """Print text that brings its own newlines."""
-        file = None if err else self.file
-        click.echo(inert(self.redactor.text(text)), file, nl=False, err=err, color=self.paint is ansi)
+        self.repeat([(err, inert(self.redactor.text(text)))])
 
     def value(self, value: Any) -> None:
         """Print a JSON value in its canonical form."""
         from reconciler.report.json import dump
 
-        click.echo(dump(value, self.redactor), self.file, nl=False)
+        self.repeat([(False, dump(value, self.redactor))])
+
+    def repeat(self, texts: Iterable[tuple[bool, str]]) -> None:
+        """Print what a printer like this one printed before."""
+        for err, text in texts:
+            self.printed.append((err, text))
+            click.echo(text, None if err else self.file, nl=False, err=err, color=self.is_colored)
 
 
 def make_printer(*, color: bool = True) -> Printer:
@@ -260,6 +269,22 @@ def shard_option(command: Command) -> Command:
         metavar="I/N",
         help="Only the repositories of part I (from 0) of N; auto/N in a Kubernetes Indexed Job.",
     )(command)
+
+
+full_option = click.option(
+    "--full", is_flag=True, help="Compute everything, also if nothing changed since the last run."
+)
+
+
+def open_reports(settings: "RunOptions", printer: Printer, *, writes: bool = False) -> "ReportCache":
+    """Return the kept reports of this command with these options, printed like this."""
+    from reconciler.run.report_cache import ReportCache
+
+    context = click.get_current_context()
+    options = sorted((name, str(value)) for name, value in context.params.items() if name != "full")
+    look = [str(printer.is_colored), str(printer.width)]
+    question = [context.command_path, *(part for option in options for part in option), *look]
+    return ReportCache(settings, question, os.environ, writes=writes)
 
 
 def filter_options(command: Command) -> Command:

@@ -9,8 +9,10 @@ from reconciler.cli.differences import changed_files, diff_option, show_differen
 from reconciler.cli.output import (
     Output,
     control_options,
+    full_option,
     listing_options,
     make_printer,
+    open_reports,
     output_options,
     printer_to,
     resolving_options,
@@ -36,6 +38,7 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when changes are pending.")
 @listing_options
 @resolving_options
+@full_option
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
 @click.argument("names", nargs=-1, metavar="[PACKAGE|SET]...")
 def plan(
@@ -50,8 +53,12 @@ def plan(
     shows_diff: bool,
     unchanged: bool,
     quiet: bool,
+    full: bool,
 ) -> Exit:
     r"""Show what `apply` would do to every package, and why. Writes nothing.
+
+    If nothing changed since a run that had nothing to do, its report is printed again, in a moment; `--full`
+    computes it anew.
 
     The first line has the counts and the plan's checksum. Changes of one cause are one row, dangerous ones
     first; problems follow with file and line. `--all` lists every package by itself, also those that stay
@@ -68,19 +75,33 @@ def plan(
       reconciler plan -o json --out plan.json      to look at, and for `reconciler apply plan.json`
       reconciler plan -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
-    from reconciler.report.summary import exit_of
-    from reconciler.run.plan import plan_run
-
     _check_usage(output, out, names, shows_diff=shows_diff)
-    planned = plan_run(with_shard(settings, shard))
+    settings = with_shard(settings, shard)
     if shows_diff:
+        from reconciler.run.plan import plan_run
+
+        planned = plan_run(settings)
         changes = select_changes(planned, names) if names else changed_files(planned)
         show_differences(make_printer(color=not no_color), planned, changes, unfolded=unchanged)
-    else:
-        form = Output(output)
-        with printer_to(out, color=not no_color) as printer:
-            show_plan(printer, planned, form, quiet=quiet, unchanged=unchanged, detailed=detailed_exitcode)
-    return exit_of(planned.plan, detailed=detailed_exitcode)
+        return _exit_of(planned, detailed=detailed_exitcode)
+    with printer_to(out, color=not no_color) as printer:
+        reports = open_reports(settings, printer)
+        if not full and (report := reports.find()):
+            printer.repeat(report.texts)
+            return report.exit_code
+        from reconciler.run.plan import plan_run
+
+        planned, form = plan_run(settings, opened=reports.opened), Output(output)
+        show_plan(printer, planned, form, quiet=quiet, unchanged=unchanged, detailed=detailed_exitcode)
+        code = _exit_of(planned, detailed=detailed_exitcode)
+        reports.keep(reports.inputs_of(planned), printer.printed, code)
+    return code
+
+
+def _exit_of(planned: "PlannedRun", *, detailed: bool) -> Exit:
+    from reconciler.report.summary import exit_of
+
+    return exit_of(planned.plan, detailed=detailed)
 
 
 def _check_usage(output: str, out: Path | None, names: tuple[str, ...], *, shows_diff: bool) -> None:

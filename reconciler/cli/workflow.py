@@ -5,14 +5,16 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from reconciler.errors import Location, Problem, RefusedError
-from reconciler.plan.changes import Refusal
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
+
+if TYPE_CHECKING:
+    from reconciler.plan.changes import Refusal
 
 _PULL_REQUEST = "pull_request"
 
@@ -114,7 +116,7 @@ def annotate_problem(problem: Problem, level: str = "error") -> Annotation:
     return Annotation(level, problem.reason, message, problem.location)
 
 
-def annotate_refusal(refusal: Refusal) -> Annotation:
+def annotate_refusal(refusal: "Refusal") -> Annotation:
     """Return the annotation of a refusal, which has no place."""
     message = f"{refusal.message}. {refusal.hint}" if refusal.hint else refusal.message
     return Annotation("error", refusal.reason, message)

@@ -7,7 +7,6 @@ from typing import Any
 from reconciler.api.porch import Upstream
 from reconciler.ids import Lifecycle, ObjectName, Oid
 from reconciler.inventory import (
-    Commit,
     Draft,
     Inventory,
     PackageRevision,
@@ -15,6 +14,7 @@ from reconciler.inventory import (
     RepositoryView,
     declared_upstreams,
 )
+from reconciler.objects import Commit
 from reconciler.refs import TAGS, object_name
 
 LATEST = "kpt.dev/latest-revision"

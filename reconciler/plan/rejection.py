@@ -6,7 +6,8 @@ from collections.abc import Container, Iterator, Sequence
 
 from reconciler.expand import DesiredVariant
 from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import Commit, PackageState, PullRequest, PullState
+from reconciler.inventory import PackageState, PullRequest, PullState
+from reconciler.objects import Commit
 from reconciler.plan.context import PlanTarget, by_weight
 from reconciler.refs import DRAFTS
 from reconciler.resolve.deliveries import cluster_of

@@ -11,7 +11,7 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import local_path, parse_remote
 from reconciler.git.working_copy import WorkingCopy, find_working_copy, is_repository
 from reconciler.ids import Oid
-from reconciler.inventory import Commit
+from reconciler.objects import Commit
 from reconciler.refs import HEADS
 
 # scheme://host/path, and user@host:path as in scp.

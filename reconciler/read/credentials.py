@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.errors import UnavailableError
 from reconciler.git.commit_signing import CommitSigning
 from reconciler.git.urls import Credential
-from reconciler.policy import CommitPolicy, CredentialRule, Policy, find_rule
 from reconciler.report.redact import learn_credential
+
+if TYPE_CHECKING:
+    from reconciler.policy import CommitPolicy, CredentialRule, Policy
 
 CONTROL_TOKEN = "RECONCILER_CONTROL_TOKEN"  # noqa: S105 - the name of a variable
 CONTROL_KEY = "RECONCILER_CONTROL_SSH_KEY_FILE"
@@ -27,15 +30,16 @@ def control_credential(environment: Mapping[str, str]) -> Callable[[str], Creden
 
 
 def find_credentials(
-    policy: Policy,
+    policy: "Policy",
     environment: Mapping[str, str],
-    app: Callable[[CredentialRule], Credential] | None = None,
+    app: Callable[["CredentialRule"], Credential] | None = None,
 ) -> Callable[[str], Credential | None]:
     """Return the credential lookup by address: the longest matching rule counts.
 
     The lookup raises UnavailableError if the variable or file of a rule is missing, so that only the
     repositories of that rule are unreadable. `app` creates the credential of a rule for a GitHub App.
     """
+    from reconciler.policy import find_rule  # noqa: PLC0415 - the control repository is opened without it
 
     def find(remote: str) -> Credential | None:
         rule = find_rule(policy.credentials, remote)
@@ -46,7 +50,7 @@ def find_credentials(
     return find
 
 
-def commit_signing(policy: CommitPolicy, environment: Mapping[str, str]) -> CommitSigning:
+def commit_signing(policy: "CommitPolicy", environment: Mapping[str, str]) -> CommitSigning:
     """Return the signing of commits. The key is read when the first one is signed.
 
     Reading it raises UnavailableError if its variable or file is missing.
@@ -57,7 +61,7 @@ def commit_signing(policy: CommitPolicy, environment: Mapping[str, str]) -> Comm
     return CommitSigning(policy.sign_off, lambda: _signing_key(policy, environment), is_gpg)
 
 
-def _signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> bytes:
+def _signing_key(policy: "CommitPolicy", environment: Mapping[str, str]) -> bytes:
     hint = "Set it, or correct spec.commits of reconciler.yaml."
     if policy.signing_key_env:
         if key := environment.get(policy.signing_key_env, ""):
@@ -71,7 +75,7 @@ def _signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> bytes:
         raise UnavailableError(message, hint=hint) from error
 
 
-def _credential(rule: CredentialRule, environment: Mapping[str, str]) -> Credential:
+def _credential(rule: "CredentialRule", environment: Mapping[str, str]) -> Credential:
     if rule.ssh_key_file:
         _learn_key(rule.ssh_key_file)
         known_hosts = _path(rule.known_hosts_file)
@@ -81,7 +85,7 @@ def _credential(rule: CredentialRule, environment: Mapping[str, str]) -> Credent
     return Credential(rule.username, token)
 
 
-def _token(rule: CredentialRule, environment: Mapping[str, str]) -> str:
+def _token(rule: "CredentialRule", environment: Mapping[str, str]) -> str:
     if rule.token_env:
         if token := environment.get(rule.token_env, ""):
             return token
@@ -106,6 +110,6 @@ def _path(text: str) -> Path | None:
     return Path(text) if text else None
 
 
-def _missing(rule: CredentialRule, why: str) -> UnavailableError:
+def _missing(rule: "CredentialRule", why: str) -> UnavailableError:
     hint = "Set it, or correct spec.credentials of reconciler.yaml."
     return UnavailableError(f"The credential for {rule.prefix} is missing: {why}", hint=hint)

@@ -82,7 +82,7 @@ def read_inventory(
     """
     options = options or read_options(open_control(control, mirrors), environment)
     forges = forges or Forges(writes=False)
-    policy = _authorize(options, mirrors, forges, environment)
+    policy = authorize(options, mirrors, forges, environment)
     content = _read_control(options.control, policy)
     inventory, recorded = content.inventory, content.recorded
     forge_state, package_trees, shard_notes = _read_repositories(content, options, mirrors, forges)
@@ -141,7 +141,7 @@ def _read_repositories(
     return forge_state, package_trees, shard_reader.notes if shard_reader else ()
 
 
-def _authorize(
+def authorize(
     options: ReadOptions, mirrors: Mirrors, forges: Forges, environment: Mapping[str, str]
 ) -> Policy:
     """Return the policy that applies, after giving its credentials and limits to mirrors and forges."""

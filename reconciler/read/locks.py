@@ -13,8 +13,8 @@ from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import Commit, LockBranch, ReviewedLock
-from reconciler.objects import Files
+from reconciler.inventory import LockBranch, ReviewedLock
+from reconciler.objects import Commit, Files
 from reconciler.policy import Limits, Policy
 from reconciler.read.control import OpenControl
 from reconciler.read.files import read_directory

@@ -19,7 +19,8 @@ from reconciler.expand.names import stable_uid
 from reconciler.expand.own_checks import check_downstream
 from reconciler.expand.variants import DesiredVariant, variant_key
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, FieldPath, Inventory, PackageState, RepositoryView
+from reconciler.inventory import FieldPath, Inventory, PackageState, RepositoryView
+from reconciler.objects import Commit
 from reconciler.reasons import Reason
 from reconciler.resolve.ownership import current_draft, owner_text
 from reconciler.resolve.resolution import Pin, ResolvedVariant

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.ids import Oid, normalise_url
-from reconciler.inventory import Commit, Inventory, PackageState, RepositoryView, TreeAt
+from reconciler.inventory import Inventory, PackageState, RepositoryView, TreeAt
+from reconciler.objects import Commit
 from reconciler.refs import short_branch, short_tag
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import pin_at

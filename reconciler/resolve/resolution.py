@@ -6,7 +6,8 @@ from dataclasses import field
 from reconciler.errors import Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
-from reconciler.inventory import Commit, Draft, PackageRevision
+from reconciler.inventory import Draft, PackageRevision
+from reconciler.objects import Commit
 from reconciler.rollout.model import Rollout
 from reconciler.values import dataclass
 

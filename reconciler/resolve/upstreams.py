@@ -15,7 +15,8 @@ from reconciler.dependencies.versions import (
 from reconciler.errors import Location, Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
+from reconciler.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
+from reconciler.objects import Commit
 from reconciler.reasons import Reason
 from reconciler.refs import short_branch, short_tag
 from reconciler.resolve.ownership import package_name

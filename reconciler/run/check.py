@@ -27,8 +27,8 @@ from reconciler.read.governance import (
 from reconciler.read.inventory import read_inventory
 from reconciler.reasons import Reason
 from reconciler.report.summary import Names
-from reconciler.run.inputs import RunInputs, open_mirrors
-from reconciler.run.options import RunOptions
+from reconciler.run.inputs import RunInputs
+from reconciler.run.options import RunOptions, open_mirrors
 from reconciler.run.plan import PlannedRun, plan_fleet
 from reconciler.values import dataclass
 

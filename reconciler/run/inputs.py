@@ -1,13 +1,10 @@
 """The reading part of a run: its options, and everything that the core may know."""
 
 import os
-import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 from reconciler.apply.preconditions import Checkout, check_merged
-from reconciler.config import variable_name
 from reconciler.dependencies.catalog.published import DependencyInputs
 from reconciler.errors import ConfigurationError
 from reconciler.forge.registry import Forges
@@ -15,7 +12,6 @@ from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.repository import Mirrors
 from reconciler.inventory import Inventory
 from reconciler.read.control import OpenControl, find_default_tip, open_commit, open_control
-from reconciler.read.credentials import control_credential
 from reconciler.read.dependencies import read_dependencies
 from reconciler.read.governance import (
     ReadOptions,
@@ -27,7 +23,7 @@ from reconciler.read.governance import (
 )
 from reconciler.read.inventory import read_inventory
 from reconciler.report.summary import Names
-from reconciler.run.options import RunOptions
+from reconciler.run.options import Opened, RunOptions, open_mirrors
 
 
 @dataclass(frozen=True)
@@ -37,6 +33,7 @@ class RunInputs:
     inventory: Inventory
     mirrors: Mirrors
     forges: Forges = field(default_factory=Forges)
+    opened: OpenControl | None = None
 
     @cached_property
     def dependencies(self) -> DependencyInputs:
@@ -57,7 +54,12 @@ class RunInputs:
 
 
 def read_inputs(
-    options: RunOptions, forges: Forges | None = None, *, writes: bool = False, lists_ended: bool = False
+    options: RunOptions,
+    forges: Forges | None = None,
+    *,
+    writes: bool = False,
+    lists_ended: bool = False,
+    opened: Opened | None = None,
 ) -> RunInputs:
     """Read everything that a run may know. Writes nothing.
 
@@ -66,19 +68,20 @@ def read_inputs(
         forges: Where pull requests are read.
         writes: The caller is going to write: an unmerged commit is refused before anything else is read.
         lists_ended: List all pull requests with their texts, also those that ended long ago.
+        opened: Repositories that are open already.
 
     Raises:
         RefusedError: The commit is not merged, and `writes`.
     """
-    mirrors = open_mirrors(options)
+    mirrors = opened.mirrors if opened else open_mirrors(options)
     replies = ReplyCache(mirrors.cache_dir / "replies")
     forges = forges or Forges(shard=options.shard, writes=writes, lists_ended=lists_ended, replies=replies)
-    opened = open_control(options.control, mirrors)
+    control = opened.control if opened else open_control(options.control, mirrors)
     if writes:
-        _check_merged(opened)
-    reading = _reading(options, opened, mirrors)
+        _check_merged(control)
+    reading = _reading(options, control, mirrors)
     inventory = read_inventory(options.control, mirrors, os.environ, reading, forges)
-    return RunInputs(inventory, mirrors, forges)
+    return RunInputs(inventory, mirrors, forges, control)
 
 
 def _reading(options: RunOptions, opened: OpenControl, mirrors: Mirrors) -> ReadOptions:
@@ -100,22 +103,3 @@ def _check_merged(opened: OpenControl) -> None:
     mirror = opened.mirror
     checkout = Checkout(mirror.remote, opened.commit.oid, opened.branch, published=opened.published)
     check_merged(checkout, mirror.head_branch)
-
-
-def open_mirrors(options: RunOptions) -> Mirrors:
-    """Return the cache of mirrors.
-
-    The control repository is read before its configuration is known: its token and its time limit come
-    from the environment.
-    """
-    mirrors = Mirrors(options.cache_dir or default_cache(), control_credential(os.environ))
-    seconds = os.environ.get(variable_name(("limits", "readSeconds")), "")
-    if re.fullmatch(r"[1-9][0-9]{0,5}", seconds):
-        mirrors.limit_reads(float(seconds))
-    return mirrors
-
-
-def default_cache() -> Path:
-    """Return the directory of mirrors in the user's cache directory (XDG)."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "reconciler"

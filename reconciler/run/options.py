@@ -1,10 +1,19 @@
 """Options of a run; cheap to import, for the command line."""
 
+import os
+import re
 from pathlib import Path
+from typing import NamedTuple
 
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.git.repository import Mirrors
 from reconciler.plan.shard import WHOLE, Shard
+from reconciler.read.control import OpenControl
+from reconciler.read.credentials import control_credential
 from reconciler.values import dataclass
+
+READ_SECONDS = "RECONCILER_LIMITS_READ_SECONDS"
+"""The variable of `limits.readSeconds`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +28,29 @@ class RunOptions:
     cache_dir: Path | None = None
     shard: Shard = WHOLE
     resolving: ResolveOptions = DEFAULT_OPTIONS
+
+
+class Opened(NamedTuple):
+    """The control repository, and mirrors of repositories that were fetched: a run reads them as they are."""
+
+    mirrors: Mirrors
+    control: OpenControl
+
+
+def open_mirrors(options: RunOptions) -> Mirrors:
+    """Return the cache of mirrors.
+
+    The control repository is read before its configuration is known: its token and its time limit come
+    from the environment.
+    """
+    mirrors = Mirrors(options.cache_dir or default_cache(), control_credential(os.environ))
+    seconds = os.environ.get(READ_SECONDS, "")
+    if re.fullmatch(r"[1-9][0-9]{0,5}", seconds):
+        mirrors.limit_reads(float(seconds))
+    return mirrors
+
+
+def default_cache() -> Path:
+    """Return the directory of mirrors in the user's cache directory (XDG)."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "reconciler"

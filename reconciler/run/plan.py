@@ -21,7 +21,7 @@ from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve.fleet import with_deliveries
 from reconciler.resolve.pins import find_floating
 from reconciler.run.inputs import RunInputs, read_inputs
-from reconciler.run.options import RunOptions
+from reconciler.run.options import Opened, RunOptions
 from reconciler.runtime.pipelines import open_pipelines
 from reconciler.values import dataclass
 
@@ -59,14 +59,26 @@ class PlannedRun:
         return 2 + sum(len(c.writes) + bool(c.pull) + len(c.close) for c in changes)
 
 
-def plan_run(options: RunOptions, forges: Forges | None = None, *, to_apply: bool = False) -> PlannedRun:
+def plan_run(
+    options: RunOptions,
+    forges: Forges | None = None,
+    *,
+    to_apply: bool = False,
+    opened: Opened | None = None,
+) -> PlannedRun:
     """Read everything, and compute the plan. Writes nothing.
+
+    Args:
+        options: The control repository, and the part of the fleet to plan.
+        forges: Where pull requests are read.
+        to_apply: The plan is going to be applied.
+        opened: Repositories that are open already.
 
     Raises:
         RefusedError: The commit is not merged, and the plan is to be applied.
         UsageError: A name to upgrade is no package's.
     """
-    inputs = read_inputs(options, forges, writes=to_apply)
+    inputs = read_inputs(options, forges, writes=to_apply, opened=opened)
     if options.resolving.upgrade:
         _check_packages(inputs.inventory, options.resolving.upgrade)
     return plan_fleet(inputs, options.shard, options.resolving)

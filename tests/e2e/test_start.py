@@ -28,7 +28,7 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("line", "most"),
-    [(("--version",), 185), (("plan", "-q"), 660), (("expand",), 660), (("check",), 680)],
+    [(("--version",), 185), (("plan", "-q"), 660), (("expand",), 660), (("check",), 690)],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_command_imports_no_more_than_it_needs(control: Path, line: tuple[str, ...], most: int) -> None:
@@ -41,3 +41,19 @@ def test_command_imports_no_more_than_it_needs(control: Path, line: tuple[str, .
     assert sorted(NEVER & {name.partition(".")[0] for name in modules}) == []
     assert "jinja2" not in modules or line == ("check",)  # its summary for a workflow
     assert len(modules) <= most
+
+
+def test_repeated_run_imports_no_models(tmp_path: Path) -> None:
+    write_demo(tmp_path / "w", SEPARATE, clusters=2)
+    control, cache = tmp_path / "w/control", ("--cache-dir", str(tmp_path / "cache"))
+    modules = {}
+    for line in (("apply", *cache), ("apply", *cache), ("apply", *cache)):
+        ran = subprocess.run(
+            [sys.executable, "-c", COUNT, *line], cwd=control, capture_output=True, text=True, check=True
+        )
+        code, modules = json.loads(ran.stderr.splitlines()[-1])
+        assert code == 0
+
+    assert ran.stdout.endswith("Nothing was written.\n")
+    assert "pydantic" not in modules
+    assert len(modules) <= 330

@@ -12,7 +12,8 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import without_user
 from reconciler.ids import ObjectName
-from reconciler.inventory import Commit, RepositoryRole, RepositoryView, Sourced, available_by_url
+from reconciler.inventory import RepositoryRole, RepositoryView, Sourced, available_by_url
+from reconciler.objects import Commit
 from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
 from reconciler.read.repositories.discovery import PackageAtRef, Survey, find_refs, survey_packages
 from reconciler.read.repositories.drafts import read_groups

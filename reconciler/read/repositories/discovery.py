@@ -8,8 +8,8 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
-from reconciler.inventory import Commit, PackageRevision
-from reconciler.objects import Mode
+from reconciler.inventory import PackageRevision
+from reconciler.objects import Commit, Mode
 from reconciler.refs import RevisionRef, deletion_proposed_ref, parse_ref
 
 MAX_DEPTH = 50

@@ -8,7 +8,8 @@ from reconciler.forge.local_merge import find_outside
 from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
-from reconciler.inventory import Commit, DeletionBranch, Draft, GroupBranch
+from reconciler.inventory import DeletionBranch, Draft, GroupBranch
+from reconciler.objects import Commit
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories.discovery import PackageAtRef, find_package
 from reconciler.refs import RevisionRef, group_refs, is_group

@@ -6,7 +6,8 @@ from dataclasses import field
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
-from reconciler.inventory import Commit, Draft, PackageRevision, PackageState, UnpublishedRevision
+from reconciler.inventory import Draft, PackageRevision, PackageState, UnpublishedRevision
+from reconciler.objects import Commit
 from reconciler.policy import Policy
 from reconciler.read.repositories.discovery import (
     PackageAtRef,

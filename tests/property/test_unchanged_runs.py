@@ -1,0 +1,308 @@
+"""A run whose inputs did not change repeats its report; after any change it does what `--full` does."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import reconciler.run.plan
+from reconciler.inventory import Inventory
+from reconciler.workdir.demo import SEPARATE, write_demo
+from tests.support.git import Repo
+from tests.support.world import EPOCH, Said, World, git
+
+CLUSTER = "cluster-europe-01"
+IN_DIRECTORY = "branch: main\n    directory: d\n---"
+HEAD = "apiVersion: apiextensions.k8s.io/v1\nkind: "
+CHANGES: dict[str, Callable[[World], None]] = {}
+Change = Callable[[World], None]
+
+
+def change(apply: Change) -> Change:
+    CHANGES[apply.__name__] = apply
+    return apply
+
+
+def edit(world: World, repository: str, path: str, old: str, new: str) -> None:
+    with world.edit(repository, "Change it") as copy:
+        text = (copy / path).read_text()
+        assert old in text
+        (copy / path).write_text(text.replace(old, new, 1))
+
+
+def repo(world: World, name: str) -> Repo:
+    return Repo(world.root / f"{name}.git", EPOCH + 200_000)
+
+
+@change
+def object_leaves_the_snapshot(world: World) -> None:
+    edit(world, "control", "snapshot/clusters.yaml", 'traffic: "yes"', 'traffic: "no"')
+
+
+@change
+def object_has_another_label_value(world: World) -> None:
+    edit(world, "control", "snapshot/clusters.yaml", "environment: staging", "environment: production")
+
+
+@change
+def schema_comes_into_the_snapshot(world: World) -> None:
+    with world.edit("control", "Add a kind") as copy:
+        (copy / "snapshot/kinds.yaml").write_text(f"{HEAD}CustomResourceDefinition\nmetadata:\n  name: a.b\n")
+
+
+@change
+def repository_has_another_label(world: World) -> None:
+    edit(world, "control", "manifests/repositories.yaml", "region: europe", "region: asia")
+
+
+@change
+def repository_is_another_directory(world: World) -> None:
+    edit(
+        world,
+        "control",
+        "manifests/repositories.yaml",
+        "branch: main\n---",
+        "branch: main\n    directory: d\n---",
+    )
+
+
+@change
+def variant_follows_another_revision(world: World) -> None:
+    edit(world, "control", "manifests/web.yaml", "revision: 1", "revision: 2")
+
+
+@change
+def policy_is_another(world: World) -> None:
+    edit(world, "control", "reconciler.yaml", "spec:\n", "spec:\n  publish:\n    tags: false\n")
+
+
+@change
+def runs_are_suspended(world: World) -> None:
+    edit(world, "control", "reconciler.yaml", "spec:\n", "spec:\n  suspend: true\n")
+
+
+@change
+def person_edits_a_draft(world: World) -> None:
+    branch = world.draft_branch(CLUSTER, "monitoring")
+    with world.edit(CLUSTER, "Edit", branch=branch) as copy:
+        (copy / "monitoring/more.yaml").write_text(
+            "kind: ConfigMap\napiVersion: v1\nmetadata:\n  name: more\n"
+        )
+
+
+@change
+def draft_branch_is_deleted(world: World) -> None:
+    repo(world, CLUSTER).delete(f"refs/heads/{world.draft_branch(CLUSTER, 'monitoring')}")
+
+
+@change
+def published_package_is_edited(world: World) -> None:
+    edit(world, CLUSTER, "web/deployment.yaml", "replicas: 2", "replicas: 9")
+
+
+@change
+def published_package_is_removed(world: World) -> None:
+    with world.edit(CLUSTER, "Remove it") as copy:
+        shutil.rmtree(copy / "web")
+
+
+@change
+def foreign_package_is_added(world: World) -> None:
+    with world.edit(CLUSTER, "Add one") as copy:
+        (copy / "own").mkdir()
+        (copy / "own/Kptfile").write_text("apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: own\n")
+
+
+@change
+def upstream_tag_moves(world: World) -> None:
+    repo(world, "blueprints").tag("web/v1", "web/v2")
+
+
+@change
+def upstream_tag_becomes_annotated(world: World) -> None:
+    blueprints = repo(world, "blueprints")
+    commit = blueprints.oid("web/v1")
+    blueprints.delete("refs/tags/web/v1")
+    blueprints.tag("web/v1", commit, message="Signed off")
+
+
+@change
+def published_tag_is_deleted(world: World) -> None:
+    repo(world, CLUSTER).delete("refs/tags/web/v1")
+
+
+@change
+def function_digest_is_locked(world: World) -> None:
+    repo(world, "control").commit(
+        {"locks/functions/images.json": '{"apiVersion": "reconciler.dev/v1alpha1", "kind": "ImagesLock"}'},
+        branch="reconciler/demo/state",
+    )
+
+
+@change
+def state_is_lost(world: World) -> None:
+    repo(world, "control").delete("refs/heads/reconciler/demo/state")
+
+
+@change
+def status_is_lost(world: World) -> None:
+    repo(world, "control").delete("refs/heads/reconciler/demo/status")
+
+
+@change
+def record_is_damaged(world: World) -> None:
+    path = f"packagevariants/default/web-{CLUSTER}-web.json"
+    repo(world, "control").commit({path: "damaged"}, branch="reconciler/demo/state")
+
+
+@change
+def pull_request_is_closed(world: World) -> None:
+    assert world.run("pr", "close", f"{CLUSTER}/monitoring", cache="another").code == 0
+
+
+@change
+def draft_is_approved(world: World) -> None:
+    assert world.run("approve", f"{CLUSTER}/monitoring", cache="another").code == 0
+
+
+@change
+def repository_is_away(world: World) -> None:
+    (world.root / f"{CLUSTER}.git").rename(world.root / "away")
+
+
+@change
+def default_branch_is_another(world: World) -> None:
+    git(world.control, "branch", "next", "main")
+    git(world.control, "symbolic-ref", "HEAD", "refs/heads/next")
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fleet with published packages and a draft in review, at which nothing is left to do."""
+    root = tmp_path_factory.mktemp("settled") / "w"
+    write_demo(root, SEPARATE, clusters=2)
+    world = World(root)
+    assert world.run("apply").code == 0
+    assert world.run("approve", f"{CLUSTER}/web", "cluster-america-01/web").code == 0
+    shutil.rmtree(root / "cache")
+    return root
+
+
+@pytest.fixture
+def world(settled: Path, tmp_path: Path) -> World:
+    shutil.copytree(settled, tmp_path / "w", symlinks=True)
+    world = World(tmp_path / "w")
+    assert world.run("apply").code == 0  # records have addresses, which are paths here
+    return world
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The runs that were computed."""
+    runs: list[str] = []
+    plan_run = reconciler.run.plan.plan_run
+
+    def counted(*arguments: object, **options: object) -> object:
+        runs.append("plan")
+        return plan_run(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reconciler.run.plan, "plan_run", counted)
+    return runs
+
+
+def test_unchanged_world_is_computed_once(world: World, computed: list[str]) -> None:
+    first, second = world.run("plan"), world.run("plan")
+    applied, again = world.run("apply"), world.run("apply")
+
+    assert first == second == world.run("plan", "--full")
+    assert "2 published" in first.out
+    assert "1 in review" in first.out
+    assert applied == again == world.run("apply", "--full")
+    assert applied.out.endswith("Nothing was written.\n")
+    assert computed == ["plan"] * 4
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_run_after_a_change_does_what_a_full_one_does(
+    name: str, world: World, computed: list[str], tmp_path: Path
+) -> None:
+    world.run("plan")
+    world.run("apply")
+    before = len(computed)
+    CHANGES[name](world)
+
+    planned, applied = _both(world, tmp_path, "plan"), _both(world, tmp_path, "apply")
+
+    assert planned[0] == planned[1]
+    assert applied[0] == applied[1]
+    assert len(computed) - before >= 4, "a report was repeated"
+
+
+def _both(world: World, tmp_path: Path, command: str) -> list[tuple[Said, dict[str, dict[str, str]]]]:
+    """Run a command as it is and with --full, from the same state; return what each said and left."""
+    said = []
+    for options in ((), ("--full",)):
+        backup = tmp_path / "backup"
+        shutil.copytree(world.root, backup, symlinks=True)
+        said.append((world.run(command, *options), world.all_refs()))
+        shutil.rmtree(world.root)
+        backup.rename(world.root)
+    return said
+
+
+def test_plan_with_something_to_do_is_always_computed(world: World, computed: list[str]) -> None:
+    CHANGES["variant_follows_another_revision"](world)
+
+    first, second = world.run("plan"), world.run("plan")
+
+    assert first == second
+    assert len(computed) == 2
+
+
+CONTROL = "by the commit of the control repository, the environment and the program"
+STATE = "by the refs of the control repository: the branches of state and status are among them"
+REFS = "by the refs of every repository"
+COMMITS = "by the refs, and by whether each commit that only a lock names is still there"
+FORGE = "by the refs, as every forge is local; with another one no report is kept"
+NEVER = "with such an input no report is kept"
+CLOCK = "by computing it again"
+NOTICED = {
+    "policy": STATE,  # the configuration, and the image digests of the lock
+    "control": STATE,
+    "variants": CONTROL,
+    "sets": CONTROL,
+    "stalled": CONTROL,
+    "claims": CONTROL,
+    "repositories": REFS,
+    "snapshot": CONTROL,
+    "records": STATE,
+    "set_records": STATE,
+    "rollouts": STATE,
+    "refused": STATE,
+    "statuses": STATE,
+    "pulls": FORGE,
+    "histories": FORGE,
+    "is_history_due": FORGE,
+    "unreadable_pulls": NEVER,
+    "trees": COMMITS,
+    "times": COMMITS,
+    "locks": STATE,
+    "reviewed": STATE,
+    "retry_requests": FORGE,
+    "passed_checks": FORGE,
+    "documents": CONTROL,
+    "index": CONTROL,
+    "images": STATE,
+    "opening": CLOCK,
+    "now": NEVER,  # rollouts wait for a time
+    "trust": NEVER,  # keys expire
+    "problems": NEVER,
+    "notes": STATE,  # and by the uncommitted files of the working copy
+}
+"""How a run notices that an input changed. Who adds an input decides here, and in `run/report_cache.py`."""
+
+
+def test_every_input_has_a_decision_how_its_changes_are_noticed() -> None:
+    assert NOTICED.keys() == {field.name for field in fields(Inventory)}
