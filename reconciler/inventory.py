@@ -1,8 +1,10 @@
 """The inventory of a run: one immutable value that `read` fills and the pure stages compute from."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
+from functools import cached_property
 from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -447,7 +449,7 @@ class Opening(NamedTuple):
 ALWAYS_OPEN = Opening()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)  # not a struct: it keeps an index
 class Inventory:
     """Everything that one run read. Mappings may be in any order, tuples are sorted by identity.
 
@@ -507,7 +509,13 @@ class Inventory:
         """Whether this is the inventory of a shard that read a part of the fleet."""
         return any(view.role is RepositoryRole.SKIPPED for view in self.repositories.values())
 
-    def views_of(self, url: str) -> Iterable[RepositoryView]:
+    def views_of(self, url: str) -> tuple[RepositoryView, ...]:
         """Return the views of one Git repository, most specific directory first."""
-        views = [v for v in self.repositories.values() if v.url == url]
-        return sorted(views, key=lambda v: (-len(v.directory), v.key))
+        return self._views_by_url.get(url, ())
+
+    @cached_property
+    def _views_by_url(self) -> Mapping[str, tuple[RepositoryView, ...]]:
+        by_url: dict[str, list[RepositoryView]] = {}
+        for view in sorted(self.repositories.values(), key=lambda v: (-len(v.directory), v.key)):
+            by_url.setdefault(view.url, []).append(view)
+        return {url: tuple(views) for url, views in by_url.items()}
