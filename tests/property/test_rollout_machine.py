@@ -6,15 +6,17 @@ if every earlier wave was complete when the run looked, by `RolloutWorld.is_comp
 """
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from reconciler.plan.changes import Plan
 from reconciler.rollout.model import RolloutPhase
 from tests.support.model import MAIN
-from tests.support.rollouts import EDGES, GO, ORDER, PAUSE, SKIP, SOAK_S, WAVE_OF, RolloutWorld
+from tests.support.rollouts import EDGES, GO, ORDER, PAUSE, POLICY, SKIP, SOAK_S, WAVE_OF, RolloutWorld
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 EDGE = st.sampled_from(EDGES)
@@ -27,16 +29,35 @@ class Rollouts(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = RolloutWorld()
-        self.is_forgotten = False
+        self.complete: dict[str, bool] = {}
+
+    @initialize(missing=st.none() | EDGE, rounds=st.integers(0, 5))
+    def begin(self, missing: str | None, rounds: int) -> None:
+        """Start with the first revision everywhere, and the second one some way along."""
+        world = self.world
+        world.targets = [edge for edge in EDGES if edge != missing]
+        world.policy = replace(world.policy, rollouts=())
+        world.run()
+        self.merge_everything()
+        world.policy = replace(world.policy, rollouts=(POLICY,))
+        world.revision = 2
+        self.let_it_go_on(2)
+        for _ in range(rounds):
+            self.run()
+            self.merge_everything()
 
     # runs
+
+    @rule()
+    def run_and_merge_everything(self) -> None:
+        self.run()
+        self.merge_everything()
 
     @rule()
     def run(self) -> None:
         plan = self.look()
         moved = self.moved(lambda: self.world.apply(plan))
         self.check(plan, moved)
-        self.is_forgotten = False
         assert self.world.plan().is_empty
 
     @rule(effects=st.integers(0, 14))
@@ -53,14 +74,13 @@ class Rollouts(RuleBasedStateMachine):
             wave: self.world.is_complete(wave, [edge for edge in members if WAVE_OF[edge] == wave])
             for wave in ORDER
         }
-        self.frozen = self.members_of_record()
         return plan
 
-    def moved(self, act: object) -> list[str]:
+    def moved(self, act: Callable[[], object]) -> list[str]:
         """Return the edges that get a draft of the new revision by what is done."""
         world = self.world
         before = {edge for edge in EDGES if world.has_draft(edge) or world.has_revision(edge, MAIN)}
-        act()  # type: ignore[operator]
+        act()
         return [edge for edge in EDGES if world.has_draft(edge) and edge not in before]
 
     def check(self, plan: Plan, moved: list[str]) -> None:
@@ -76,10 +96,6 @@ class Rollouts(RuleBasedStateMachine):
 
     def members(self, plan: Plan) -> set[str]:
         records = [rollout.record for rollout in plan.rollouts]
-        return {m.name.removeprefix("fleet-").partition("-")[0] for r in records for m in r.members}
-
-    def members_of_record(self) -> set[str]:
-        records = self.world.rollouts.values()
         return {m.name.removeprefix("fleet-").partition("-")[0] for r in records for m in r.members}
 
     # people
@@ -113,9 +129,9 @@ class Rollouts(RuleBasedStateMachine):
     def pause_or_resume(self, *, is_paused: bool) -> None:
         self.world.order(PAUSE, "true" if is_paused else None)
 
-    @rule(revision=st.integers(1, 3))
-    def let_it_go_on(self, revision: int) -> None:
-        self.world.order(GO, f"web/v{revision}/first")
+    @rule(revision=st.none() | st.integers(1, 3))
+    def let_it_go_on(self, revision: int | None) -> None:
+        self.world.order(GO, f"web/v{revision}/first" if revision else None)
 
     @rule(revision=st.integers(1, 3), wave=st.none() | WAVE)
     def skip(self, revision: int, wave: str | None) -> None:
@@ -169,5 +185,5 @@ class Rollouts(RuleBasedStateMachine):
         assert not stuck or failed or rejected, (stuck, plan.rollouts)
 
 
-Rollouts.TestCase.settings = settings(max_examples=20 * FUZZ, stateful_step_count=30)
+Rollouts.TestCase.settings = settings(max_examples=40 * FUZZ, stateful_step_count=15)
 TestRollouts = Rollouts.TestCase

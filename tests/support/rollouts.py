@@ -226,4 +226,4 @@ def config_map(number: int) -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  revision: '{number}'\n"
 
 
-__all__ = ["EDGES", "GO", "ORDER", "PAUSE", "SKIP", "SOAK_S", "WAVE_OF", "RolloutWorld"]
+__all__ = ["EDGES", "GO", "ORDER", "PAUSE", "POLICY", "SKIP", "SOAK_S", "WAVE_OF", "RolloutWorld"]

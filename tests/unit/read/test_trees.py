@@ -16,6 +16,7 @@ from reconciler.read.manifests import Manifests
 from reconciler.read.repositories import read_repositories
 from reconciler.read.repositories.trees import PackageTrees, read_trees
 from reconciler.read.state import State
+from reconciler.state import RolloutMember, RolloutPin, RolloutRecord
 from tests.support.git import kptfile, make_repository
 from tests.unit.read.test_repositories import registration
 
@@ -40,7 +41,12 @@ class World:
         return {(at.url.rpartition("/")[2], at.commit, at.path): tree for at, tree in found.trees.items()}
 
     def trees(
-        self, *upstreams: Mapping[str, str], locks: Any = (), reviewed: ReviewedLock | None = None, **git: Any
+        self,
+        *upstreams: Mapping[str, str],
+        locks: Any = (),
+        rollouts: Any = (),
+        reviewed: ReviewedLock | None = None,
+        **git: Any,
     ) -> PackageTrees:
         registered = [
             registration(str(self.up.path), name="up", **{"directory": "catalog", **git}),
@@ -53,7 +59,7 @@ class World:
             for upstream in upstreams
         ]
         manifests = Manifests(variants=cast("Any", declared[:1]), sets=cast("Any", declared[1:]))
-        state = State(locks=dict(enumerate(locks)))  # type: ignore[arg-type]
+        state = State(locks=dict(enumerate(locks)), rollouts=dict(enumerate(rollouts)))  # type: ignore[arg-type]
         return read_trees(manifests, views, self.mirrors, state, reviewed)
 
     def web(self, commit: Oid) -> dict[tuple[str, str, str], Oid]:
@@ -180,6 +186,23 @@ def test_all_locks_and_the_reviewed_pins_decide_where_pins_are_reviewed(world: W
     assert sorted(found.trees.values()) == sorted(
         [*world.web(world.first).values(), *world.web(world.second).values()]
     )
+
+
+@pytest.mark.parametrize("repository", ["up", "gone", "nobodys"])
+def test_revisions_from_before_a_rollout_are_found(world: World, repository: str) -> None:
+    before = RolloutPin(repository=repository, package="web", ref="web/v1", commit=world.first, tree="")
+    members = (
+        RolloutMember(namespace="default", name="a", wave="canary", before=before),
+        RolloutMember(namespace="default", name="b", wave="canary"),
+    )
+    rollout = RolloutRecord(
+        namespace="default", name="fleet", revision="web/v2", waves=("canary",), members=members
+    )
+
+    found = world.trees(rollouts=[rollout])
+
+    assert list(found.trees.values()) == (list(world.web(world.first).values()) if repository == "up" else [])
+    assert list(found.times) == ([world.first] if repository == "up" else [])
 
 
 @pytest.mark.parametrize(

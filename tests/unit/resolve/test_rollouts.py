@@ -1,0 +1,391 @@
+"""Rollouts of a set: start, frozen targets, gates, orders, and what takes the place of what."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.plan.changes import Change, Op, Plan
+from reconciler.plan.status import statuses_after
+from reconciler.policy import RolloutPolicy
+from reconciler.policy.rollouts import Wave
+from reconciler.reasons import Reason
+from reconciler.rollout.model import Rollout, RolloutPhase, WavePhase
+from tests.support.model import MAIN
+from tests.support.rollouts import EDGES, GO, PAUSE, POLICY, SKIP, SOAK_S, RolloutWorld
+
+FIRST, SECOND, THIRD = ("a1", "a2"), ("b1", "b2"), ("c1", "c2")
+
+
+@pytest.fixture
+def world() -> RolloutWorld:
+    """Return a fleet with the first revision everywhere, that asks for the second one now."""
+    world = RolloutWorld()
+    world.policy = replace(world.policy, rollouts=())
+    world.run()
+    merge_all(world)
+    world.run()
+    world.policy = replace(world.policy, rollouts=(POLICY,))
+    world.revision = 2
+    return world
+
+
+def merge_all(world: RolloutWorld) -> None:
+    for edge, ref in list(world.open_drafts()):
+        world.merge(edge, ref)
+
+
+def the_rollout(plan: Plan) -> Rollout:
+    (rollout,) = plan.rollouts
+    return rollout
+
+
+def phases(plan: Plan) -> list[str]:
+    return [str(wave.phase) for wave in the_rollout(plan).waves]
+
+
+def messages(plan: Plan) -> list[str]:
+    return [wave.message for wave in the_rollout(plan).waves]
+
+
+def edge_of(change: Change) -> str:
+    return change.package.url.rpartition("/")[2]
+
+
+def row(plan: Plan, edge: str) -> Change:
+    return next(change for change in plan.changes if edge_of(change) == edge)
+
+
+def updated(plan: Plan) -> list[str]:
+    """Return the edges that get a draft, and not only another text of their pull request."""
+    return [edge_of(change) for change in plan.changes if change.written is not None]
+
+
+def complete_first(world: RolloutWorld) -> None:
+    world.run()
+    merge_all(world)
+    world.order(GO, f"web/v{world.revision}/first")
+
+
+def complete_second(world: RolloutWorld) -> None:
+    """Bring the two packages of the second wave through, one after the other, and let them soak."""
+    for _ in SECOND:
+        world.run()
+        merge_all(world)
+    world.time += SOAK_S
+    world.take_snapshot()
+
+
+def test_the_whole_way(world: RolloutWorld) -> None:
+    plan = world.run()
+    assert updated(plan) == list(FIRST)
+    merge_all(world)
+    plan = world.run()
+    assert updated(plan) == []
+    assert messages(plan)[0] == (
+        'waits for a person: annotate the set with reconciler.dev/rollout-go: "web/v2/first"'
+    )
+    world.order(GO, "web/v2/first")
+    plan = world.run()
+    assert updated(plan) == ["b1"]
+    assert row(plan, "b2").message == (
+        "Rollout web/v2 of fleet: wave second has as many packages in review as its maxOpen allows"
+    )
+    merge_all(world)
+    assert updated(world.run()) == ["b2"]
+    merge_all(world)
+    plan = world.run()
+    assert messages(plan)[1].startswith("soaks until ")
+    world.time += SOAK_S
+    plan = world.run()
+    assert messages(plan)[1] == (
+        "waits for b1/web: the snapshot is older than the package on main; "
+        "b2/web: the snapshot is older than the package on main"
+    )
+    world.take_snapshot()
+    assert updated(world.run()) == list(THIRD)
+    merge_all(world)
+    plan = world.run()
+    assert the_rollout(plan).phase is RolloutPhase.COMPLETE
+    assert the_rollout(plan).record.finished
+    assert world.plan().is_empty
+
+
+def test_held_packages_say_what_they_wait_for(world: RolloutWorld) -> None:
+    plan = world.plan()
+
+    change = row(plan, "c1")
+    status = next(s for s in statuses_after(plan, {}) if s.package == change.package)
+
+    assert (change.op, change.reason) == (Op.KEEP, Reason.AWAITING_WAVE)
+    assert change.message == "Rollout web/v2 of fleet: wave third waits for wave first"
+    assert (status.phase, status.message) == ("held back", change.message)
+
+
+def test_new_packages_travel_in_waves_too() -> None:
+    world = RolloutWorld()
+
+    plan = world.run()
+
+    assert updated(plan) == list(FIRST)
+    assert row(plan, "b1").reason is Reason.AWAITING_WAVE
+    assert world.drafts("b1") == []
+    complete_first(world)
+    assert updated(world.run()) == ["b1"]
+
+
+def test_a_held_package_still_gets_what_is_no_revision(world: RolloutWorld) -> None:
+    world.run()
+    world.edit("c1", "web", {"own.yaml": "kind: Own\n"})
+
+    plan = world.run()
+
+    assert [write.ref for write in row(plan, "c1").writes] == ["refs/tags/web/v2"]
+    assert not world.has_draft("c1")
+
+
+def test_a_package_of_an_older_snapshot_does_not_count_as_healthy(world: RolloutWorld) -> None:
+    complete_first(world)
+    world.take_snapshot()
+    for _ in SECOND:
+        world.run()
+        merge_all(world)
+    world.time += 2 * SOAK_S
+
+    plan = world.run()
+
+    assert phases(plan) == ["complete", "verifying", "waiting"]
+
+
+def test_a_snapshot_from_before_the_end_of_the_soak_time_does_not_count(world: RolloutWorld) -> None:
+    complete_first(world)
+    for _ in SECOND:
+        world.run()
+        merge_all(world)
+    world.take_snapshot()
+    world.time += 2 * SOAK_S
+
+    plan = world.run()
+
+    assert phases(plan) == ["complete", "verifying", "waiting"]
+    assert "the snapshot is from before the end of the soak time" in messages(plan)[1]
+
+
+def test_an_unhealthy_package_stops_the_rollout_at_once_and_its_health_resumes_it(
+    world: RolloutWorld,
+) -> None:
+    complete_first(world)
+    world.run()
+    merge_all(world)
+    world.health["b1"] = "Degraded"
+    world.take_snapshot()
+
+    plan = world.run()
+
+    assert the_rollout(plan).phase is RolloutPhase.FAILED
+    assert updated(plan) == []
+    assert row(plan, "b2").message == "Rollout web/v2 of fleet: stopped: wave second failed"
+    assert row(plan, "c1").message == "Rollout web/v2 of fleet: wave third is stopped: wave second failed"
+    world.health["b1"] = "Healthy"
+    world.take_snapshot()
+    assert updated(world.run()) == ["b2"]
+
+
+def test_a_closed_pull_request_fails_its_wave(world: RolloutWorld) -> None:
+    world.run()
+    (ref,) = world.drafts("a1")
+    world.close("a1", ref.removeprefix("refs/heads/"))
+
+    plan = world.run()
+
+    assert messages(plan)[0] == "1 failed (a1/web: pull request 2 was closed)"
+
+
+def test_a_reverted_package_fails_its_wave(world: RolloutWorld) -> None:
+    complete_first(world)
+    world.run()
+    world.revert("a2")
+
+    plan = world.run()
+
+    assert messages(plan)[0] == "1 failed (a2/web: main has another revision again)"
+    assert world.has_draft("b1")
+    assert updated(plan) == []
+
+
+def test_a_repository_that_cannot_be_read_is_waited_for(world: RolloutWorld) -> None:
+    complete_first(world)
+    world.repositories["a1"].down = True
+
+    plan = world.run()
+
+    assert messages(plan)[0] == "1 unknown (a1/web: its repository could not be read)"
+    assert updated(plan) == []
+
+
+def test_targets_are_those_of_the_start_and_later_ones_follow_in_the_same_run(world: RolloutWorld) -> None:
+    world.targets = [*FIRST, *SECOND, "c1"]
+    world.run()
+    world.targets = list(EDGES)
+
+    plan = world.run()
+
+    assert row(plan, "c2").message == "Its target is newer than rollout web/v2 of fleet, and moves after it"
+    merge_all(world)
+    world.order(GO, "web/v2/first")
+    complete_second(world)
+    assert updated(world.run()) == ["c1"]
+    merge_all(world)
+    plan = world.run()
+    assert updated(plan) == ["c2"]
+    assert len(the_rollout(plan).record.members) == len(EDGES)
+
+
+def test_a_target_that_left_is_not_waited_for(world: RolloutWorld) -> None:
+    complete_first(world)
+    world.run()
+    merge_all(world)
+    world.health["b1"] = "Degraded"
+    world.take_snapshot()
+    world.targets = [edge for edge in EDGES if edge != "b1"]
+
+    plan = world.run()
+
+    assert phases(plan) == ["complete", "progressing", "waiting"]
+    assert updated(plan) == ["b2"]
+
+
+def test_another_revision_starts_anew_and_closes_the_drafts_of_later_waves(world: RolloutWorld) -> None:
+    complete_first(world)
+    world.run()
+    world.revision = 3
+
+    plan = world.run()
+
+    assert the_rollout(plan).revision == "web/v3"
+    assert updated(plan) == list(FIRST)
+    assert row(plan, "b1").op is Op.CLOSE
+    assert world.drafts("b1") == []
+
+
+def test_asking_for_the_old_revision_again_ends_the_rollout(world: RolloutWorld) -> None:
+    world.run()
+    world.revision = 1
+
+    plan = world.run()
+
+    assert plan.rollouts == ()
+    assert world.rollouts == {}
+    assert [row(plan, edge).op for edge in FIRST] == [Op.CLOSE, Op.CLOSE]
+
+
+def test_without_its_record_a_rollout_goes_on_where_it_is(world: RolloutWorld) -> None:
+    complete_first(world)
+    world.run()
+    world.lose_state()
+
+    plan = world.run()
+
+    assert phases(plan) == ["complete", "progressing", "waiting"]
+    assert updated(plan) == []
+
+
+def test_a_pause_keeps_what_is_in_review_and_moves_nothing_more(world: RolloutWorld) -> None:
+    complete_first(world)
+    world.order(PAUSE, "true")
+
+    plan = world.run()
+
+    assert the_rollout(plan).phase is RolloutPhase.PAUSED
+    assert row(plan, "b1").message == "Rollout web/v2 of fleet: paused"
+    world.order(PAUSE, None)
+    assert updated(world.run()) == ["b1"]
+    world.order(PAUSE, "true")
+    plan = world.run()
+    assert world.has_draft("b1")
+    assert the_rollout(plan).stopped == {row(plan, "b1").variant: "Rollout web/v2 of fleet is paused"}
+
+
+def test_a_skipped_wave_lets_the_next_one_move(world: RolloutWorld) -> None:
+    world.order(SKIP, "web/v1/second; web/v2/first")
+
+    plan = world.run()
+
+    assert updated(plan) == [*FIRST, "b1"]
+    assert phases(plan) == ["skipped", "progressing", "waiting"]
+
+
+def test_orders_for_another_revision_have_no_effect(world: RolloutWorld) -> None:
+    world.run()
+    merge_all(world)
+    world.order(GO, "web/v1/first; web/v20/first")
+    world.order(SKIP, "web/v1/first")
+
+    assert phases(world.run()) == ["verifying", "waiting", "waiting"]
+
+
+def test_a_change_of_the_waves_moves_no_target_to_another_one(world: RolloutWorld) -> None:
+    world.run()
+    waves = (Wave("third"), *(replace(wave, selector={}) for wave in POLICY.waves[:2]))
+    world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
+
+    plan = world.run()
+
+    assert [wave.name for wave in the_rollout(plan).waves] == ["first", "second", "third"]
+    assert [len(wave.members) for wave in the_rollout(plan).waves] == [2, 2, 2]
+    assert updated(plan) == []
+
+
+def test_a_wave_that_is_not_configured_any_more_has_no_gates(world: RolloutWorld) -> None:
+    world.run()
+    merge_all(world)
+    world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=(POLICY.waves[1],)),))
+
+    plan = world.run()
+
+    assert phases(plan) == ["complete", "progressing", "waiting"]
+
+
+def test_without_a_policy_every_package_moves_and_the_record_goes(world: RolloutWorld) -> None:
+    world.run()
+    world.policy = replace(world.policy, rollouts=())
+
+    plan = world.run()
+
+    assert updated(plan) == [*SECOND, *THIRD]
+    assert world.rollouts == {}
+
+
+def test_a_policy_for_other_sets_holds_nothing(world: RolloutWorld) -> None:
+    other = RolloutPolicy(waves=POLICY.waves, selector={"matchLabels": {"rollout": "careful"}})
+    world.policy = replace(world.policy, rollouts=(other,))
+
+    plan = world.run()
+
+    assert updated(plan) == list(EDGES)
+    assert plan.rollouts == ()
+
+
+def test_the_plan_does_not_depend_on_the_order_of_what_was_read(world: RolloutWorld) -> None:
+    world.run()
+    expected = world.plan()
+    world.shuffle = 3
+
+    assert world.plan() == expected
+
+
+def test_a_rollout_that_is_over_is_not_judged_again(world: RolloutWorld) -> None:
+    complete_first(world)
+    complete_second(world)
+    world.run()
+    merge_all(world)
+    world.run()
+    world.health["b1"] = "Degraded"
+    world.order(GO, None)
+    world.take_snapshot()
+
+    plan = world.run()
+
+    assert the_rollout(plan).phase is RolloutPhase.COMPLETE
+    assert plan.exits == frozenset()
+    assert world.has_revision("c1", MAIN)
+    assert the_rollout(plan).waves[0].phase is WavePhase.VERIFYING
