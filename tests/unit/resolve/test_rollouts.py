@@ -144,12 +144,15 @@ def test_a_held_package_still_gets_what_is_no_revision(world: RolloutWorld) -> N
 
 
 def test_a_package_of_an_older_snapshot_does_not_count_as_healthy(world: RolloutWorld) -> None:
+    first, second, third = POLICY.waves
+    world.policy = replace(
+        world.policy, rollouts=(RolloutPolicy(waves=(first, replace(second, soak_s=0), third)),)
+    )
     complete_first(world)
     world.take_snapshot()
     for _ in SECOND:
         world.run()
         merge_all(world)
-    world.time += 2 * SOAK_S
 
     plan = world.run()
 
