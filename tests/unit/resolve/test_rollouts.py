@@ -159,6 +159,21 @@ def test_a_package_of_an_older_snapshot_does_not_count_as_healthy(world: Rollout
     assert phases(plan) == ["complete", "verifying", "waiting"]
 
 
+def test_an_unhealthy_object_of_an_older_snapshot_is_no_failure_of_the_new_revision(
+    world: RolloutWorld,
+) -> None:
+    complete_first(world)
+    world.health["b1"] = "Degraded"
+    world.take_snapshot()
+    world.run()
+    merge_all(world)
+
+    plan = world.run()
+
+    assert phases(plan) == ["complete", "progressing", "waiting"]
+    assert updated(plan) == ["b2"]
+
+
 def test_a_snapshot_from_before_the_end_of_the_soak_time_does_not_count(world: RolloutWorld) -> None:
     complete_first(world)
     for _ in SECOND:
