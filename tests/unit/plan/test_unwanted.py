@@ -476,7 +476,7 @@ def test_refused_deletion_waits_while_its_package_may_be_there(
 
 
 def test_refusal_names_the_consent_to_exactly_these() -> None:
-    diff = SetDiff(refused=(RefusedDeletions(Reason.DELETION_GUARD, "Too many", "Look.", (WEB,)),))
+    diff = SetDiff(refused=(RefusedDeletions(Reason.DELETION_GUARD, "Too many", "annotate the set", (WEB,)),))
 
     consent = deletion_consent([WEB])
 
@@ -484,5 +484,6 @@ def test_refusal_names_the_consent_to_exactly_these() -> None:
 
     assert (refusal.reason, refusal.message, refusal.consent) == (Reason.DELETION_GUARD, "Too many", consent)
     assert refusal.hint == (
-        f"Look. Or consent to exactly these in the configuration: spec.consents: {{{consent}: why}}."
+        "Review the plan. To delete them, annotate the set, "
+        f"or write in the configuration: spec.consents: {{{consent}: why}}."
     )
