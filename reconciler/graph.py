@@ -18,7 +18,7 @@ class NodeRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """One node. `label` is its text, `notes` are further lines of it.
+    """One node. `label` is its text, `owns` and `notes` make further lines of it.
 
     A `shared` node has several parents, an `unused` one has none though it needs one.
     """
@@ -29,6 +29,13 @@ class GraphNode:
     notes: tuple[str, ...] = ()
     shared: bool = False
     unused: bool = False
+    version: str = ""
+    owns: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines below its label."""
+        return (*(f"owns {name}" for name in self.owns), *self.notes)
 
 
 class Edge(NamedTuple):
@@ -43,13 +50,14 @@ class Edge(NamedTuple):
 class Group:
     """Nodes and edges that are drawn together below a title, in the order of the picture.
 
-    `path` are the keys of the highlighted nodes, from a root down.
+    `path` are the keys of the highlighted nodes, from a root down, `members` what the group is drawn for.
     """
 
     title: str
     nodes: tuple[GraphNode, ...] = ()
     edges: tuple[Edge, ...] = ()
     path: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
 
     def on_path(self, edge: Edge) -> bool:
         """Tell whether an edge is a step of the highlighted path."""

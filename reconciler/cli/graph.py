@@ -11,13 +11,18 @@ from reconciler.errors import Exit, UsageError, worst
 if TYPE_CHECKING:
     from reconciler.run.options import RunOptions
 
-_FORMS = ("text", "mermaid", "dot", "svg")
+_FORMS = ("text", "mermaid", "dot", "svg", "json")
 
 
 @click.command()
 @control_options
 @click.option("--cluster", default="", metavar="NAME", help="Only this cluster.")
-@click.option("--why", default="", metavar="PACKAGE", help="Highlight one path from a manifest to a package.")
+@click.option(
+    "--why",
+    default="",
+    metavar="PACKAGE|KIND",
+    help="Highlight one path from a manifest to a package, or to the owner of a kind.",
+)
 @click.option("--output", "-o", "form", type=click.Choice(_FORMS), default="text", show_default=True)
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the picture to this file."
@@ -33,12 +38,14 @@ def graph(settings: "RunOptions", cluster: str, why: str, form: str, out: Path |
     Examples:
       reconciler graph                                        a tree of text
       reconciler graph --cluster prod --why db.io             why is db.io in prod?
+      reconciler graph --why Bucket.s3.aws.io                 which package owns it, and why is it there?
       reconciler graph -o mermaid                             for Markdown
       reconciler graph -o svg --out dependencies.svg          light and dark, also on a phone
     """
     from reconciler.dependencies.graph import dependency_graph, highlight
     from reconciler.plan.unread import find_unread
-    from reconciler.report.graph import Picture, draw
+    from reconciler.report.graph import Picture, draw, graph_value
+    from reconciler.report.json import dump
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import resolve_inputs
 
@@ -53,12 +60,15 @@ def graph(settings: "RunOptions", cluster: str, why: str, form: str, out: Path |
     if why:
         picture = highlight(picture, why)
         if not picture.groups:
-            hint = "Names are those that `reconciler lock` prints, without ecosystem."
-            raise UsageError(f"No package is called {why}", hint=hint)
+            hint = "`reconciler graph` prints the names of packages, and the kinds that they own."
+            raise UsageError(f"No package is called {why}, and none owns such a kind", hint=hint)
     if not picture.groups and form == Picture.TEXT:
         printer.lines(["No cluster has dependencies."])
         return worst(exits)
-    text = printer.redactor.text(draw(picture, Picture(form)))
+    if form == "json":
+        text = dump(graph_value(picture), printer.redactor)
+    else:
+        text = printer.redactor.text(draw(picture, Picture(form)))
     if out is not None:
         out.write_text(text, encoding="utf-8")
     else:

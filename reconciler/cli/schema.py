@@ -19,6 +19,7 @@ OUTPUTS = {
     "Expansion": ("expand",),
     "Explanation": ("explain",),
     "Functions": ("functions list",),
+    "Graph": ("graph",),
     "History": ("history",),
     "Images": ("functions pull",),
     "IndexPackage": ("index list",),

@@ -4,7 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.dependencies.lock.format import LockedPackage, Resolution, current_holder, ownership_entries
+from reconciler.dependencies.lock.format import (
+    LockedPackage,
+    Resolution,
+    ownership_entries,
+    package_name,
+)
 from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path
@@ -20,8 +25,8 @@ def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> Graph:
             clusters.setdefault(scope.after.lock.resolution, []).append(scope.cluster)
             resolutions[scope.after.lock.resolution] = scope.after.resolution
             unavailable.update(scope.unavailable)
-    pairs = sorted((", ".join(sorted(names)), digest) for digest, names in clusters.items())
-    groups = tuple(_group(title, resolutions[digest], unavailable) for title, digest in pairs)
+    pairs = sorted((tuple(sorted(names)), digest) for digest, names in clusters.items())
+    groups = tuple(_group(names, resolutions[digest], unavailable) for names, digest in pairs)
     title = f"Dependencies of {cluster}" if cluster else "Dependencies of the fleet"
     return Graph(title, groups, " ".join(map(_description, groups)))
 
@@ -29,11 +34,12 @@ def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> Graph:
 def highlight(graph: Graph, package: str) -> Graph:
     """Return the groups that have a package, each with a path from a manifest to it highlighted.
 
-    The package is named as `lock` prints it, with or without ecosystem and slot, or by its last segment.
+    The package is named as `lock` prints it, with or without ecosystem and slot, or by its last segment, or
+    by a kind that it owns.
     """
     groups = []
     for group in graph.groups:
-        matches = (node.key for node in group.nodes if package in _names(node.key))
+        matches = (node.key for node in group.nodes if package in (*_names(node.key), *node.owns))
         paths = [find_path(group, key) or (key,) for key in matches]
         if paths:
             groups.append(replace(group, path=min(paths, key=len)))
@@ -61,8 +67,8 @@ def _labels(group: Group, keys: Iterable[str]) -> list[str]:
     return [labels[key] for key in keys]
 
 
-def _group(title: str, resolution: Resolution, unavailable: Mapping[str, str]) -> Group:
-    owned = _owned(resolution)
+def _group(clusters: tuple[str, ...], resolution: Resolution, unavailable: Mapping[str, str]) -> Group:
+    owned, uncontrolled = _owned(resolution)
     unused = {str(instance) for instance in resolution.unused}
     edges = tuple(sorted(set(_edges(resolution))))
     parents = Counter(edge.target for edge in edges)
@@ -70,9 +76,11 @@ def _group(title: str, resolution: Resolution, unavailable: Mapping[str, str]) -
         GraphNode(
             str(package.instance),
             f"{package.instance.name} {package.version}",
-            notes=tuple(_notes(package, owned.get(str(package.instance), ()), unavailable)),
+            notes=tuple(_notes(package, uncontrolled.pop(str(package.instance), ()), unavailable)),
             shared=parents[str(package.instance)] > 1,
             unused=str(package.instance) in unused,
+            version=package.version,
+            owns=tuple(owned.get(str(package.instance), ())),
         )
         for package in resolution.packages
     ]
@@ -83,7 +91,12 @@ def _group(title: str, resolution: Resolution, unavailable: Mapping[str, str]) -
         GraphNode(key, _outside(key), NodeRole.OUTSIDE) for key in others if not key.startswith(_MANIFEST)
     ]
     named = [replace(node, label=node.key.removeprefix(_MANIFEST)) for node in roots]
-    return Group(title, (*named, *packages, *outside), edges)
+    removed = [
+        GraphNode(key, f"{package_name(key)}, which is removed", NodeRole.OUTSIDE, tuple(names))
+        for key, names in sorted(uncontrolled.items())
+    ]
+    nodes = (*named, *packages, *outside, *removed)
+    return Group(", ".join(clusters), nodes, edges, members=clusters)
 
 
 _MANIFEST = "manifest "
@@ -104,23 +117,30 @@ def _edges(resolution: Resolution) -> Iterator[Edge]:
             name = "/".join(part for part in (slot.namespace, package.name or "/".join(slot.path)) if part)
             yield Edge(f"{_MANIFEST}{package.kind or package.dialect} {name}".rstrip(), key)
         for dependency in package.dependencies:
-            label = dependency.constraints or (dependency.id if dependency.need != "package" else "")
+            of_id = dependency.id if dependency.need != "package" else ""
+            label = f"{of_id} {dependency.constraints}".strip()
             target = str(dependency.resolved) if dependency.resolved else dependency.detail
             if target:
                 yield Edge(key, target, label)
 
 
-def _notes(package: LockedPackage, owned: Iterable[str], unavailable: Mapping[str, str]) -> Iterator[str]:
-    """Yield what a package owns, and what is special about it."""
-    yield from (f"owns {name}" for name in owned)
+def _notes(
+    package: LockedPackage, uncontrolled: Iterable[str], unavailable: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield what is special about a package."""
+    yield from uncontrolled
     if package.unavailable:
         yield unavailable.get(str(package.instance), "is no longer published").removeprefix("is ")
 
 
-def _owned(resolution: Resolution) -> dict[str, list[str]]:
-    """Return the kinds and compositions of each instance."""
+def _owned(resolution: Resolution) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Return the kinds and compositions that each instance owns, and notes on those without a controller."""
     owned: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
     for name, entry in ownership_entries(resolution):
-        holder = current_holder(entry) or entry.package
-        owned.setdefault(holder, []).append(name)
-    return owned
+        if entry.controller:
+            owned.setdefault(entry.package, []).append(name)
+        else:
+            fate = "stays without a controller" if entry.retained else "is not there yet"
+            notes.setdefault(entry.package, []).append(f"{name} {fate}")
+    return owned, notes

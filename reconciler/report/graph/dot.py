@@ -32,7 +32,7 @@ def _group(place: int, group: Group) -> Iterator[str]:
 
 
 def _node(node: GraphNode, group: Group) -> Iterator[str]:
-    yield f"label={quoted(chr(10).join((node.label, *node.notes)))}"
+    yield f"label={quoted(chr(10).join((node.label, *node.lines)))}"
     if node.role is NodeRole.ROOT:
         yield "shape=oval"
     if node.role is NodeRole.OUTSIDE or node.unused:

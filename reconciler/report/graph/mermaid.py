@@ -39,7 +39,7 @@ def mermaid(graph: Graph) -> str:
 
 
 def _node(number: str, node: GraphNode, group: Group) -> Iterator[str]:
-    text = "<br/>".join(entities(line) for line in (node.label, *node.notes))
+    text = "<br/>".join(entities(line) for line in (node.label, *node.lines))
     opening, closing = ("([", "])") if node.role is NodeRole.ROOT else ("[", "]")
     yield f'    {number}{opening}"{text}"{closing}'
     flags = [

@@ -102,7 +102,7 @@ def _layout(group: Group, top: float) -> tuple[list[_Box], float]:
         words += [f"also required by {text}" for text in others.get(row.node.key, ())]
         words += ["shared"] if row.node.shared else []
         words += ["unused"] if row.node.unused else []
-        notes = [line for text in (*words, *row.node.notes) for line in _wrap(text, room)]
+        notes = [line for text in (*words, *row.node.lines) for line in _wrap(text, room)]
         height = (len(label) + len(notes)) * _LINE + 2 * _PADDING
         boxes.append(_Box(row, x, y, height, label, notes))
         y += height + _GAP

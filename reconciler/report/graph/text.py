@@ -18,7 +18,7 @@ def _tree(group: Group) -> Iterator[str]:
     for row in tree_rows(group):
         yield f"  {_branches(row)}{describe(row.node, row.edge)}{' (see above)' if row.repeated else ''}"
         if not row.repeated:
-            yield from (f"  {_indent(row)}  {note}" for note in row.node.notes)
+            yield from (f"  {_indent(row)}  {note}" for note in row.node.lines)
 
 
 def _path(group: Group) -> Iterator[str]:

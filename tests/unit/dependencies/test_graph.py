@@ -64,6 +64,7 @@ RESOLUTION = Resolution(
     custom_resource_definitions={
         "a.io": OwnershipEntry(package=str(instance("db.io")), controller="x"),
         "b.io": OwnershipEntry(package=str(instance("log.io"))),
+        "d.io": OwnershipEntry(package=str(instance("gone.io")), retained=True),
     },
     compositions={"c": OwnershipEntry(package=str(instance("db.io")), retained=True)},
 )
@@ -89,12 +90,26 @@ def test_group_has_manifests_packages_and_what_is_outside() -> None:
         "dev",
         (
             GraphNode(MANIFEST, "PackageInstall prod/shop", NodeRole.ROOT),
-            GraphNode(KEYS["web"], "corp/web.io 1.0.0"),
-            GraphNode(KEYS["db"], "db.io 2.0.0", notes=("owns a.io", "owns c", "no longer published")),
-            GraphNode(KEYS["log"], "log.io 3.0.0", notes=("owns b.io",), shared=True),
-            GraphNode(KEYS["old"], "old.io 4.0.0", unused=True),
+            GraphNode(KEYS["web"], "corp/web.io 1.0.0", version="1.0.0"),
+            GraphNode(
+                KEYS["db"],
+                "db.io 2.0.0",
+                notes=("c stays without a controller", "no longer published"),
+                version="2.0.0",
+                owns=("a.io",),
+            ),
+            GraphNode(
+                KEYS["log"], "log.io 3.0.0", notes=("b.io is not there yet",), shared=True, version="3.0.0"
+            ),
+            GraphNode(KEYS["old"], "old.io 4.0.0", unused=True, version="4.0.0"),
             GraphNode("api:certs.io/v1/Issuer", "API that the cluster serves", NodeRole.OUTSIDE),
             GraphNode("binding:onsite/beast", "onsite/beast, which is installed already", NodeRole.OUTSIDE),
+            GraphNode(
+                str(instance("gone.io")),
+                "gone.io, which is removed",
+                NodeRole.OUTSIDE,
+                ("d.io stays without a controller",),
+            ),
         ),
         (
             Edge(KEYS["web"], "api:certs.io/v1/Issuer", "certs.io/v1/Issuer"),
@@ -104,6 +119,7 @@ def test_group_has_manifests_packages_and_what_is_outside() -> None:
             Edge(KEYS["db"], KEYS["log"], "1.x"),
             Edge(MANIFEST, KEYS["web"]),
         ),
+        members=("dev",),
     )
 
 

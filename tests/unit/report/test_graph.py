@@ -1,5 +1,6 @@
 """Pictures of a graph: goldens of every form, hostile names, circles, and any order of the inputs."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,9 @@ from reconciler.dependencies.graph import dependency_graph, highlight
 from reconciler.dependencies.lock.read import FleetLocks
 from reconciler.dependencies.update.fleet import LockUpdate, update_locks
 from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path, tree_rows
-from reconciler.report.graph import Picture, draw
+from reconciler.report.graph import Picture, draw, graph_value
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
+from tests.support.schema import output_violations
 
 PICTURES = Path(__file__).parents[3] / "fixtures/graphs"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -51,6 +53,27 @@ def test_picture_is_as_reviewed(name: str, graph: Graph, picture: Picture, *, up
     if update_golden:
         golden.write_text(drawn)
     assert drawn == golden.read_text()
+
+
+def test_kind_leads_to_its_owner() -> None:
+    (group,) = highlight(FLEET, "Bucket.s3.aws.io").groups
+
+    assert group.path[-1] == "xpkg:x.io/aws@cluster"
+
+
+@pytest.mark.parametrize("graph", [FLEET, WHY, Graph("none")], ids=["fleet", "why", "empty"])
+def test_value_is_as_its_schema_says(graph: Graph) -> None:
+    assert output_violations("Graph", json.dumps(graph_value(graph))) == []
+
+
+def test_value_has_owners_flags_and_paths_as_fields() -> None:
+    value = graph_value(WHY)
+    nodes = {node["id"]: node for node in value["groups"][0]["nodes"]}
+
+    assert value["groups"][0]["clusters"] == ["dev", "test"]
+    certs = nodes["carvel:certs.io@namespace/prod"]
+    assert (certs["version"], certs["owns"], certs["shared"]) == ("1.0.0", ["Issuer.certs.io"], True)
+    assert value["groups"][0]["path"][-1] == certs["id"]
 
 
 def test_picture_does_not_depend_on_the_order_of_clusters() -> None:
