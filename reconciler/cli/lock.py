@@ -210,7 +210,7 @@ def what_if(
     from reconciler.dependencies.what_if import what_if as rehearse
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
-    from reconciler.report.what_if import what_if_lines, what_if_values
+    from reconciler.report.what_if import condition, what_if_lines, what_if_values
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import resolve_inputs
     from reconciler.run.what_if import find_hypothesis
@@ -222,7 +222,8 @@ def what_if(
     hypothesis = find_hypothesis(change, fleet, inputs.inventory, removes=remove, manifest=manifest)
     results = rehearse(fleet.clusters.worlds, fleet.locks, hypothesis)
     if output == Output.JSON:
-        printer.value(listing("Prospect", what_if_values(results)))
+        value = listing("Prospect", what_if_values(results))
+        printer.value({**value, "condition": condition(hypothesis)})
     else:
         printer.lines(what_if_lines(hypothesis, results))
     return worst(exits)

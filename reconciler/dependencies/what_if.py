@@ -40,19 +40,20 @@ class WhatIfResult:
     """Effect of a change on clusters with equal results, sorted.
 
     `changes` are all versions that change in the clusters that move. Clusters that stay could use the
-    version, but prefer another one. `explanations` name the conflicts of the blocked ones, with the smallest
-    changes that would let them move.
+    version, but prefer another one: `preferred` are those. `explanations` name the conflicts of the blocked
+    ones, with the smallest changes that would let them move.
     """
 
     verdict: WhatIfOutcome
     clusters: tuple[str, ...]
     changes: tuple[VersionChange, ...] = ()
     explanations: tuple[Explanation, ...] = ()
+    preferred: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A change to rehearse: in words, as an edit of the inputs, and the clusters that it concerns.
+    """A change to rehearse: a condition in words, an edit of the inputs, and the clusters that it concerns.
 
     A cluster moves if its lock then has the `package` in this `version`; without a version, if it has no
     new conflict. If it `forgets`, what is locked of the package may not stay either.
@@ -66,10 +67,11 @@ class Hypothesis:
     forgets: bool = False
 
 
-def publish(candidate: Candidate) -> Hypothesis:
-    """Return the hypothesis that a version of a package is published."""
+def publish(candidate: Candidate, *, is_published: bool = False) -> Hypothesis:
+    """Return the hypothesis that a version of a package is published, or taken where it is so already."""
+    text = f"{candidate.id} {candidate.version}"
     return Hypothesis(
-        f"{candidate.id} {candidate.version} were published",
+        f"{text}, which is published, were taken" if is_published else f"{text} were published",
         _published(candidate),
         _has(candidate.id),
         candidate.id,
@@ -250,16 +252,18 @@ class _Rehearsal:
         assumed = ((package, self.hypothesis.version),) if package else ()
         forced = self._attempt(replace(edited, assumed=assumed), inputs, before)
         if self._has_version(forced, edited):
-            return WhatIfResult(WhatIfOutcome.STAYS, ())
+            return WhatIfResult(WhatIfOutcome.STAYS, (), preferred=self._versions(free, edited))
         new = tuple(e for e in forced.conflicts if e not in free.conflicts) or forced.conflicts
         return WhatIfResult(WhatIfOutcome.BLOCKED, (), explanations=new)
 
     def _has_version(self, attempt: _Attempt, inputs: ClusterInputs) -> bool:
+        return not attempt.conflicts and self.hypothesis.version in self._versions(attempt, inputs)
+
+    def _versions(self, attempt: _Attempt, inputs: ClusterInputs) -> tuple[str, ...]:
+        """Return the versions of the package in a resolution, sorted."""
         package = inputs.catalogue.find(self.hypothesis.package) if self.hypothesis.package else None
-        return not attempt.conflicts and any(
-            instance.package == package and resolved.candidate.version.text == self.hypothesis.version
-            for instance, resolved in attempt.result.solution.resolved.items()
-        )
+        resolved = attempt.result.solution.resolved
+        return tuple(sorted({r.candidate.version.text for i, r in resolved.items() if i.package == package}))
 
     def _attempt(self, edited: ClusterInputs, inputs: ClusterInputs, before: PreviousLock) -> _Attempt:
         """Return the resolution of edited inputs, compared with that of the present ones."""

@@ -19,7 +19,7 @@ from reconciler.dependencies.lock.format import (
     package_name,
 )
 from reconciler.dependencies.lock.objects import USER
-from reconciler.dependencies.solve.solution import Explanation
+from reconciler.dependencies.solve.solution import Explanation, Rejection
 from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
@@ -159,11 +159,19 @@ def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
     return {
         "code": explanation.code,
         "sentences": list(explanation.sentences),
+        "rejected": [
+            {"package": package, "versions": [_rejection(each) for each in rejections]}
+            for package, rejections in explanation.rejected
+        ],
         "places": [str(place) for place in explanation.places],
         "hints": list(explanation.hints),
         "minimal": explanation.minimal,
         "givesWay": explanation.preempted,
     }
+
+
+def _rejection(rejection: Rejection) -> dict[str, Any]:
+    return {"version": rejection.version, "reasons": list(rejection.reasons)}
 
 
 def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:

@@ -24,12 +24,18 @@ _MEANINGS = {
 def what_if_lines(hypothesis: Hypothesis, results: Iterable[WhatIfResult]) -> Iterator[str]:
     """Yield the effects of a change as text: a block for clusters with equal results."""
     meanings = _REMOVED if hypothesis.forgets else _MEANINGS
-    yield terminal(f"If {hypothesis.text}:")
+    yield terminal(f"{condition(hypothesis)}:")
     for result in results:
-        yield terminal(f"  {meanings[result.verdict]}: {', '.join(result.clusters)}")
+        preferred = f" ({', '.join(result.preferred)})" if result.preferred else ""
+        yield terminal(f"  {meanings[result.verdict]}{preferred}: {', '.join(result.clusters)}")
         yield from (terminal(f"    {change.op} {change}") for change in result.changes)
         for explanation in result.explanations:
             yield from (terminal(f"    {line}") for line in str(explanation).splitlines())
+
+
+def condition(hypothesis: Hypothesis) -> str:
+    """Return the first clause of the report, in text and in JSON."""
+    return f"If {hypothesis.text}"
 
 
 def what_if_values(results: Iterable[WhatIfResult]) -> list[dict[str, Any]]:
@@ -48,6 +54,7 @@ def what_if_values(results: Iterable[WhatIfResult]) -> list[dict[str, Any]]:
                 }
                 for change in result.changes
             ],
+            "preferred": list(result.preferred),
             "explanations": [explanation_value(explanation) for explanation in result.explanations],
         }
         for result in results

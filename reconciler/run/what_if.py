@@ -46,7 +46,9 @@ def find_hypothesis(
     name, at, version = change.rpartition("@")
     versions = _versions(name, candidates)
     if at and versions:
-        return publish(_candidate(change, versions, version, manifest))
+        candidate = _candidate(change, versions, version, manifest)
+        is_published = not manifest and any(c.version == candidate.version for c in versions)
+        return publish(candidate, is_published=is_published)
     keys = install_keys(inventory, fleet.desired, name) if at else {}
     if keys:
         return bump(name, keys, _revision(change, fleet, keys, version, manifest))

@@ -18,6 +18,7 @@ from reconciler.plan.changes import PinChange
 FILE = Path(__file__).resolve().parents[2] / "docs/schemas/lock.schema.json"
 _PLAN = FILE.with_name("plan.schema.json")
 _TEXT = {"type": "string"}
+_REJECTION = {"version": _TEXT, "reasons": {"type": "array", "items": _TEXT}}
 _MODELS = {"package": LockedPackage, "revision": LockedRevision, "owned": OwnershipEntry}
 
 
@@ -32,6 +33,10 @@ def lock_schema() -> dict[str, Any]:
             {
                 "code": _TEXT,
                 "sentences": _list(_TEXT, "The facts; if `minimal`, all of them are needed."),
+                "rejected": _list(
+                    _object({"package": _TEXT, "versions": _list(_object(_REJECTION))}),
+                    "Versions that contradict a fact, and which.",
+                ),
                 "places": _list(_TEXT),
                 "hints": _list(_TEXT),
                 "minimal": {"type": "boolean"},

@@ -254,7 +254,9 @@ class Repairs:
     def _interface(self, need: InterfaceNeed) -> Iterator[Repair]:
         for id_, versions in self.inputs.catalogue.packages.items():
             if any(interface.id == need.id for c in versions for interface in c.interfaces):
-                text = f"Run `reconciler index set-default {need.id} {id_}`"
+                # A layer that is nearer than the fleet's has the default then, and would hide another one.
+                layer = " --cluster CLUSTER" if need.id in dict(self.inputs.choices.defaults) else ""
+                text = f"Run `reconciler index set-default {need.id} {id_}{layer}`"
                 yield _plain(_COMMAND, text, with_default(need.id, id_))
 
     def _removal(self, demand: InstanceRequirement, parent: Instance) -> Iterator[Repair]:
@@ -397,7 +399,8 @@ NO_SNAPSHOT = (
 
 def name_cluster(hint: str, cluster: str) -> str:
     """Return a hint with the name of the cluster that it is for."""
-    return hint.replace(NO_SNAPSHOT, NO_SNAPSHOT.replace("CLUSTER", cluster))
+    text = hint.replace(NO_SNAPSHOT, NO_SNAPSHOT.replace("CLUSTER", cluster))
+    return text.replace("--cluster CLUSTER`", f"--cluster {cluster}`")
 
 
 class _RequirementChange(NamedTuple):

@@ -58,7 +58,7 @@ def object_version_changes(
         was, now, new = before.get(path, ""), after.get(path, ""), packages.get(path)
         op = LockOp.ADD if not was else LockOp.CHANGE if now else LockOp.REMOVE
         name = str(new.instance) if new else path
-        changes.append(VersionChange(op, name, was, now, _why(op, was, new, resolution), (cluster,)))
+        changes.append(VersionChange(op, name, was, now, _why(op, was, new, None, resolution), (cluster,)))
     return tuple(changes)
 
 
@@ -75,30 +75,65 @@ def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionCh
         was, now = (version.partition("@")[0] for version in (change.before, change.after))
         new = after.get(change.instance)
         instance = (new or before[change.instance]).instance
-        yield VersionChange(
-            change.op, str(instance), was, now, _why(change.op, change.before, new, fresh), ()
-        )
+        why = _why(change.op, change.before, new, old, fresh)
+        yield VersionChange(change.op, str(instance), was, now, why, ())
 
 
 def _by_instance(resolution: Resolution) -> dict[str, LockedPackage]:
     return {str(package.instance): package for package in resolution.packages}
 
 
-def _why(op: LockOp, before: str, new: LockedPackage | None, resolution: Resolution) -> str:
+def _why(
+    op: LockOp, before: str, new: LockedPackage | None, old: Resolution | None, resolution: Resolution
+) -> str:
     if new is None:
         return "nothing requires it any more"
     if op is LockOp.ADD:
-        parents = ["a manifest" if who == USER else who for who in new.requested_by]
+        parents = list(_parents(new, resolution))
         more = f" and {len(parents) - _SHOWN} more" if len(parents) > _SHOWN else ""
-        return f"asked for by {', '.join(parents[:_SHOWN])}{more}"
+        return f"{'; '.join(parents[:_SHOWN])}{more}"
     forced = sorted(set(_conflicting_requirements(before, new, resolution)))
-    if forced:
-        return "; ".join(forced[:_SHOWN])
-    if new.owner == USER:
+    if not forced and new.owner == USER:
         return "its manifest asks for it"
+    if reasons := forced or sorted(set(_added_requirements(new, old, resolution))):
+        return "; ".join(reasons[:_SHOWN])
     if before.partition("@")[0] == new.version:
         return "its content changed under the same version"
     return "the version that fits best now"
+
+
+def _parents(package: LockedPackage, resolution: Resolution) -> Iterator[str]:
+    """Yield the parents of a package, each with what it requires of it."""
+    needs: dict[str, list[str]] = {}
+    for parent in resolution.packages:
+        texts = [_requirement(need) for need in parent.dependencies if need.resolved == package.instance]
+        needs[str(parent.instance)] = sorted(filter(None, texts))
+    for who in package.requested_by:
+        text = " and ".join(needs.get(who, ())) or "it"
+        yield f"{'a manifest' if who == USER else who} asks for {text}"
+
+
+def _requirement(need: LockedDependency) -> str:
+    """Return what a requirement asks of the package that meets it; empty if any version will do."""
+    match need.need:
+        case "api":
+            return f"the API {need.id}"
+        case "interface":
+            return f"the interface {need.id} {need.constraints}".rstrip()
+        case _:
+            return need.constraints
+
+
+def _added_requirements(
+    package: LockedPackage, old: Resolution | None, resolution: Resolution
+) -> Iterator[str]:
+    """Yield the APIs and interfaces that parents require of a package now, and did not before."""
+    before = {(str(p.instance), d.signature) for p in (old.packages if old else ()) for d in p.dependencies}
+    for parent in resolution.packages if old else ():
+        for need in parent.dependencies:
+            is_new = (str(parent.instance), need.signature) not in before
+            if is_new and need.need != "package" and need.resolved == package.instance:
+                yield f"{parent.instance} asks for {_requirement(need)}"
 
 
 def _conflicting_requirements(before: str, new: LockedPackage, resolution: Resolution) -> Iterator[str]:

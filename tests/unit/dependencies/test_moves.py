@@ -30,8 +30,8 @@ def test_what_is_new_says_who_asks_for_it() -> None:
     assert_lines(
         moved("", OLD),
         """
-        add carvel:db.io@namespace/prod 1.0.0: asked for by carvel:web.io@install/prod/shop in dev
-        add carvel:web.io@install/prod/shop 1.0.0: asked for by a manifest in dev
+        add carvel:db.io@namespace/prod 1.0.0: carvel:web.io@install/prod/shop asks for >=1.0.0 in dev
+        add carvel:web.io@install/prod/shop 1.0.0: a manifest asks for it in dev
         """,
     )
 
@@ -65,6 +65,38 @@ def test_a_manifest_that_asks_for_another_version_is_the_reason() -> None:
     newer = OLD + package("web.io", "2.0.0", needs("db.io", ">=1.0.0"))
 
     assert "1.0.0 -> 2.0.0: its manifest asks for it" in moved(OLD, newer)
+
+
+API = "provides: [{apiVersion: db.io/v1, kind: Database}]"
+
+
+@pytest.mark.parametrize(
+    ("requirement", "text"),
+    [
+        ("{gvk: {apiVersion: db.io/v1, kind: Database}}", "asks for the API db.io/v1/Database"),
+        (needs("db.io"), "asks for it"),
+        (needs("db.io", "<2.0.0"), "asks for <2.0.0"),
+    ],
+)
+def test_added_package_names_what_its_parent_requires(requirement: str, text: str) -> None:
+    also = needs("db.io") if "gvk" in requirement else ""
+    own = (requirement, also) if also else (requirement,)
+    web = install("shop", "web.io", "") + package("web.io", "1.0.0", *own)
+
+    found = moved("", web + package("db.io", "1.0.0", API))
+
+    assert f"add carvel:db.io@namespace/prod 1.0.0: carvel:web.io@install/prod/shop {text}" in found
+
+
+def test_moved_package_names_an_api_that_a_parent_requires_since() -> None:
+    before = SHOP + package("db.io", "1.0.0")
+    certs = "{gvk: {apiVersion: db.io/v1, kind: Database}}"
+    after = install("shop", "web.io", "") + package("web.io", "2.0.0", needs("db.io", ">=1.0.0"), certs)
+
+    found = moved(before, after + package("db.io", "1.0.0") + package("db.io", "1.1.0", API))
+
+    text = "carvel:web.io@install/prod/shop asks for the API db.io/v1/Database"
+    assert f"change carvel:db.io@namespace/prod 1.0.0 -> 1.1.0: {text}" in found
 
 
 def test_nothing_moves_where_nothing_changed() -> None:

@@ -205,7 +205,7 @@ def test_packages_that_move_along_are_listed() -> None:
         "change carvel:db.io@namespace/prod 1.0.0>2.0.0",
         "add carvel:log.io@namespace/prod >1.0.0",
     ]
-    assert result.changes[1].why == "asked for by carvel:db.io@namespace/prod"
+    assert result.changes[1].why == "carvel:db.io@namespace/prod asks for it"
 
 
 def test_version_that_a_cluster_has_changes_nothing() -> None:
