@@ -250,7 +250,10 @@ class _Rehearsal:
             return WhatIfResult(verdict, (), free.changes)
         package = edited.catalogue.find(self.hypothesis.package) if self.hypothesis.package else None
         assumed = ((package, self.hypothesis.version),) if package else ()
-        forced = self._attempt(replace(edited, assumed=assumed), inputs, before)
+        # An install that has no solution now blocks nothing: it keeps what is locked for it.
+        stalled = {e.preempted for e in self._present(inputs, before).solution.explanations}
+        installs = tuple(install for install in edited.installs if str(install) not in stalled)
+        forced = self._attempt(replace(edited, installs=installs, assumed=assumed), inputs, before)
         if self._has_version(forced, edited):
             return WhatIfResult(WhatIfOutcome.STAYS, (), preferred=self._versions(free, edited))
         new = tuple(e for e in forced.conflicts if e not in free.conflicts) or forced.conflicts
@@ -271,7 +274,7 @@ class _Rehearsal:
         names = frozenset({edited.catalogue.find(package).name} if package else ())
         start = self._forgotten(before) if self.hypothesis.forgets else before
         result = self._resolver(names).resolve(edited, start, keeps=False)
-        present = self._resolver(frozenset()).resolve(inputs, before, keeps=False)
+        present = self._present(inputs, before)
         conflicts = tuple(
             replace(e, hints=tuple(self._hints(e, inputs.cluster)))
             for e in result.solution.explanations
@@ -279,6 +282,10 @@ class _Rehearsal:
         )
         changes = tuple(resolution_changes(before.resolution, result.revisions.resolution))
         return _Attempt(result, changes, conflicts)
+
+    def _present(self, inputs: ClusterInputs, before: PreviousLock) -> ClusterResult:
+        """Return the resolution without the change."""
+        return self._resolver(frozenset()).resolve(inputs, before, keeps=False)
 
     def _hints(self, explanation: Explanation, cluster: str) -> Iterator[str]:
         """Yield the hints of a conflict, except for the one to publish again what is removed."""

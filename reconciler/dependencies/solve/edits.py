@@ -122,15 +122,22 @@ def with_adopted(there: list[ObservedInstallation], rest: tuple[ObservedInstalla
 
 def exact_need(install: Install, chosen: Candidate) -> PackageNeed:
     """Return the need for exactly one version, as the dialect of an install writes it."""
-    dialect, text = install.need.range.dialect, str(chosen.version)
+    dialect = install.need.range.dialect
+    text = _range_text(dialect, chosen)
     exact = f"={text}" if dialect.grammar is Grammar.MASTERMINDS else text
     return replace(install.need, range=version_range(dialect, exact))
 
 
+def _range_text(dialect: Dialect, chosen: Candidate) -> str:
+    """Return a version as ranges of a dialect have it: those of Carvel know no leading `v`."""
+    text = str(chosen.version)
+    return text if dialect.grammar is Grammar.MASTERMINDS else text.removeprefix("v")
+
+
 def widened(need: PackageNeed, chosen: Candidate) -> PackageNeed | None:
     """Return a need with the shortest range that admits a version too; None if there is none."""
-    old, version = need.range.text, str(chosen.version)
-    dialect = need.range.dialect
+    old, dialect = need.range.text, need.range.dialect
+    version = _range_text(dialect, chosen)
     separator = ", " if dialect.grammar is Grammar.MASTERMINDS else " "
     words = old.replace(",", " ").split()
     low = next((word for word in words if word.startswith(">")), "")

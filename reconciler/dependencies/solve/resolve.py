@@ -245,6 +245,9 @@ class Arbitration(NamedTuple):
 def _without_one(
     inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable
 ) -> Arbitration | None:
+    # An assumed version is a question: an install that gave way to it would keep another version.
+    if any(cause.kind is CauseKind.ASSUMED for cause in conflict.causes):
+        return None
     return isolate_install(inputs, problem, conflict) or arbitrate_ownership(inputs, problem, conflict)
 
 

@@ -40,6 +40,7 @@ from tests.support.dependency_manifests import (
     installation,
     needs,
     package,
+    provider,
     world_of,
 )
 
@@ -103,6 +104,28 @@ def test_blocked_cluster_names_the_blocker_and_the_smallest_change(
     assert "db.io is to be 2.0.0" in blocked.explanations[0].sentences
     assert "no version of db.io fits" not in str(blocked.explanations[0])
     assert hint in blocked.explanations[0].hints
+
+
+@pytest.mark.parametrize(
+    "neighbour",
+    [
+        "",
+        provider("odd", "v1.0.0")
+        + crossplane("odd", "v1.0.0", "[{provider: x.io/aws, version: '>=v9.0.0'}]"),
+    ],
+)
+def test_manifest_that_shares_a_package_blocks_and_does_not_give_way(neighbour: str) -> None:
+    platform = crossplane("platform", "v1.0.0", "[{provider: x.io/aws, version: '>=v1.0.0'}]")
+    text = provider("platform", "v1.0.0") + provider("aws", "v1.0.0") + platform + crossplane("aws", "v1.0.0")
+    worlds, decision = fleet(dev=text + neighbour)
+    aws = worlds[0].catalogue.packages[PackageId(Ecosystem.XPKG, "x.io/aws")]
+
+    (blocked,) = what_if(worlds, decision, publish(hypothetical_version(aws, "v2.0.0")))
+
+    assert blocked.verdict is WhatIfOutcome.BLOCKED
+    assert blocked.explanations[0].sentences[0].startswith("Provider aws asks for x.io/aws =v1.0.0")
+    assert blocked.explanations[0].sentences[-1] == "x.io/aws is to be v2.0.0"
+    assert blocked.explanations[0].hints
 
 
 def test_cluster_that_two_places_block_names_both_changes() -> None:
