@@ -506,6 +506,7 @@ def locked(digest: str = "i", **versions: str) -> ClusterLock:
             instance=LockedInstance(ecosystem="carvel", name=name, slot=LockedSlot(kind="cluster")),
             dialect="carvel",
             version=version,
+            requested_by=("user",),
         )
         for name, version in sorted(versions.items())
     )
@@ -526,9 +527,9 @@ def test_packages_of_clusters_are_told_with_what_happens_to_them() -> None:
     found = computed(before, after)
 
     assert {(pin.what.rpartition(" ")[0], pin.before, pin.after, pin.why) for pin in found.pins} == {
-        ("cluster dev:", "1.0.0", "2.0.0", "decided anew"),
-        ("cluster dev:", "", "1.0.0", "asked for"),
-        ("cluster dev:", "1.0.0", "", "not asked for any more"),
+        ("cluster dev:", "1.0.0", "2.0.0", "the version that fits best now"),
+        ("cluster dev:", "", "1.0.0", "asked for by a manifest"),
+        ("cluster dev:", "1.0.0", "", "nothing requires it any more"),
     }
     assert sorted(path.rpartition("/")[2] for path in found.files) == sorted(
         path.rpartition("/")[2] for path in computed(None, after).files
@@ -552,7 +553,7 @@ def test_cluster_that_needs_nothing_any_more_has_no_lock() -> None:
     found = computed(before, None, files)
 
     assert found.files == {"README.md": File.of(b"Ours")}
-    assert [pin.why for pin in found.pins] == ["not asked for any more"]
+    assert [pin.why for pin in found.pins] == ["nothing requires it any more"]
     empty = computed(locked(), None)
     assert empty.pins == (PinChange("cluster dev", "", "", "how its needs are met"),)
     assert computed(None, None) == ComputedLock({}, (), CONTROL.commit.time)
