@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test docs-test coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
+.PHONY: demo test docs-site docs-pictures docs-test coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -21,6 +21,14 @@ demo: $(VENV)/.installed  ## The main job on a small world: plan, apply, approve
 
 test: $(VENV)/.installed  ## All tests, the long ones on a sample; faults, laws, fuzz and soak try everything
 	$(RUN)python -m pytest -n auto --dist worksteal
+
+docs-site:  ## Build the documentation site into docs/_build, and check every link in it
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	$(VENV)-docs/bin/sphinx-build -W --keep-going -q -b html docs docs/_build
+
+docs-pictures:  ## Draw the Mermaid diagrams of the documentation that changed; needs npm and Chromium
+	.ci/pictures
 
 docs-test: $(VENV)/.installed  ## Run every command of the tutorial and the guides, and compare what they print
 	$(RUN)python -m pytest -q tests/docs
@@ -60,7 +68,8 @@ fix: $(VENV)/.installed
 golden: $(VENV)/.installed  ## Rewrite the expected files of the worlds; review them as a diff
 	$(RUN)python -m pytest -q tests/e2e --update-golden
 
-docs: $(VENV)/.installed  ## Write what is generated: the schema of locks, and the merge keys of Kubernetes
+docs: $(VENV)/.installed  ## Write what is generated: the schema of locks, the merge keys of Kubernetes, the reference of commands
+	$(RUN)python -m tests.support.cli_reference
 	$(RUN)python -m tests.support.lock_schema
 	$(RUN)python -m tests.support.kubernetes_schema
 
@@ -103,6 +112,8 @@ lock:  ## Rewrite the lock files from pyproject.toml: all, what runs in producti
 	echo 'pip-audit>=2.10,<3' | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-audit.lock -
 	printf '%s\n' 'cyclonedx-bom>=7,<8' 'pipx>=1.8,<2' 'pre-commit>=4,<5' 'twine>=6.1,<7' 'uv>=0.9,<1' | \
 		$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-release.lock -
+	printf '%s\n' 'furo>=2025.9' 'myst-parser>=5,<6' 'sphinx>=8.2,<10' 'sphinx-copybutton>=0.5.2,<0.6' | \
+		$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-docs.lock -
 	echo "hatchling>=1.27,<2" | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-build.lock -
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)python -m tests.support.wheels
 

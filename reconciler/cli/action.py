@@ -27,9 +27,13 @@ _TRUE = frozenset({"true", "yes", "1"})
 @click.command()
 @click.pass_context
 def action(ctx: click.Context) -> Exit:
-    """Run one mode of the GitHub action: INPUT_MODE and the other inputs are environment variables.
+    r"""Run one mode of the GitHub action: INPUT_MODE and the other inputs are environment variables.
 
     Writes the job summary, annotations and outputs beside what the command itself prints.
+
+    \b
+    Example:
+      INPUT_MODE=plan reconciler action
     """
     inputs, runner = Inputs(os.environ), current_runner()
     reports = {"report-json": inputs.reports / JSON_FILE, "report-sarif": inputs.reports / SARIF_FILE}

@@ -31,7 +31,12 @@ def functions() -> None:
 @CONFIG
 @format_option
 def list_functions(config: Path | None, output_format: str) -> int:
-    """List the functions that run here: those built in, with their versions, mapped and pinned ones."""
+    r"""List the functions that run here: those built in, with their versions, mapped and pinned ones.
+
+    \b
+    Example:
+      reconciler functions list
+    """
     from reconciler.functions.catalog import CLAIMS, PSEUDO
 
     policy = read_function_policy(config)
@@ -99,6 +104,10 @@ def pull(
 
     \b
     Exit codes: 0 done, 5 an image could not be pulled.
+
+    \b
+    Example:
+      reconciler functions pull --config reconciler.yaml --package blueprints/nginx --runtime podman
     """
     from dataclasses import replace
 

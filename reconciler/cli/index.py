@@ -53,7 +53,12 @@ def index() -> None:
 @click.option("--keyword", default="", help="A keyword of some version.")
 @output_options(Output.TEXT, Output.JSON)
 def list_(control: str, output: str, *, no_color: bool, **words: str) -> Exit:
-    """List the packages that pass every filter; `*` marks the default of that layer."""
+    r"""List the packages that pass every filter; `*` marks the default of that layer.
+
+    \b
+    Example:
+      reconciler index list --interface io.cnab.interface.mysql --environment production
+    """
     from reconciler.dependencies.catalog.index import list_packages
     from reconciler.dependencies.model.cluster import build_catalogue
     from reconciler.report.json import listing
@@ -83,7 +88,12 @@ def list_(control: str, output: str, *, no_color: bool, **words: str) -> Exit:
 @_control
 @click.argument("package")
 def show(control: str, package: str) -> Exit:
-    """Show every version of a package: its needs, its APIs, and its file."""
+    r"""Show every version of a package: its needs, its APIs, and its file.
+
+    \b
+    Example:
+      reconciler index show crossplane:x.example.com/acme/aws
+    """
     lines = []
     for candidate in _candidates(_read(_root(control)), package):
         withdrawn = f" (withdrawn: {candidate.withdrawn})" if candidate.withdrawn else ""
@@ -107,9 +117,14 @@ def show(control: str, package: str) -> Exit:
 @click.option("--keyword", "keywords", multiple=True)
 @click.option("--interface", default="", help="Make it the default of this interface.")
 def add(control: str, environment: str, cluster: str, interface: str, **options: Any) -> Exit:
-    """Add a version: SOURCE is the package's name in its registry. MANIFESTs are copied beside it.
+    r"""Add a version: SOURCE is the package's name in its registry. MANIFESTs are copied beside it.
 
     Without a MANIFEST write SOURCE as ECOSYSTEM:NAME; with --interface it is a bundle that implements it.
+
+    \b
+    Examples:
+      reconciler index add x.example.com/acme/aws v1.2.0 --manifest crossplane.yaml
+      reconciler index add bundle:r.example.com/helm-mysql 1.0.0 --interface mysql
     """
     from reconciler.read.dependencies import parse_version
     from reconciler.workdir.index import HEADER, add_version, version_folder
@@ -139,7 +154,12 @@ def add(control: str, environment: str, cluster: str, interface: str, **options:
 @click.argument("package")
 @click.option("--version", default="", help="Only this version.  [default: all, and as a default]")
 def remove(control: str, package: str, version: str) -> Exit:
-    """Remove a package, or one version of it, from the index."""
+    r"""Remove a package, or one version of it, from the index.
+
+    \b
+    Example:
+      reconciler index remove crossplane:x.example.com/acme/aws --version v1.2.0
+    """
     from reconciler.dependencies.catalog.index import IndexLayer, remove_package
     from reconciler.workdir.index import remove_folders, write_layer
 
@@ -168,7 +188,12 @@ def remove(control: str, package: str, version: str) -> Exit:
 @click.argument("interface")
 @click.argument("package", metavar="ECOSYSTEM:NAME")
 def set_default(control: str, environment: str, cluster: str, interface: str, package: str) -> Exit:
-    """Choose the package that implements an interface, for the fleet, an environment or a cluster."""
+    r"""Choose the package that implements an interface, for the fleet, an environment or a cluster.
+
+    \b
+    Example:
+      reconciler index set-default io.cnab.interface.mysql bundle:r.example.com/azure-mysql
+    """
     from reconciler.dependencies.catalog.index import parse_id
 
     id_ = parse_id(package)

@@ -36,9 +36,11 @@ COMMANDS = {
     "check": Command("check", "Check a change of the control repository before it is merged."),
     "lock": Command("lock", "Choose the version of every package for each cluster, and lock it."),
     "index": Command("index", "List and change the packages and defaults of the index."),
-    "approve": Command("approve", "Approve a package's draft or deletion on the local forge."),
-    "pr": Command("pr", "List, show, merge and close pull requests of the local forge."),
-    "status": Command("status", "Show the conditions of every PackageVariant and PackageVariantSet."),
+    "approve": Command("approve", "Approve drafts and deletions of packages, on every forge."),
+    "pr": Command("pr", "List, show, merge, close and reopen pull requests, on every forge."),
+    "status": Command(
+        "status", "Show every package: version, state, age, pull request, and what it waits for."
+    ),
     "explain": Command("explain", "Explain the change of one package, and the origin of its fields."),
     "why-not": Command("why_not", "Explain what keeps a package from an upstream revision."),
     "history": Command("history", "List the revisions of a package: when, from which upstream, by whom."),

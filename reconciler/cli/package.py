@@ -51,6 +51,10 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output_format
 
     \b
     Exit codes: 0 done, 3 the package cannot be read, 4 refused, 7 conflicts remain.
+
+    \b
+    Example:
+      reconciler package update --original nginx-v1 --upstream nginx-v2 --local edge/nginx --out edge/nginx
     """
     from reconciler.read.files import read_directory
     from reconciler.render.update import UpdateRefused
@@ -73,7 +77,12 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output_format
 @click.argument("second", type=EXISTING)
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when the packages differ.")
 def diff(first: Path, second: Path, *, detailed_exitcode: bool) -> int:
-    """Show what differs between two packages, as a unified diff."""
+    r"""Show what differs between two packages, as a unified diff.
+
+    \b
+    Example:
+      reconciler package diff blueprints/nginx edge-east/nginx
+    """
     from difflib import unified_diff
 
     from reconciler.read.files import read_directory
@@ -95,7 +104,12 @@ def diff(first: Path, second: Path, *, detailed_exitcode: bool) -> int:
 @package.command()
 @click.argument("directory", type=EXISTING)
 def tree(directory: Path) -> int:
-    """List a package's resources and sub-packages."""
+    r"""List a package's resources and sub-packages.
+
+    \b
+    Example:
+      reconciler package tree edge-east/nginx
+    """
     from reconciler.read.files import read_directory
     from reconciler.render.update.documents import list_package
 
@@ -243,6 +257,10 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
 
     \b
     Exit codes: 0 done, 3 a function failed, 4 a function that cannot run here.
+
+    \b
+    Example:
+      reconciler package render edge-east/nginx --out rendered
     """
     from reconciler.functions.pipeline import run_pipeline
     from reconciler.read.files import read_directory

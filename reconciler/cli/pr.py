@@ -64,7 +64,12 @@ def list_(
     sets: tuple[str, ...],
     labels: tuple[str, ...],
 ) -> Exit:
-    """List the open pull requests of every repository."""
+    r"""List the open pull requests of every repository.
+
+    \b
+    Example:
+      reconciler pr list --set nginx
+    """
     from reconciler.cli.pull_requests import PullFilter, list_pulls
     from reconciler.inventory import PullState
     from reconciler.plan.unread import find_unread
@@ -94,7 +99,12 @@ def list_(
 @output_options(*FORMS)
 @click.argument("name")
 def show(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> Exit:
-    """Show the title, the text and the changes of a pull request."""
+    r"""Show the title, the text and the changes of a pull request.
+
+    \b
+    Example:
+      reconciler pr show edge-east/nginx
+    """
     from reconciler.cli.pull_requests import find_pulls, list_pulls
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
@@ -117,7 +127,13 @@ def show(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> E
 @click.argument("name")
 @dry_run_option
 def merge(settings: "RunOptions", output: str, name: str, *, no_color: bool, dry_run: bool) -> Exit:
-    """Merge a pull request that is ready; a draft is approved with `reconciler approve`."""
+    r"""Merge a pull request that is ready; a draft is approved with `reconciler approve`.
+
+    \b
+    Examples:
+      reconciler pr merge edge-east/nginx
+      reconciler pr merge 'edge-*/nginx' --dry-run
+    """
     from reconciler.cli.pull_requests import closed_error, outdated_error
     from reconciler.forge.local_merge import OutdatedError
     from reconciler.run.plan import plan_fleet
@@ -146,7 +162,12 @@ def merge(settings: "RunOptions", output: str, name: str, *, no_color: bool, dry
 def close(
     settings: "RunOptions", output: str, name: str, comment: str, *, no_color: bool, dry_run: bool
 ) -> Exit:
-    """Close a pull request: exactly this content is not proposed again."""
+    r"""Close a pull request: exactly this content is not proposed again.
+
+    \b
+    Example:
+      reconciler pr close edge-east#3 --comment "Not before the sale"
+    """
     from reconciler.inventory import PullState
 
     chosen = _choose(settings, name)
@@ -169,7 +190,12 @@ def close(
 @click.argument("name")
 @dry_run_option
 def reopen(settings: "RunOptions", output: str, name: str, *, no_color: bool, dry_run: bool) -> Exit:
-    """Open a closed pull request again, as its branch is now: it is no rejection any more."""
+    r"""Open a closed pull request again, as its branch is now: it is no rejection any more.
+
+    \b
+    Example:
+      reconciler pr reopen edge-east#3
+    """
 
     def act(listed: "ListedPull") -> dict[str, str]:
         listed.forge.reopen(listed.pull.number)

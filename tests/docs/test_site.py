@@ -1,0 +1,33 @@
+"""What the documentation site is made of: its contents, and a picture for each diagram."""
+
+import hashlib
+import re
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts]
+
+
+def test_every_diagram_has_its_picture_and_every_picture_its_diagram() -> None:
+    blocks = [
+        block
+        for page in PAGES
+        for block in re.findall(r"^```mermaid\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+
+    wanted = {f"{hashlib.sha256(block.encode()).hexdigest()[:12]}.svg" for block in blocks}
+
+    assert {path.name for path in (DOCS / "pictures").glob("*.svg")} == wanted, "run `make docs-pictures`"
+    assert len(wanted) == len(blocks)
+
+
+def test_every_page_is_in_the_contents() -> None:
+    listed = {
+        f"{index.parent.relative_to(DOCS).as_posix()}/{name}.md".removeprefix("./")
+        for index in DOCS.rglob("index.md")
+        for tree in re.findall(r"^```\{toctree\}\n(.*?)^```$", index.read_text(), re.MULTILINE | re.DOTALL)
+        for name in tree.splitlines()
+        if name and not name.startswith(":")
+    }
+
+    assert {page.relative_to(DOCS).as_posix() for page in PAGES} - {"index.md"} == listed
