@@ -1,5 +1,6 @@
 """HTTP requests to forge APIs: authorization, limits, retries, deadlines and pages."""
 
+import hashlib
 import os
 import re
 import time
@@ -87,6 +88,17 @@ class _Request(NamedTuple):
     conditional: bool = False
 
 
+class Read(NamedTuple):
+    """A request that changed nothing, and the digest of its reply."""
+
+    method: str
+    url: str
+    body: Any
+    params: Mapping[str, str | int] | None
+    conditional: bool
+    digest: str
+
+
 class _Raw(NamedTuple):
     status: int
     headers: Mapping[str, str]
@@ -101,12 +113,18 @@ def _trusted(_file: str, _directory: str) -> "ssl.SSLContext":
     return httpx.create_ssl_context()
 
 
+def _digest(reply: Reply) -> str:
+    """Return the digest of a reply and its link to the next page."""
+    data = orjson.dumps([reply.data, reply.headers.get("link", "")])
+    return hashlib.sha256(data).hexdigest()
+
+
 class Transport:
     """Requests to one API as one identity; thread-safe.
 
     The token is sent to the API's own host only, and never over clear text beyond this machine. Reads are
     retried. A write is retried only where it certainly had no effect or is idempotent (`repeatable`).
-    Every write passes the budget.
+    Every write passes the budget. `reads` are all reads so far; `is_read_whole` is False if one failed.
     """
 
     def __init__(
@@ -134,6 +152,8 @@ class Transport:
         self.skew_s = 0.0
         self._replies = replies
         self._timeout_s = timeout_s
+        self.reads: list[Read] = []
+        self.is_read_whole = True
         agent = {"User-Agent": f"reconciler/{__version__}", "Accept": "application/json"}
         self._client = httpx.Client(
             headers={**agent, **(headers or {})},
@@ -147,8 +167,7 @@ class Transport:
         self, path: str, params: Mapping[str, str | int] | None = None, *, conditional: bool = False
     ) -> Reply:
         """Read; retried while the forge fails. With `conditional` an unchanged reply comes from the cache."""
-        request = _Request("GET", self._url(path), None, params, conditional=conditional)
-        return self._call(request, repeatable=True)
+        return self._read(_Request("GET", self._url(path), None, params, conditional=conditional))
 
     def write(self, method: str, path: str, body: object = None, *, repeatable: bool = False) -> Reply:
         """Write once; a lost reply is retried only if `repeatable`, else it raises LostReplyError."""
@@ -156,7 +175,12 @@ class Transport:
 
     def query(self, path: str, body: object) -> Reply:
         """Read with a POST, as GraphQL does."""
-        return self._call(_Request("POST", self._url(path), body), repeatable=True)
+        return self._read(_Request("POST", self._url(path), body))
+
+    def repeat(self, read: Read) -> bool:
+        """Read again; tell whether the reply is the same."""
+        request = _Request(read.method, read.url, read.body, read.params, conditional=read.conditional)
+        return _digest(self._call(request, repeatable=True)) == read.digest
 
     def items(self, path: str, params: Mapping[str, str | int]) -> Iterator[Any]:
         """Yield the items of all pages of a list."""
@@ -208,6 +232,16 @@ class Transport:
             if (value := look()) is not None:
                 return value
         return None
+
+    def _read(self, request: _Request) -> Reply:
+        try:
+            reply = self._call(request, repeatable=True)
+        except ReconcilerError:
+            self.is_read_whole = False
+            raise
+        method, url, body, params, _, conditional = request
+        self.reads.append(Read(method, url, body, params, conditional, _digest(reply)))
+        return reply
 
     def _call(self, request: _Request, *, repeatable: bool) -> Reply:
         hops, renewed, failures, waits = 0, False, 0, 0

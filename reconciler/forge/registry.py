@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from reconciler.errors import UnavailableError
@@ -17,7 +17,7 @@ from reconciler.forge.github import (
     App,
     AppToken,
 )
-from reconciler.forge.http import Authorization, StaticToken, Transport
+from reconciler.forge.http import Authorization, Read, StaticToken, Transport
 from reconciler.forge.local import LocalForge
 from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.repository import Mirror
@@ -108,6 +108,14 @@ class Forge(Protocol):
         ...
 
 
+class ForgeReads(NamedTuple):
+    """All reads from one API as one identity, and a repository there."""
+
+    remote: str
+    url: str
+    reads: tuple[Read, ...]
+
+
 class Forges:
     """The forges of one run: one connection and one budget for each API and identity.
 
@@ -139,6 +147,7 @@ class Forges:
         self._environment: Mapping[str, str] = {}
         self._transports: dict[tuple[str, str], Transport] = {}
         self._apps: dict[CredentialRule, AppToken] = {}
+        self._first_repositories: dict[Transport, tuple[str, str]] = {}
         self._forges: dict[str, Forge] = {}
         self._commits: dict[str, CommitPolicy] = {}
 
@@ -165,6 +174,27 @@ class Forges:
             self._forges[mirror.url] = self._make(mirror)
         return self._forges[mirror.url]
 
+    def reads(self) -> tuple[ForgeReads, ...] | None:
+        """Return all reads of this run by API and identity, None if one of them failed."""
+        if not all(transport.is_read_whole for transport in self._transports.values()):
+            return None
+        repositories = self._first_repositories.items()
+        return tuple(ForgeReads(*at, tuple(transport.reads)) for transport, at in repositories)
+
+    def are_unchanged(self, reads: Iterable[ForgeReads]) -> bool:
+        """Read everything again; tell whether all replies are the same.
+
+        Raises:
+            UnavailableError: A forge cannot be read.
+        """
+        for remote, url, requests in reads:
+            rule = find_rule(self._policy.forges, remote)
+            if rule is None or rule.kind is ForgeKind.LOCAL:
+                return False
+            if not all(map(self._transport(rule, url).repeat, requests)):
+                return False
+        return True
+
     def lists_pulls(self, mirror: Mirror) -> bool:
         """Tell whether this run lists a repository's pull requests: not those of another shard.
 
@@ -190,6 +220,7 @@ class Forges:
         if rule is None or rule.kind is ForgeKind.LOCAL:
             return LocalForge(mirror, self._commits.get(mirror.url, self._policy.commits))
         transport = self._transport(rule, mirror.url)
+        self._first_repositories.setdefault(transport, (mirror.remote, mirror.url))
         name = mirror.url.partition("/")[2]
         dialect = validated(_DIALECTS[rule.kind](transport, name, rule))
         return ApiForge(dialect, transport, self._policy.instance)

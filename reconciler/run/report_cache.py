@@ -29,10 +29,11 @@ from reconciler.run.options import Opened, RunOptions, default_cache, open_mirro
 from reconciler.values import dataclass
 
 if TYPE_CHECKING:
+    from reconciler.forge.registry import Forges
     from reconciler.inventory import Inventory, Opening
     from reconciler.run.plan import PlannedRun
 
-_MOST_BYTES: Final = 1 << 20
+_MOST_BYTES: Final = 4 << 20
 """A report that is larger is not kept."""
 _MOST_REPORTS: Final = 32
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
@@ -56,7 +57,7 @@ class Watched(NamedTuple):
 
     `remotes` are the repositories; `commits` those that a lock or Kptfile names, with their repository;
     `tools` are programs by name, `files` other files by path. With `policy` the configuration is needed
-    before the inputs can be judged: for credentials or a schedule.
+    before the inputs can be judged: for credentials or a schedule. `reads` are all reads from forges.
     """
 
     remotes: tuple[str, ...]
@@ -64,6 +65,7 @@ class Watched(NamedTuple):
     tools: tuple[str, ...]
     files: tuple[str, ...]
     policy: bool
+    reads: tuple[Any, ...]
 
 
 class InputDigest(NamedTuple):
@@ -99,7 +101,7 @@ class ReportCache:
         if kept is None:
             return None
         try:
-            return kept.report if self._digest(kept.inputs.watched) == kept.inputs.digest else None
+            return kept.report if self._is_unchanged(kept.inputs) else None
         except ReconcilerError:
             self.opened = None  # the run reads it again, and tells what is wrong
             return None
@@ -110,7 +112,7 @@ class ReportCache:
         if control is None or not _is_idle(planned, control):
             return None
         opened = Opened(inputs.mirrors, control)
-        watched = _watched(inputs.inventory, inputs.mirrors)
+        watched = _watched(inputs.inventory, inputs.mirrors, inputs.forges)
         digest = self._fingerprint(opened, watched, inputs.inventory.opening)
         return InputDigest(watched, digest) if digest else None
 
@@ -140,34 +142,37 @@ class ReportCache:
         name = hashlib.sha256(repr([*self.question, str(Path.cwd())]).encode()).hexdigest()
         return (self.options.cache_dir or default_cache()).absolute() / "reports" / name
 
-    def _digest(self, watched: Watched) -> str:
-        """Open all repositories as a run does; return the digest of its inputs, "" if one is unknown.
+    def _is_unchanged(self, inputs: InputDigest) -> bool:
+        """Open all repositories as a run does, and tell whether its inputs would be the same.
 
         Raises:
             ReconcilerError: Something that a run needs cannot be read.
         """
-        mirrors = open_mirrors(self.options)
+        watched, mirrors = inputs.watched, open_mirrors(self.options)
         mirrors.hold()  # a run that follows fetches nothing twice
         control = open_control(self.options.control, mirrors)
         self.opened = Opened(mirrors, control)
-        opening = self._configure(mirrors, control) if watched.policy else None
+        forges, opening = self._configure(mirrors, control) if watched.policy else (None, None)
         fetched = mirrors.fetch_all(watched.remotes)
         if not all(isinstance(mirror, Mirror) for mirror in fetched.values()):
-            return ""
-        return self._fingerprint(self.opened, watched, opening)
+            return False
+        if self._fingerprint(self.opened, watched, opening) != inputs.digest:
+            return False
+        return forges is None or _are_forges_unchanged(forges, watched)
 
-    def _configure(self, mirrors: Mirrors, control: OpenControl) -> "Opening":
-        """Give the mirrors the credentials of the configuration; return the state of the schedule."""
+    def _configure(self, mirrors: Mirrors, control: OpenControl) -> "tuple[Forges, Opening]":
+        """Give the mirrors their credentials; return the forges, and the state of the schedule."""
         from reconciler.forge.registry import Forges  # noqa: PLC0415 - slow, and rarely needed
+        from reconciler.forge.reply_cache import ReplyCache  # noqa: PLC0415
         from reconciler.read.governance import read_options  # noqa: PLC0415
         from reconciler.read.inventory import authorize  # noqa: PLC0415
         from reconciler.read.schedule import read_opening  # noqa: PLC0415
 
         options = read_options(control, self.environment)
-        policy = authorize(
-            options, mirrors, Forges(shard=self.options.shard, writes=self.writes), self.environment
-        )
-        return read_opening(policy, self.now())
+        replies = ReplyCache(mirrors.cache_dir / "replies")
+        forges = Forges(shard=self.options.shard, writes=self.writes, replies=replies)
+        policy = authorize(options, mirrors, forges, self.environment)
+        return forges, read_opening(policy, self.now())
 
     def _fingerprint(self, opened: Opened, watched: Watched, opening: "Opening | None") -> str:
         """Return the digest of all inputs, "" if a commit is missing."""
@@ -188,10 +193,15 @@ class ReportCache:
         return hashlib.sha256(repr(values).encode()).hexdigest()
 
 
+def _are_forges_unchanged(forges: "Forges", watched: Watched) -> bool:
+    from reconciler.forge.registry import ForgeReads  # noqa: PLC0415 - slow, and rarely needed
+
+    return forges.are_unchanged(msgspec.convert(watched.reads, tuple[ForgeReads, ...]))
+
+
 def _is_idle(planned: "PlannedRun", control: OpenControl) -> bool:
     """Tell whether a run found nothing to do, and whether a change of all its inputs would be noticed."""
-    from reconciler.forge.local import LocalForge  # noqa: PLC0415 - a run has imported both
-    from reconciler.read.state import state_ref, status_ref  # noqa: PLC0415
+    from reconciler.read.state import state_ref, status_ref  # noqa: PLC0415 - a run has imported it
 
     plan, inputs = planned.plan, planned.inputs
     inventory = inputs.inventory
@@ -206,16 +216,13 @@ def _is_idle(planned: "PlannedRun", control: OpenControl) -> bool:
     if [refs.get(name) for name in names] != [recorded.state, recorded.status]:
         return False
     views = inventory.repositories.values()
-    if not all(view.is_available for view in views):
-        return False
-    mirrors = (control.mirror, *(inputs.mirrors.open(view.remote) for view in views))
-    return all(isinstance(inputs.forges.of(mirror), LocalForge) for mirror in mirrors)
+    return all(view.is_available for view in views) and inputs.forges.reads() is not None
 
 
-def _watched(inventory: "Inventory", mirrors: Mirrors) -> Watched:
+def _watched(inventory: "Inventory", mirrors: Mirrors, forges: "Forges") -> Watched:
     policy, remotes = inventory.policy, {view.url: view.remote for view in inventory.repositories.values()}
     commits = {(remotes[at.url], at.commit) for at in inventory.trees if at.url in remotes}
-    engine = policy.functions.runtime
+    engine, reads = policy.functions.runtime, forges.reads() or ()
     files = {*policy.functions.exec.values(), *_policy_files(inventory)}
     is_remote = not all(mirrors.open(remote).is_local for remote in remotes.values())
     return Watched(
@@ -223,7 +230,8 @@ def _watched(inventory: "Inventory", mirrors: Mirrors) -> Watched:
         commits=tuple(sorted(commits)),
         tools=(*_TOOLS, *((engine,) if engine else ())),
         files=tuple(sorted(files)),
-        policy=is_remote or bool(policy.pull_requests.schedule),
+        policy=is_remote or bool(reads) or bool(policy.pull_requests.schedule),
+        reads=reads,
     )
 
 

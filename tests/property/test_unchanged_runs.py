@@ -265,7 +265,7 @@ CONTROL = "by the commit of the control repository, the environment and the prog
 STATE = "by the refs of the control repository: the branches of state and status are among them"
 REFS = "by the refs of every repository"
 COMMITS = "by the refs, and by whether each commit that only a lock names is still there"
-FORGE = "by the refs, as every forge is local; with another one no report is kept"
+FORGE = "by the refs where it is local; elsewhere by the replies to the requests of the run, made again"
 NEVER = "with such an input no report is kept"
 CLOCK = "by computing it again"
 NOTICED = {
@@ -292,6 +292,7 @@ NOTICED = {
     "reviewed": STATE,
     "retry_requests": FORGE,
     "passed_checks": FORGE,
+    "other_checks": FORGE,
     "documents": CONTROL,
     "index": CONTROL,
     "images": STATE,

@@ -208,7 +208,7 @@ def test_report_of_a_run_that_may_end_differently_is_not_kept(code: Exit, option
 
 def test_large_report_is_not_kept(options: RunOptions) -> None:
     inputs = cache(options).inputs_of(plan_run(options))
-    cache(options).keep(inputs, [(False, "x" * (2 << 20))], Exit.DONE)
+    cache(options).keep(inputs, [(False, "x" * (5 << 20))], Exit.DONE)
 
     assert cache(options).find() is None
 
@@ -235,14 +235,14 @@ def changed(planned: PlannedRun) -> Iterator[PlannedRun]:
     ):
         yield replace(planned, inputs=replace(planned.inputs, inventory=replace(inventory, **values)))
     yield replace(planned, inputs=replace(planned.inputs, opened=None))
-    yield replace(planned, inputs=replace(planned.inputs, forges=_Elsewhere()))
+    yield replace(planned, inputs=replace(planned.inputs, forges=_Unread()))
 
 
-class _Elsewhere:
-    """Forges of which none is local."""
+class _Unread:
+    """Forges of which a read failed."""
 
-    def of(self, mirror: object) -> object:
-        return mirror
+    def reads(self) -> None:
+        return None
 
 
 def test_report_with_inputs_that_cannot_be_judged_is_not_kept(options: RunOptions) -> None:
