@@ -160,7 +160,14 @@ def row(owner: Owner, *, wide: bool = False) -> tuple[str, ...]:
         return tuple(terminal(str(cell)) for cell in (*first, text))
     kind = owner.get("kind", "")
     states = (stalled.get("status", ""), ready.get("status", ""))
-    more = (f"{kind} {owner_name(owner)}", summary.get("set", ""), *states, reason, waiting, message)
+    more = (
+        f"{kind or 'package'} {owner_name(owner)}",
+        summary.get("set", ""),
+        *states,
+        reason,
+        waiting,
+        message,
+    )
     return tuple(terminal(str(cell)) for cell in (*first, *more))
 
 

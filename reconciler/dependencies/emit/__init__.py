@@ -132,13 +132,20 @@ def package_graph(
     return PackageGraph(packages, installs, inputs.catalogue, shared_namespace)
 
 
+_OWN_MANIFEST = "Write a manifest for it yourself; it is used instead."
+_NO_KIND = (
+    "Add its crossplane.yaml to the folder of its version in the index, or write a manifest for it "
+    "yourself; it is used instead."
+)
+
+
 def _manifest(package: GeneratedPackage, owner: str) -> bytes | Problem:
     needed = [str(parent) for parent in package.parents]
     more = f" and {len(needed) - _MAX_PARENTS} more" if len(needed) > _MAX_PARENTS else ""
     annotations = {NEEDED_BY: ", ".join(needed), OWNER: owner}
     document = _DIALECTS[Ecosystem(package.package.instance.ecosystem)](package, annotations)
     if isinstance(document, str):
-        hint = "Write a manifest for it yourself; it is used instead."
+        hint = _OWN_MANIFEST if package.ref.kind else _NO_KIND
         return Problem(package.location, Reason.INVALID_MANIFEST, document, hint, str(package.ref))
     return add_checksum_header(document, reason=f"{', '.join(needed[:_MAX_PARENTS])}{more}")
 

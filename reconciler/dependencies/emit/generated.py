@@ -39,7 +39,7 @@ class ObjectRef(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind} {f'{self.namespace}/{self.name}' if self.namespace else self.name}"
+        return f"{self.kind or 'package'} {f'{self.namespace}/{self.name}' if self.namespace else self.name}"
 
 
 @dataclass(frozen=True, slots=True)

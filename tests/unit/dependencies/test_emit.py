@@ -499,6 +499,19 @@ def test_what_was_generated_is_accepted_unchanged_as_input_and_changes_nothing(w
     assert generate_manifests(asked, locked_of(asked), owner=OWNER).files == {}
 
 
+def test_package_with_only_a_header_is_named_without_its_kind() -> None:
+    world = world_of(PLATFORM + NET)
+    packages = {
+        id_: tuple(replace(c, kind="") if c.id.name.endswith("net") else c for c in versions)
+        for id_, versions in world.catalogue.packages.items()
+    }
+    world = replace(world, catalogue=replace(world.catalogue, packages=packages))
+    (problem,) = generate_manifests(world, locked_of(world), owner=OWNER).problems
+
+    assert problem.subject == "package acme-net"
+    assert problem.hint.startswith("Add its crossplane.yaml to the folder of its version in the index")
+
+
 def test_generated_files_are_known_by_their_owner_and_edits_by_their_signature() -> None:
     (data,) = emitted(SHOP + package("db.io", "1.4.0")).files.values()
     document = load_documents(data)[0].value
