@@ -3,13 +3,26 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from reconciler.dependencies.emit.manifests import NEEDED_BY
 from tests.e2e.test_worlds import WORLDS, happen
+from tests.support.install_schemas import faults
 from tests.support.schema import output_violations
-from tests.support.world import World, build_world, story
+from tests.support.world import World, build_world, git, refs, story
 
+DELIVERIES = [
+    "70-crossplane-delivery",
+    "71-carvel-delivery",
+    "72-porter-delivery",
+    "73-delivery-targets",
+    "74-conflicting-parents",
+    "92-mirrored-package",
+    "93-broken-neighbours",
+]
 READING = ("graph", "status", "check", "explain", "expand", "pr")
 
 
@@ -41,6 +54,31 @@ def _last(world: World) -> Iterator[tuple[str, ...]]:
         yield "Prospect", "lock", "what-if", f"{name}@{version}"
         yield "Prospect", "lock", "what-if", f"{name}@v99.0.0"
         yield "Prospect", "lock", "what-if", name, "--remove"
+
+
+@pytest.mark.parametrize("name", DELIVERIES)
+def test_delivered_manifests_are_as_their_controllers_take_them(name: str, tmp_path: Path) -> None:
+    source = next(world for world in WORLDS if world.name == name)
+    world = build_world(source, tmp_path / "w")
+    for action in story(source):
+        if action[0] != "conditions" and not happen(source, world, *action) and action[0] not in READING:
+            world.run(*action)
+
+    found = list(_delivered(world))
+
+    assert found
+    assert [fault for document in found for fault in faults(document)] == []
+
+
+def _delivered(world: World) -> Iterator[dict[str, Any]]:
+    """Yield the generated manifests on main and on all drafts of all repositories."""
+    for repository in world.repositories():
+        for ref in refs(repository):
+            if ref.startswith("refs/heads/") and repository != world.control:
+                for file in git(repository, "ls-tree", "-r", "--name-only", ref).splitlines():
+                    text = git(repository, "show", f"{ref}:{file}") if file.endswith(".yaml") else ""
+                    if NEEDED_BY in text:
+                        yield yaml.safe_load(text)
 
 
 def _violations(world: World, lines: list[tuple[str, ...]]) -> Iterator[str]:
