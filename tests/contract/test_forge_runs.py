@@ -316,3 +316,12 @@ def test_a_refused_token_is_one_cause_in_every_repository(world: ForgeWorld) -> 
 
     assert len(problems) == 2
     assert len({problem.cause for problem in problems}) == 1
+
+
+def test_token_that_only_the_api_refuses_is_one_cause_in_every_repository(world: ForgeWorld) -> None:
+    world.simulator.plan("401", "GET", times=99)
+
+    problems = world.plan().plan.problems
+
+    causes = [problem.cause for problem in problems]
+    assert causes == [f"{world.simulator.api} refuses the credential: 401 planned 401"] * 2
