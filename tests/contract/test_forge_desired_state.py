@@ -156,9 +156,12 @@ def test_duplicate_is_closed_by_a_later_run(world: ForgeWorld) -> None:
 def test_rejection_counts_despite_closed_duplicate(world: ForgeWorld) -> None:
     world.simulator.plan("raced", "POST", CREATES[kind_of(world)])
     world.run()
-    world.simulator.close("acme/edge-1", only(world).number)
+    first = only(world).number
+    world.simulator.close("acme/edge-1", first)
 
-    assert changed(world).reason is Reason.REJECTED
+    change = changed(world)
+    assert change.reason is Reason.REJECTED
+    assert f"Its pull request #{first} was closed" in f"{change.message} {change.detail}"
 
 
 def test_title_describes_the_whole_pull_request(world: ForgeWorld) -> None:

@@ -16,6 +16,7 @@ from tests.support.git import kptfile
 
 WEB, DB = HEADS["web"], HEADS["db"]
 NO_STYLE = {
+    "has_pull_requests": True,  # servers before 1.23 change styles only together with it
     "allow_merge_commits": False,
     "allow_squash_merge": False,
     "allow_rebase": False,
