@@ -120,9 +120,10 @@ def _join_renamespaced(resources: list[ResourceSides]) -> list[ResourceSides]:
     for resource in missing:
         fits = [r for r in added if r.local is not None and _only_namespace_differs(resource.base, r.local)]
         if len(fits) == 1:
-            resource.local = fits[0].local
-            added.remove(fits[0])
-            resources = [r for r in resources if r is not fits[0]]
+            (moved,) = fits
+            resource.local = moved.local
+            added.remove(moved)
+            resources = [r for r in resources if r is not moved]
     return resources
 
 

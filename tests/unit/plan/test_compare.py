@@ -16,6 +16,7 @@ from reconciler.plan.changes import Change, MoveRef, Op, PinChange, Plan, Refusa
 from reconciler.plan.compare import (
     ALTER,
     WITHDRAW,
+    Comparison,
     Fate,
     LockFiles,
     Side,
@@ -279,3 +280,30 @@ def test_number_of_targets_is_compared_also_where_a_set_exists_on_one_side() -> 
         ("grown", 3, 4),
         ("new", None, 1),
     ]
+
+
+def test_pin_that_cannot_be_read_hides_no_other() -> None:
+    upstream = {
+        "repository": "b",
+        "package": "web",
+        "selector": {"branch": "main"},
+        "tree": "",
+        "ref": "main",
+    }
+    lock = UpstreamLock(namespace="default", name="web", commit="1" * 40, **upstream)
+    files = {"locks/upstreams/default/a.json": b"{", lock_path(lock): lock_bytes(lock)}
+
+    assert compare_locks({}, files) == (
+        PinChange("PackageVariant default/web", "", "main@111111111111", "takes its first pin"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("deep", "unread", "is_complete"), [(True, (), True), (False, (), False), (True, ("down",), False)]
+)
+def test_comparison_is_complete_if_every_package_was_compared(
+    deep: bool, unread: tuple[str, ...], is_complete: bool
+) -> None:
+    problems = tuple(Problem(Location("a", 1), Reason.REPOSITORY_UNAVAILABLE, text) for text in unread)
+
+    assert Comparison(deep=deep, unread=problems).is_complete is is_complete

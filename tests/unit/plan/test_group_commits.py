@@ -420,6 +420,7 @@ def test_draft_in_a_closed_group_that_asks_for_a_pull_request_gets_its_own_branc
     (api,) = grouped((asking,), BRANCH, CLOSED, drafts={"api": on_branch("api", tree=oid("d4"))})
 
     ref = "refs/heads/drafts/api/packagevariant-1"
+    assert api.writes[1:] == (MoveRef(REF, oid("a1"), None),)
     assert api.writes[0] == WriteDraft(
         ref,
         None,

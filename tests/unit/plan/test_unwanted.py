@@ -269,6 +269,16 @@ def test_package_is_kept_without_evidence(fields: dict[str, Any], reason: Reason
     assert decision(a_target(draft=a_draft()), **fields) == replace(KEPT, reason=reason, message=message)
 
 
+def test_package_that_a_paused_variant_left_is_kept() -> None:
+    paused = replace(a_desired(), paused=True)
+    other = ObjectName("default", "other")
+
+    assert decision(a_target(), variants={WEB: paused}, resolved={WEB: None}) == replace(
+        KEPT, reason=Reason.PAUSED, message="Paused by annotation"
+    )
+    assert decision(a_target(), variants={other: paused}) == DELETED
+
+
 def test_reason_for_a_deletion_is_what_is_gone() -> None:
     moved = decision(a_target(), variants={WEB: a_desired()}, resolved={WEB: None})
     assert (moved.reason, moved.message) == (

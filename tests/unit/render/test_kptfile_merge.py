@@ -1,0 +1,158 @@
+"""Kptfiles across an update: which of their lists merge by which keys, and what is read from them."""
+
+import pytest
+
+import reconciler.render as stage
+from reconciler.objects import File
+from reconciler.policy import MergeMode
+from reconciler.render import package as package_stage
+from reconciler.render import rendered
+from reconciler.render.injection import _gate_of, _type_of
+from reconciler.render.kptfile import kptfile_value
+from reconciler.render.update import update_package
+from tests.support.model import package
+
+HEAD = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
+
+
+def functions(kind: str, *items: str) -> str:
+    return "".join([f"  {kind}:\n", *(f"  - {item}\n" for item in items)])
+
+
+def merged(base: str, upstream: str, local: str, *, like_kpt: bool = False) -> dict[str, object]:
+    mode = MergeMode.COMPATIBLE if like_kpt else MergeMode.DEFAULT
+    sides = (package({"Kptfile": HEAD + text}) for text in (base, upstream, local))
+    done = update_package(*sides, mode=mode)
+    assert not done.conflicts
+    return kptfile_value(done.files["Kptfile"].data)
+
+
+@pytest.mark.parametrize("kind", ["mutators", "validators"])
+def test_functions_merge_by_name(kind: str) -> None:
+    base = "pipeline:\n" + functions(kind, "image: a:v1\n    name: a", "image: b:v1\n    name: b")
+    upstream = base.replace("a:v1", "a:v2")
+    local = base.replace("b:v1", "b:v2")
+
+    pipeline = merged(base, upstream, local)["pipeline"]
+
+    assert pipeline == {kind: [{"image": "a:v2", "name": "a"}, {"image": "b:v2", "name": "b"}]}
+
+
+@pytest.mark.parametrize("kind", ["mutators", "validators"])
+def test_functions_without_a_name_merge_by_image(kind: str) -> None:
+    base = "pipeline:\n" + functions(kind, "image: a:v1", "image: b:v1")
+    upstream = base.replace("a:v1", "a:v2")
+    local = base + "  - image: c:v1\n"
+
+    pipeline = merged(base, upstream, local)["pipeline"]
+
+    assert pipeline == {kind: [{"image": "a:v2"}, {"image": "b:v1"}, {"image": "c:v1"}]}
+
+
+@pytest.mark.parametrize(
+    ("items", "changed", "added", "want"),
+    [
+        pytest.param(
+            ["image: a:v1"],
+            ["image: a:v2"],
+            ["image: a:v1", "image: c:v1"],
+            [{"image": "a:v2"}, {"image": "c:v1"}],
+            id="by image",
+        ),
+        pytest.param(
+            ["image: a:v1\n    name: x"],
+            ["image: a:v2\n    name: x"],
+            ["image: a:v1\n    name: x", "image: c:v1\n    name: z"],
+            [{"image": "a:v2", "name": "x"}, {"image": "c:v1", "name": "z"}],
+            id="by name",
+        ),
+    ],
+)
+def test_functions_merge_as_kpt_merges_them(
+    items: list[str], changed: list[str], added: list[str], want: list[dict[str, str]]
+) -> None:
+    sides = ["pipeline:\n" + functions("mutators", *each) for each in (items, changed, added)]
+
+    assert merged(*sides, like_kpt=True)["pipeline"] == {"mutators": want}
+
+
+@pytest.mark.parametrize(
+    ("field", "key"), [("readinessGates", "conditionType"), ("keywords", ""), ("emails", "")]
+)
+def test_lists_of_info_merge_by_their_elements(field: str, key: str) -> None:
+    def text(*names: str) -> str:
+        items = "".join(f"  - {key}: {name}\n" if key else f"  - {name}\n" for name in names)
+        return f"info:\n  {field}:\n{items}"
+
+    info = merged(text("a"), text("a", "b"), text("a", "c"))["info"]
+
+    found = info[field]  # type: ignore[index]
+    assert sorted(str(item[key] if key else item) for item in found) == ["a", "b", "c"]
+
+
+def test_conditions_merge_by_type() -> None:
+    def text(*pairs: str) -> str:
+        return "status:\n  conditions:\n" + "".join(
+            f"  - type: {p[0]}\n    status: '{p[1]}'\n" for p in pairs
+        )
+
+    status = merged(text("a0", "b0"), text("a1", "b0"), text("a0", "b1"))["status"]
+
+    assert status == {"conditions": [{"type": "a", "status": "1"}, {"type": "b", "status": "1"}]}
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"a: 1\n", {"a": 1}),
+        (b"a: &x 1\nb: *x\n", {"a": 1, "b": 1}),
+        (b"a: [", {}),
+        (b"- a\n", {}),
+        (b"", {}),
+        (b"a: 1\n---\nb: 1\n", {"a": 1}),
+    ],
+)
+def test_value_of_a_kptfile_is_a_mapping(data: bytes, value: dict[str, object]) -> None:
+    assert kptfile_value(File.of(data).data) == value
+
+
+def test_gates_and_conditions_are_known_by_their_type() -> None:
+    assert (_type_of({"type": "a"}), _type_of({})) == ("a", "")
+    assert (_gate_of({"conditionType": "a"}), _gate_of({})) == ("a", "")
+
+
+def test_stage_imports_what_it_is_asked_for() -> None:
+    assert stage.__getattr__("render_packages") is package_stage.render_packages
+    for name in ("Blocked", "Package", "Rendered", "RenderedVariant"):
+        assert stage.__getattr__(name) is getattr(rendered, name)
+    with pytest.raises(AttributeError, match=r"^module 'reconciler\.render' has no attribute 'nothing'$"):
+        stage.__getattr__("nothing")
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_conflict_in_metadata_of_a_kptfile_is_named_by_its_path(field: str) -> None:
+    def side(value: str) -> str:
+        return HEAD + f"  {field}:\n    a: {value}\n"
+
+    base, upstream, local = (package({"Kptfile": side(value)}) for value in ("one", "two", "three"))
+
+    (conflict,) = update_package(base, upstream, local).conflicts
+
+    assert (conflict.path, conflict.field) == ("Kptfile", f"metadata.{field}.a")
+
+
+def test_package_context_keeps_its_own_name_and_no_other_value() -> None:
+    def side(value: str) -> str:
+        return (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\n"
+            f"data:\n  name: {value}\n  package-path: {value}\n  zone: {value}\n"
+        )
+
+    sides = [
+        package({"Kptfile": HEAD, "package-context.yaml": side(value)}) for value in ("one", "two", "three")
+    ]
+
+    done = update_package(*sides)
+
+    assert [conflict.field for conflict in done.conflicts] == ["data.zone"]
+    assert done.files["package-context.yaml"] == sides[2]["package-context.yaml"]
