@@ -1,0 +1,252 @@
+"""What an object of a manifest file is: a manifest, a stalled owner, foreign, or of uncertain identity."""
+
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.ids import ObjectKey
+from reconciler.policy import Limits
+from reconciler.read.classify import Classification, classify_broken, classify_object
+from reconciler.read.documents import parse_file, yaml_limits
+from reconciler.reasons import Reason
+
+PORCH = "config.porch.kpt.dev"
+VARIANT = f"apiVersion: {PORCH}/v1alpha1\nkind: PackageVariant\n"
+NAMED = "metadata: {name: web}\n"
+NAME_HINT = "Use lower-case letters, digits and dashes, and start and end with a letter or digit."
+
+
+def classified(text: str) -> Classification:
+    """Classify the only object of a file, with `team` as the namespace of those without."""
+    content = parse_file("f.yaml", text.encode(), yaml_limits(Limits()))
+    if content.broken:
+        (broken,) = content.broken
+        return classify_broken(broken, "f.yaml", "team")
+    (parsed,) = content.objects
+    return classify_object(parsed, "team")
+
+
+def key(namespace: str = "team", kind: str = "PackageVariant") -> ObjectKey:
+    return ObjectKey(PORCH, kind, namespace, "web")
+
+
+class Fault(NamedTuple):
+    place: str
+    reason: Reason
+    message: str
+    hint: str
+
+
+class Case(NamedTuple):
+    text: str
+    key: ObjectKey | None
+    fault: Fault | None = None
+    claim: tuple[str, str] | None = None
+
+
+USE = f"Use apiVersion: {PORCH}/v1alpha1."
+CASES = {
+    "a manifest": Case(f"{VARIANT}{NAMED}spec: {{}}\n", key()),
+    "in a namespace": Case(f"{VARIANT}metadata: {{name: web, namespace: a}}\nspec: {{}}\n", key("a")),
+    "with a status": Case(f"{VARIANT}{NAMED}spec: {{}}\nstatus: odd\n", key()),
+    "an unknown field, with its downstream": Case(
+        f"{VARIANT}{NAMED}spec: {{downstream: {{repo: e, package: p}}, upstrem: 1}}\n",
+        key(),
+        Fault("f.yaml:4:43", Reason.UNKNOWN_FIELD, "Unknown field spec.upstrem", "Did you mean upstream?"),
+        ("e", "p"),
+    ),
+    "a wrong type in its downstream": Case(
+        f"{VARIANT}{NAMED}spec: {{downstream: {{repo: [e], package: p}}}}\n",
+        key(),
+        Fault(
+            "f.yaml:4:27", Reason.INVALID_MANIFEST, "spec.downstream.repo must be a string, but is a list", ""
+        ),
+    ),
+    "a wrong type instead of its downstream": Case(
+        f"{VARIANT}{NAMED}spec: {{downstream: [e]}}\n",
+        key(),
+        Fault("f.yaml:4:20", Reason.INVALID_MANIFEST, "spec.downstream must be a mapping, but is a list", ""),
+    ),
+    "an unknown annotation of ours": Case(
+        f"{VARIANT}metadata:\n  name: web\n  annotations: {{reconciler.dev/pausd: 'true'}}\nspec: {{}}\n",
+        key(),
+        Fault(
+            "f.yaml:5:17",
+            Reason.UNKNOWN_ANNOTATION,
+            "reconciler.dev/pausd is unknown on a PackageVariant",
+            "Did you mean reconciler.dev/paused?",
+        ),
+    ),
+    "no name": Case(
+        f"{VARIANT}spec: {{}}\n",
+        None,
+        Fault("f.yaml:1:1", Reason.MISSING_FIELD, "Missing required field metadata.name", "Give it a name."),
+    ),
+    "a generated name": Case(
+        f"{VARIANT}metadata: {{generateName: w}}\n",
+        None,
+        Fault(
+            "f.yaml:3:11",
+            Reason.MISSING_FIELD,
+            "Missing required field metadata.name",
+            "Give it a name; generateName is not enough.",
+        ),
+    ),
+    "a name that Kubernetes refuses": Case(
+        f"{VARIANT}metadata: {{name: W}}\n",
+        None,
+        Fault(
+            "f.yaml:3:18", Reason.INVALID_NAME, "metadata.name 'W' is not a valid Kubernetes name", NAME_HINT
+        ),
+    ),
+    "a name that is no text": Case(
+        f"{VARIANT}metadata: {{name: 5}}\n",
+        None,
+        Fault(
+            "f.yaml:3:18", Reason.INVALID_NAME, "metadata.name '5' is not a valid Kubernetes name", NAME_HINT
+        ),
+    ),
+    "a namespace that Kubernetes refuses": Case(
+        f"{VARIANT}metadata: {{name: web, namespace: a.b}}\n",
+        None,
+        Fault(
+            "f.yaml:3:34",
+            Reason.INVALID_NAME,
+            "metadata.namespace 'a.b' is not a valid Kubernetes name",
+            NAME_HINT,
+        ),
+    ),
+    "another version": Case(
+        f"apiVersion: {PORCH}/v1alpha2\nkind: PackageVariant\n{NAMED}",
+        key(),
+        Fault(
+            "f.yaml:1:13",
+            Reason.UNSUPPORTED_VERSION,
+            f"PackageVariant {PORCH}/v1alpha2 is not supported; {PORCH}/v1alpha1 is",
+            USE,
+        ),
+    ),
+    "a misspelt kind": Case(
+        f"apiVersion: {PORCH}/v1alpha1\nkind: PackageVariants\n{NAMED}",
+        key(),
+        Fault(
+            "f.yaml:2:7",
+            Reason.UNKNOWN_KIND,
+            f"Unknown kind PackageVariants of {PORCH}",
+            "Did you mean PackageVariant?",
+        ),
+    ),
+    "an unknown kind of our group": Case(
+        f"apiVersion: {PORCH}/v1alpha1\nkind: Zebra\n{NAMED}",
+        None,
+        Fault(
+            "f.yaml:2:7",
+            Reason.UNKNOWN_KIND,
+            f"Unknown kind Zebra of {PORCH}",
+            "Known here: PackageVariant, PackageVariantSet, Repository.",
+        ),
+    ),
+    "a kind that is ours alone in another group": Case(
+        f"apiVersion: other.dev/v1\nkind: PackageVariant\n{NAMED}",
+        key(),
+        Fault("f.yaml:1:13", Reason.UNKNOWN_GROUP, "Unknown API group other.dev of kind PackageVariant", USE),
+    ),
+    "a misspelt group of a common kind": Case(
+        f"apiVersion: config.porch.ktp.dev/v1alpha1\nkind: Repository\n{NAMED}",
+        key(kind="Repository"),
+        Fault(
+            "f.yaml:1:13",
+            Reason.UNKNOWN_GROUP,
+            "Unknown API group config.porch.ktp.dev of kind Repository",
+            USE,
+        ),
+    ),
+    "a kind of ours without an apiVersion": Case(
+        f"kind: PackageVariant\n{NAMED}",
+        key(),
+        Fault(
+            "f.yaml:1:1",
+            Reason.MISSING_FIELD,
+            "Missing required field apiVersion",
+            f"Add apiVersion: {PORCH}/v1alpha1.",
+        ),
+    ),
+    "an apiVersion of ours without a kind": Case(
+        f"apiVersion: {PORCH}/v1alpha1\n{NAMED}",
+        None,
+        Fault("f.yaml:1:1", Reason.MISSING_FIELD, "Missing required field kind", "Add the kind."),
+    ),
+    "a text": Case(
+        "text\n",
+        None,
+        Fault(
+            "f.yaml:1",
+            Reason.INVALID_MANIFEST,
+            "This is not a Kubernetes object, but the text 'text'",
+            "A manifest starts with apiVersion, kind and metadata.",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_object_of_ours_is_a_manifest_or_stalls_with_its_fault(case: Case) -> None:
+    found = classified(case.text)
+
+    faults = [Fault(str(p.location), p.reason, p.message, p.hint) for p in found.problems]
+    assert faults == ([case.fault] if case.fault else [])
+    assert (found.key, found.claim) == (case.key, case.claim)
+    assert (found.manifest is not None) is (case.fault is None)
+    # What has no certain identity may be any object of its file.
+    assert found.broken == ("" if case.key else "f.yaml")
+    assert {p.subject for p in found.problems} <= {case.key.subject if case.key else ""}
+    assert (found.foreign, found.document) == ("", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "foreign", "broken"),
+    [
+        (f"apiVersion: {PORCH}/v1alpha1\nkind: PackageRev\n{NAMED}", f"PackageRev.{PORCH}", ""),
+        (f"apiVersion: source.dev/v1\nkind: Repository\n{NAMED}", "Repository.source.dev", ""),
+        ("apiVersion: v1\nkind: ConfigMap\n", "ConfigMap", ""),
+        (f"kind: Repository\n{NAMED}", "(no kind)", "f.yaml"),
+        (f"apiVersion: v1\n{NAMED}", "(no kind)", "f.yaml"),
+        (f"apiVersion: v1\nkind: 5\n{NAMED}", "(no kind)", "f.yaml"),
+        (f"apiVersion: 5\nkind: Thing\n{NAMED}", "(no kind)", "f.yaml"),
+        ("a: 1\n", "(no kind)", "f.yaml"),
+        ("- a\n", "(a list)", "f.yaml"),
+    ],
+)
+def test_foreign_object_is_noted_and_one_without_a_kind_keeps_its_file(
+    text: str, foreign: str, broken: str
+) -> None:
+    assert classified(text) == Classification(foreign=foreign, broken=broken)
+
+
+@pytest.mark.parametrize(
+    "text", ["schemaType: Installation\n", "apiVersion: pkg.crossplane.io/v1\nkind: X\n"]
+)
+def test_object_of_a_dependency_dialect_is_a_document(text: str) -> None:
+    found = classified(text)
+
+    assert found.document is not None
+    assert found == Classification(source=found.document.source, document=found.document)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{VARIANT}metadata:\n  name: web\n  namespace: a\nspec: [\n", key("a")),
+        (f"{VARIANT}metadata:\n  name: web\nspec: [\n", key()),
+        (f"{VARIANT}spec: [\n", None),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\ndata: [\n", None),
+        (f"apiVersion: {PORCH}/v1alpha1\nmetadata:\n  name: web\nspec: [\n", None),
+    ],
+)
+def test_broken_document_stalls_the_owner_that_it_seems_to_be(text: str, expected: ObjectKey | None) -> None:
+    found = classified(text)
+
+    (problem,) = found.problems
+    assert (found.key, found.broken) == (expected, "f.yaml")
+    assert (problem.reason, problem.subject) == (Reason.INVALID_YAML, expected.subject if expected else "")
+    assert (found.source.location if found.source else None) == (problem.location if expected else None)
