@@ -9,16 +9,20 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.apply.dashboard import DashboardWriter
 from reconciler.apply.outcome import EffectKind, Result, failed_result
 from reconciler.apply.plan import _apply_or_leave, _by_url, _not_started, _redacted, apply_changes
-from reconciler.apply.state import read_branch, state_ref, status_ref
+from reconciler.apply.state import Branch, read_branch, state_ref, status_ref, write_branch
 from reconciler.errors import Exit, RefusedError
 from reconciler.git import effects
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
-from reconciler.plan.changes import Effect, LockProposal, Outcome, Plan, Unfinished
+from reconciler.plan.changes import Effect, LockProposal, Outcome, Plan, Refusal, Unfinished
+from reconciler.plan.shard import Shard
 from reconciler.policy import CommitPolicy, Limits, Policy
+from reconciler.reasons import Reason
+from reconciler.report.summary import Names
 from reconciler.state import (
     REFUSED_DELETIONS,
     SETS_DIRECTORY,
@@ -31,6 +35,7 @@ from reconciler.state import (
 )
 from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.git import EPOCH, make_repository
+from tests.unit.apply.test_dashboard import Issues, forge_of, transport
 from tests.unit.apply.world import Edge
 
 STOPPED = {PackageKey("file:///edge", "web"): Unfinished("stopped", left=True)}
@@ -330,3 +335,74 @@ def test_shard_writes_what_it_decides_and_leaves_the_files_of_others(
     # A file that the plan has no more is removed by the shards that decide on it.
     kept = {"other.json", *(() if is_whole else ("locks/gone.json",))}
     assert ({*state}, {*status}) == ({*RECORDS} | kept, {*CONDITIONS})
+
+
+REFUSED = Plan(refusals=(Refusal(Reason.DELETION_GUARD, "too many", "Ask."),), records={"a": b"1"})
+
+
+def apply_with(world: World, dashboards: DashboardWriter, plan: Plan = REFUSED) -> list[tuple[str, str, str]]:
+    """Apply a plan and return its effects."""
+    targets = {change.package.url: world.edge.target() for change in plan.changes}
+    seen: list[Effect] = []
+    outcome = apply_changes(
+        plan, world.inventory(), targets, world.mirror(), seen.append, dashboards=dashboards
+    )
+    assert list(outcome.effects) == seen
+    return [(effect.repository, effect.what, effect.ref) for effect in seen]
+
+
+RECORDED = [("control", EffectKind.RECORDED, f"reconciler/demo/{branch}") for branch in ("state", "status")]
+UPDATED = ("acme/control", EffectKind.UPDATED, "#1 Dashboard of demo")
+
+
+def test_dashboard_of_a_local_forge_is_a_file_beside_the_status(world: World) -> None:
+    dashboards = DashboardWriter(world.edge.target().forge, Names("demo"))
+
+    assert apply_with(world, dashboards) == RECORDED
+    assert b"too many" in world.files(STATUS)["dashboard.md"]
+    assert world.files(STATE) == {"a": b"1"}
+
+
+def test_dashboard_of_an_api_is_an_issue_that_is_written_before_the_records(world: World) -> None:
+    issues = Issues()
+
+    assert apply_with(world, DashboardWriter(forge_of(issues), Names("demo"))) == [UPDATED, RECORDED[0]]
+    assert "too many" in issues.texts[0]
+    assert world.files(STATUS) == {}
+
+
+def test_dashboard_of_several_shards_has_the_parts_of_the_status_branch(world: World) -> None:
+    issues = Issues()
+    dashboards = DashboardWriter(forge_of(issues), Names("demo"), Shard(0, 2))
+    write_branch(
+        world.mirror(),
+        Branch(STATUS, None, {"dashboard-1-of-2.md": b"The second part"}, "x\n"),
+        CommitPolicy(),
+        EPOCH,
+    )
+    theirs = frozenset({"dashboard-1-of-2.md"})
+
+    effects = apply_with(world, dashboards, replace(REFUSED, other_files=theirs))
+
+    assert effects == [UPDATED, *RECORDED]
+    first, second = issues.texts[0].split("\n\n<!-- reconciler:shard 1/2 -->\n")
+    assert "too many" in first
+    assert second == "The second part\n<!-- reconciler:shard end -->"
+    assert set(world.files(STATUS)) == {"dashboard-0-of-2.md", "dashboard-1-of-2.md"}
+
+
+def test_dashboard_that_cannot_be_written_stops_nothing(world: World) -> None:
+    effects = apply_with(world, DashboardWriter(forge_of(Issues(down=True)), Names("demo")))
+
+    assert effects == [("acme/control", EffectKind.UPDATED, "Dashboard of demo"), RECORDED[0]]
+
+
+@pytest.mark.parametrize("has_dashboard", [True, False])
+def test_one_write_of_a_forge_is_kept_for_the_dashboard(world: World, has_dashboard: bool) -> None:
+    over = transport(per_hour=9)
+    target = replace(world.edge.target(), forge=forge_of(Issues(), over))
+    dashboards = DashboardWriter(world.edge.target().forge, Names("demo")) if has_dashboard else None
+
+    apply_changes(Plan(), world.inventory(), {"file:///edge": target}, world.mirror(), dashboards=dashboards)
+
+    assert over.budget._held == int(has_dashboard)
