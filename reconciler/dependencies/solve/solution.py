@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
-from reconciler.dependencies.model.cluster import Instance, LockedChoice, Pin
+from reconciler.dependencies.model.cluster import Instance, Pin
 from reconciler.dependencies.model.packages import Candidate, Requirement
 from reconciler.dependencies.solve.problem import (
     AlternativeSource,
@@ -112,15 +112,6 @@ class Solution:
         return tuple(
             Pin(instance, resolved_instance.candidate)
             for instance, resolved_instance in self.resolved.items()
-        )
-
-    def chosen(self) -> tuple[LockedChoice, ...]:
-        """Return the alternatives to lock: of requirements that have several."""
-        return tuple(
-            LockedChoice(instance, edge.signature, edge.alternative)
-            for instance, resolved_instance in self.resolved.items()
-            for edge in resolved_instance.edges
-            if len(edge.requirement.alternatives) > 1
         )
 
 
