@@ -333,7 +333,7 @@ class GitHub:
             yield list(self._parse_all(page))
 
     def _parse_all(self, items: Any) -> Iterator[ApiPullRequest]:
-        if not hasattr(items, "__iter__"):
+        if not isinstance(items, list):
             raise UnavailableError(f"{self.name}: the list of pull requests is not a list")
         for item in items:
             pull = parse_pull(item, _parse, "number", lambda i: i["head"]["ref"])

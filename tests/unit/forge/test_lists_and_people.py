@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from reconciler.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.forge import github
-from reconciler.forge.api_errors import InvalidError
+from reconciler.forge.api_errors import ForbiddenError, InvalidError, MissingError
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.body_marker import mark_auto_merge, parse
 from reconciler.forge.budget import Clock
@@ -553,3 +553,75 @@ def test_credential_of_git_is_a_token_of_the_app(api: RecordingApi, key: rsa.RSA
 
 def test_every_dialect_is_listed_here() -> None:
     assert {kind for kind, _ in LISTS} == set(DIALECTS)
+
+
+class Unreadable:
+    """A dialect whose list fails, and that tells, or cannot tell, whether there are pull requests."""
+
+    name = "acme/edge"
+
+    def __init__(self, error: Exception, has_pulls: bool | None) -> None:
+        self.error, self.answer = error, has_pulls
+
+    def list_all(self) -> Iterator[Any]:
+        raise self.error
+
+    def has_pulls(self) -> bool:
+        if self.answer is None:
+            raise UnavailableError("down")
+        return self.answer
+
+
+OFF = "Pull requests of acme/edge are switched off"
+MISSING, FORBIDDEN_LIST = MissingError("no such thing"), ForbiddenError("no access")
+
+
+@pytest.mark.parametrize(
+    ("error", "has_pulls", "message", "unread"),
+    [
+        (MISSING, True, "no such thing", set()),
+        (MISSING, None, "no such thing", set()),
+        (MISSING, False, OFF, set()),
+        (FORBIDDEN_LIST, True, "no access", {"acme/edge"}),
+        (FORBIDDEN_LIST, False, OFF, {"acme/edge"}),
+        (UnavailableError("down"), False, "down", {"acme/edge"}),
+    ],
+)
+def test_list_that_fails_is_explained_and_costs_its_share_unless_nothing_can_be_there(
+    api: RecordingApi, error: Exception, has_pulls: bool | None, message: str, unread: set[str]
+) -> None:
+    forge = ApiForge(Unreadable(error, has_pulls), api.transport(), "fleet")  # type: ignore[arg-type]
+
+    with pytest.raises(UnavailableError) as caught:
+        forge.list_pulls()
+
+    assert str(caught.value) == message
+    if message == OFF:
+        assert caught.value.hint == "Switch them on in the settings of the repository."
+    budget = forge.transport.budget
+    assert (budget._unread, budget._repositories) == (unread, {"acme/edge"})
+
+
+def test_list_that_is_none_is_named(api: RecordingApi) -> None:
+    api.answers["GET", PATHS["github"]] = Answer(200, {"message": "odd"})
+
+    with pytest.raises(UnavailableError, match=r"^acme/team one: the list of pull requests is not a list$"):
+        list(dialect_of(api, "github").find_open(HEAD))
+
+
+@pytest.mark.parametrize("is_token", [True, False])
+def test_gitlab_answers_alike_for_a_refused_token_and_a_branch_that_may_not_be_merged_into(
+    api: RecordingApi, is_token: bool
+) -> None:
+    api.answers["PUT", f"{PROJECT}/merge_requests/5/merge"] = Answer(401, {"message": "401 Unauthorized"})
+    found = Answer(401, {"message": "no"}) if is_token else Answer(200, ITEMS["gitlab"])
+    api.answers["GET", f"{PROJECT}/merge_requests/5"] = found
+
+    with pytest.raises((UnavailableError, RefusedError)) as caught:
+        dialect_of(api, "gitlab").merge(PULL, "c0ffee")
+
+    if is_token:
+        assert "refuses the credential" in str(caught.value)
+    else:
+        assert str(caught.value).startswith("The account may not merge into main: ")
+        assert caught.value.hint == "Let it merge, in the protection of the branch, or merge yourself."

@@ -1,6 +1,7 @@
 """Approving on the local forge: Porch's commit, the tag, the clean-up, and what it refuses."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -8,6 +9,7 @@ from reconciler.errors import RefusedError
 from reconciler.forge.local import LocalForge
 from reconciler.forge.local_merge import DeletionHead, DraftHead, next_revision, parse_head
 from reconciler.inventory import PullRequest, PullState
+from reconciler.policy import CommitPolicy
 from tests.unit.apply.world import TIME, Edge
 
 DRAFT = "refs/heads/drafts/web/packagevariant-1"
@@ -278,3 +280,10 @@ def test_head_is_parsed_into_its_package(head: str, want: object) -> None:
 
 def test_the_first_revision_is_one() -> None:
     assert next_revision("web", ["refs/tags/other/v4", "refs/heads/web/v3"]) == 1
+
+
+def test_local_forge_has_no_auto_merge() -> None:
+    forge = LocalForge(cast("Any", None), CommitPolicy())
+
+    with pytest.raises(RefusedError, match=r"^Pull request 5: the local forge has no auto-merge$"):
+        forge.enable_auto_merge(5, expect="c0ffee")
