@@ -88,7 +88,7 @@ def head_branches(head: str) -> tuple[str, ...]:
 
 def record_bytes(record: PullRecord) -> bytes:
     """Return the record's canonical bytes. Deterministic."""
-    data = record.model_dump(mode="json", by_alias=True)
+    data = record.model_dump(by_alias=True)
     option = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     return mask_credentials_in(orjson.dumps(data, option=option))
 

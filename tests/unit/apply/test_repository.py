@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from reconciler.apply.outcome import EffectKind
-from reconciler.apply.repository import _blocked, _error, _refusal_hint, _refused, compose
+from reconciler.apply.repository import _blocked, _error, _is_there, _refusal_hint, _refused, compose
 from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate
+from reconciler.ids import Oid
 from reconciler.inventory import PullState
 from reconciler.objects import File, tree_id
 from reconciler.plan.changes import ClosePull, GroupPart, MoveRef, StartBranch, WriteGroup
@@ -508,3 +510,24 @@ def test_push_has_a_bounded_number_of_refs(
     )
 
     assert made == [size // 2 for size in pushes]
+
+
+@pytest.mark.parametrize(
+    ("there", "new", "is_there"),
+    [
+        (None, None, True),
+        (None, "made", False),
+        ("made", None, False),
+        ("made", "made", True),
+        ("signed", "made", True),
+        ("made", "signed", False),
+        ("other", "made", False),
+    ],
+)
+def test_ref_is_there_at_the_commit_or_at_the_same_one_with_another_signature(
+    there: Oid | None, new: Oid | None, is_there: bool
+) -> None:
+    mirror = SimpleNamespace(refs=lambda: {} if there is None else {DRAFT: there})
+    pack = SimpleNamespace(differs_in_signature=lambda commit, other: (commit, other) == ("made", "signed"))
+
+    assert _is_there(DRAFT, new, mirror, pack) is is_there  # type: ignore[arg-type]

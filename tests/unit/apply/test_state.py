@@ -125,6 +125,34 @@ def test_no_files_and_no_branch_is_nothing_to_do(tmp_path: Path) -> None:
     assert REF not in repo.refs()
 
 
+def test_no_files_empty_a_branch_that_has_some(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    write_branch(mirror(repo), branch({"x": b"1"}), POLICY, EPOCH)
+    first = repo.oid(REF)
+
+    result = write_branch(mirror(repo), branch({}, first), POLICY, EPOCH)
+
+    found = mirror(repo)
+    assert read_branch(found, found.refs()[REF], Limits()) == {}
+    assert [str(p) for p in repo.git[repo.oid(REF)].parent_ids] == [first]
+    assert [effect.oid for effect in result.effects] == [repo.oid(REF)]
+
+
+def test_parts_of_dashboards_are_fetched_together_before_they_are_read() -> None:
+    calls: list[Any] = []
+    fake = SimpleNamespace(
+        fetch=lambda: calls.append("fetch"),
+        refs=lambda: {REF: "tip"},
+        blob_at=lambda tip, path: f"{tip}:{path}",
+        ensure=lambda wanted: calls.append(sorted(wanted)),
+        blob=lambda oid, _: calls.append(oid) or oid.encode(),
+    )
+
+    read = read_dashboards(cast("Mirror", fake), REF, 2)
+
+    assert calls == ["fetch", sorted(read.values()), read[0], read[1]]
+
+
 def test_a_fleet_has_more_records_than_a_package_has_files(tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "control.git", {"a": "b"})
     files = {f"packagevariants/d/{n}.json": b"{}" for n in range(60)}

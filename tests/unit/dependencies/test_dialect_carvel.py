@@ -7,6 +7,7 @@ import yaml
 
 from reconciler.dependencies.dialects.carvel import (
     _correct_override,
+    _gvk,
     package_id,
     read_carvel,
     read_kpt,
@@ -293,3 +294,10 @@ def test_misspelt_constraints_are_read_and_other_fields_stay() -> None:
     (warning,) = warned.reading().warnings
     assert (warning.message, warning.hint) == ("contraints is read as constraints", "Correct the spelling")
     assert _correct_override(expected, ("o", 0), Diagnostics(HERE, "x")) == expected
+
+
+@pytest.mark.parametrize(
+    ("api_version", "group", "version"), [("v1", "", "v1"), ("apps/v1", "apps", "v1"), ("", "", "")]
+)
+def test_kind_of_the_core_group_has_an_empty_group(api_version: str, group: str, version: str) -> None:
+    assert _gvk(api_version, "Service") == Gvk(group, version, "Service")

@@ -669,9 +669,11 @@ def test_two_packages_cannot_own_one_composition() -> None:
         for name, owned in (("a", "networks"), ("b", "networks"))
     ]
     apart = [several[0], replace(several[1], compositions=("clusters",))]
+    of_neither = replace(several[0], version=parse_loose("v0.9.0"), compositions=())
 
-    (explanation,) = resolve_cluster(replace(world, catalogue=build_catalogue(several))).explanations
-    assert explanation.code == "E-OWN-COMPOSITION"
+    for candidates in (several, [*several, of_neither]):
+        solution = resolve_cluster(replace(world, catalogue=build_catalogue(candidates)))
+        assert [explanation.code for explanation in solution.explanations] == ["E-OWN-COMPOSITION"]
     together = replace(world, catalogue=build_catalogue(apart))
     solution = resolve_cluster(together)
     locked = reconcile_revisions(

@@ -51,6 +51,14 @@ def test_unsigned_commit_reads_no_key() -> None:
     assert CommitSigning().commit(TREE, (), WHO, WHO, "a\n") == commit_bytes(TREE, (), WHO, WHO, "a\n")
 
 
+@pytest.mark.parametrize(
+    ("sign_off", "message"),
+    [(False, "Title\n"), (True, "Title\n\nSigned-off-by: Bot <bot@example.com>\n")],
+)
+def test_message_is_signed_off_by_the_committer_where_that_is_asked(sign_off: bool, message: str) -> None:
+    assert CommitSigning(sign_off=sign_off).message("Title\n", WHO) == message
+
+
 @pytest.mark.parametrize("message", ["Title\n", "Title\n\nkpt:{}\n", "Title"])
 def test_sign_off_is_added_once_as_a_trailer(message: str) -> None:
     signed = CommitSigning(sign_off=True).commit(TREE, (), WHO, WHO, message).partition(b"\n\n")[2].decode()

@@ -511,6 +511,13 @@ def test_registered_directory_has_no_manifests(world: Make) -> None:
     assert read_shared(world(files)).problems == ()
 
 
+@pytest.mark.parametrize("directory", ["X", "/X", "X/", "/X/"])
+def test_slashes_around_a_registered_directory_do_not_count(world: Make, directory: str) -> None:
+    files = {"r.yaml": control(directory), "X/pv.yaml": GOOD, "a.yaml": variant("outside")}
+
+    assert names(read_shared(world(files))) == ["platform/outside"]
+
+
 def test_registration_of_another_repository_hides_nothing(world: Make) -> None:
     elsewhere = REGISTRATION.format(name="own", repo="there", directory="blueprints")
 
