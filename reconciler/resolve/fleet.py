@@ -110,7 +110,9 @@ def resolve_fleet(
     if is_unused and not any(record.requested_by for record in inventory.records.values()):
         return ResolvedFleet(desired, with_releases(resolution, inventory, desired))
     locks = wanted_locks = _update_locks(inventory, dependencies, clusters, options)
-    if inventory.reviewed is not None:
+    if inventory.policy.suspend:
+        locks = effective_locks(wanted_locks, strict=True)
+    elif inventory.reviewed is not None:
         # A reviewed lock takes effect when its pull request is merged, so this run uses the present one.
         locks = effective_locks(wanted_locks, strict=inventory.policy.lock.reviewed.strict)
     generated = generate(inventory, desired, resolution.downstreams, locks, roots)
@@ -226,7 +228,7 @@ def unsolved_files(
     return record_unsolved(
         fleet.clusters,
         fleet.wanted_locks,
-        reviewed=inventory.reviewed is not None,
+        keeps_locks=inventory.reviewed is not None or inventory.policy.suspend,
         sure=_is_readable(inventory),
         unsolved=UnsolvedClusters(dependencies.unsolved),
     )

@@ -10,7 +10,7 @@ from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.errors import Problem, UsageError
+from reconciler.errors import Problem, RefusedError, UsageError
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import WorkingCopy, find_working_copy
@@ -28,6 +28,7 @@ from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.locks import read_working_lock
 from reconciler.reasons import Reason
+from reconciler.resolve.ownership import SUSPENDED
 from reconciler.resolve.pins import find_floating, follow, hold
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
@@ -153,7 +154,8 @@ def lock_fleet(
 
     Raises:
         UsageError: The options name a variant that does not exist, or need a working copy.
-        RefusedError: The commit is not merged, and its lock would be written for everybody.
+        RefusedError: The lock would be written for everybody, and the commit is not merged, or every change
+            is suspended.
     """
     result, is_stale = _lock_once(options, resolve_options, request)
     for _ in range(MOST_TRIES):
@@ -172,6 +174,7 @@ def _lock_once(
     inventory, control = inputs.inventory, inputs.mirrors.open(inputs.inventory.control.remote)
     copy = _working_copy(options)
     if result.reviewed is None or copy is None:
+        _check_active(result, inventory, request)
         # A lock on the state branch or in a pull request is shared: only a merged commit may change it.
         check_merged(Checkout.of(inventory.control), control.head_branch)
     if result.reviewed is None:
@@ -184,6 +187,17 @@ def _lock_once(
         hint = "Clone the control repository and run the command there; commit what it writes."
         raise UsageError("What is chosen for a reviewed lock is written in a working copy", hint=hint)
     return replace(result, outcome=_propose(inputs, result.reviewed)), False
+
+
+def _check_active(result: LockResult, inventory: Inventory, request: PinRequest) -> None:
+    """Refuse to change a lock that everybody shares while the configuration suspends every change.
+
+    Raises:
+        RefusedError: A lock would change.
+    """
+    if inventory.policy.suspend and (request or result.decision.changed):
+        hint = "Set spec.suspend to false in reconciler.yaml; `reconciler lock --check` shows the decision."
+        raise RefusedError(SUSPENDED, hint=hint)
 
 
 def _chosen(

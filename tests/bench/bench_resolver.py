@@ -272,7 +272,7 @@ def unsolved_share() -> float:
     first, decided = timed(lambda: update_locks(fleet, FleetLocks()))
     assert isinstance(decided, LockUpdate)
     assert decided.problems
-    records = record_unsolved(fleet, decided, reviewed=False)
+    records = record_unsolved(fleet, decided, keeps_locks=False)
     locks = read_locks(decided.files)
     second, again = timed(lambda: update_locks(fleet, locks, unsolved=UnsolvedClusters(records)))
     assert isinstance(again, LockUpdate)

@@ -172,7 +172,7 @@ class NeedsMachine(RuleBasedStateMachine):
             recorded = update_locks(inputs, locks, options=options, unsolved=records)
             assert _shown(recorded) == _shown(decision), "records of unsolved clusters change nothing"
         if options == DEFAULT_OPTIONS:
-            self.unsolved |= record_unsolved(inputs, decision, reviewed=self.is_reviewed)
+            self.unsolved |= record_unsolved(inputs, decision, keeps_locks=self.is_reviewed)
         return decision
 
     def world(self, cluster: str) -> ClusterInputs:

@@ -163,7 +163,7 @@ def record_unsolved(
     scopes: FleetInputs,
     locks: LockUpdate,
     *,
-    reviewed: bool,
+    keeps_locks: bool,
     sure: bool = True,
     unsolved: UnsolvedClusters | None = None,
 ) -> dict[str, bytes]:
@@ -175,7 +175,7 @@ def record_unsolved(
     Args:
         scopes: The inputs of every cluster.
         locks: What this run decided, without options.
-        reviewed: Whether the locks change only when their pull request is merged.
+        keeps_locks: Whether this run changes no lock: it is reviewed first, or every change is suspended.
         sure: Whether everything that may declare a package was readable.
         unsolved: Records of earlier runs.
     """
@@ -185,7 +185,7 @@ def record_unsolved(
     files: dict[str, bytes] = {}
     for world in scopes.worlds:
         update = updates[world.cluster]
-        record, before = update.record, update.before if reviewed else update.after
+        record, before = update.record, update.before if keeps_locks else update.after
         keeps = not sure or scopes.is_incomplete(world.cluster)
         if record is not None and before != update.before:
             record = run.decide(world, before, keeps=keeps).record
@@ -343,8 +343,8 @@ def effective_locks(decision: LockUpdate, *, strict: bool) -> LockUpdate:
     """Return the locks that hold before the lock pull request is merged. Pure.
 
     A cluster keeps its present lock as soon as one version would change. If versions only come and go,
-    because merged manifests request more or less, the new lock holds at once; with `strict` it does not
-    hold before it is merged.
+    because merged manifests request more or less, the new lock holds at once; with `strict` every cluster
+    keeps its present one.
     """
     scopes = (replace(scope, after=_effective(scope, strict=strict)) for scope in decision.scopes)
     return replace(decision, scopes=tuple(scopes))

@@ -50,7 +50,7 @@ def lock(
 def settled(inputs: ClusterInputs = EDGE) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """Return the locks and the records that a first run leaves."""
     first = lock(inputs, {})
-    return first.files, record_unsolved(FleetInputs((inputs,)), first, reviewed=False)
+    return first.files, record_unsolved(FleetInputs((inputs,)), first, keeps_locks=False)
 
 
 @pytest.fixture
@@ -78,12 +78,12 @@ def test_second_run_of_an_unsolved_cluster_solves_nothing(resolutions: list[str]
     assert [problem.subject for problem in second.problems] == ["PackageInstall prod/shop"]
     assert second.scopes[0].explanations
     assert not second.changed
-    assert record_unsolved(FleetInputs((EDGE,)), second, reviewed=False) == records
+    assert record_unsolved(FleetInputs((EDGE,)), second, keeps_locks=False) == records
 
 
 def test_reviewed_lock_that_waits_for_its_merge_is_not_computed_again(resolutions: list[str]) -> None:
     first = lock(EDGE, {})
-    records = record_unsolved(FleetInputs((EDGE,)), first, reviewed=True)
+    records = record_unsolved(FleetInputs((EDGE,)), first, keeps_locks=True)
     resolutions.clear()
 
     second = lock(EDGE, {}, records)
@@ -96,7 +96,7 @@ def test_reviewed_lock_that_waits_for_its_merge_is_not_computed_again(resolution
 def test_cluster_that_may_lack_a_manifest_is_recorded_too(resolutions: list[str]) -> None:
     fleet = FleetInputs((replace(world_of(TEXT.replace(">=2.0.0", ">=1.0.0")), cluster="edge"),))
     first = update_locks(fleet, FleetLocks(), sure=False)
-    records = record_unsolved(fleet, first, reviewed=False, sure=False)
+    records = record_unsolved(fleet, first, keeps_locks=False, sure=False)
     resolutions.clear()
 
     second = lock(fleet.worlds[0], first.files, records, sure=False)

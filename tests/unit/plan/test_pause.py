@@ -14,12 +14,13 @@ from reconciler.plan.changes import Change, MoveRef, Op, Plan
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.groups import group_changes
 from reconciler.plan.lock_pull_request import plan_lock
+from reconciler.plan.records import plan_records
 from reconciler.policy import LockMode, LockPolicy, Policy
 from reconciler.reasons import Reason
 from reconciler.refs import group_ref
 from reconciler.resolve import ResolvedFleet
 from reconciler.resolve.ownership import SUSPENDED
-from reconciler.state import WANTED_LOCK
+from reconciler.state import WANTED_LOCK, SetRecord, record_bytes, record_path
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.plan_values import URL, WEB, a_context, oid
@@ -247,3 +248,14 @@ def test_suspended_configuration_proposes_no_lock_and_records_none() -> None:
     assert not kept.proposal.change.pending
     assert (kept.proposal.change.reason, kept.proposal.change.message) == (Reason.PAUSED, SUSPENDED)
     assert kept.records == {}
+
+
+def test_suspended_configuration_keeps_the_records_of_sets() -> None:
+    inventory = replace(world(), policy=Policy(suspend=True))
+    old = SetRecord(namespace="default", name="web", uid="1", manifest="web.yaml", targets=3)
+    gone = replace(inventory, set_records={old.key: old})
+    running = replace(gone, policy=Policy())
+    kept, left = (plan_records(a_context(each), ()) for each in (gone, running))
+
+    assert kept == {record_path(old): record_bytes(old)}
+    assert left == {}
