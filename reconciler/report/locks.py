@@ -44,7 +44,8 @@ def lock_lines(decision: LockUpdate, *, paint: Paint = plain) -> Iterator[str]:
 
 def _is_explained(problem: Problem, decision: LockUpdate) -> bool:
     """Return whether the block of its cluster explains a problem already."""
-    losers = {explanation.preempted for scope in decision.scopes for explanation in scope.explanations}
+    explanations = [explanation for scope in decision.scopes for explanation in scope.explanations]
+    losers = {install for explanation in explanations for install in explanation.stalled}
     unmet = problem.reason in (Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE)
     return unmet or (problem.reason == Reason.OWNERSHIP_CONFLICT and problem.subject in losers)
 
@@ -75,11 +76,14 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
 
 
 def _outcome(explanation: Explanation) -> str:
-    if explanation.preempted and not explanation.code.startswith("E-OWN"):
-        return f"{explanation.preempted} has no solution: it keeps its locked versions, the others proceed"
-    if explanation.preempted:
-        return f"{explanation.preempted} is preempted: it keeps its locked versions, the others proceed"
-    return "no solution: the locked versions stay"
+    if not explanation.stalled:
+        return "no solution: the locked versions stay"
+    *installs, last = explanation.stalled
+    if installs:
+        names = f"{', '.join(installs)} and {last}"
+        return f"{names} contradict one another: they keep their locked versions, the others proceed"
+    verb = "is preempted" if explanation.code.startswith("E-OWN") else "has no solution"
+    return f"{last} {verb}: it keeps its locked versions, the others proceed"
 
 
 def _state(scope: ClusterUpdate) -> str:
@@ -166,7 +170,7 @@ def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
         "places": [str(place) for place in explanation.places],
         "hints": list(explanation.hints),
         "minimal": explanation.minimal,
-        "givesWay": explanation.preempted,
+        "givesWay": ", ".join(explanation.stalled),
     }
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 from random import Random
 
 import pytest
@@ -11,13 +12,13 @@ from reconciler.dependencies.lock.read import locked_choices, locked_pins
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import Pin, build_catalogue
 from reconciler.dependencies.solve.build_problem import build_problem
-from reconciler.dependencies.solve.problem import Assignment, Unsatisfiable
+from reconciler.dependencies.solve.problem import Assignment, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.update.memo import input_digest
 from tests.bench import bench_resolver as bench
-from tests.support.dependency_worlds import RULES, shared_world, small_world
+from tests.support.dependency_worlds import RULES, crowded_world, shared_world, small_world
 from tests.support.exhaustive import answers, canonical, restrict
 
 CHUNKS = 10
@@ -152,3 +153,49 @@ def test_the_order_of_the_input_does_not_matter() -> None:
         )
 
         assert solve(build_problem(shuffled).problem) == solve(build_problem(world).problem), seed
+
+
+def test_only_installs_of_a_contradiction_stall() -> None:
+    """Judge by trying everything: without a stalled install, some contradiction would be none."""
+    several: Counter[str] = Counter()
+    for seed in range(700):
+        world = crowded_world(seed)
+        question = build_problem(world).problem
+        if answers(question):
+            continue
+        solution = resolve_cluster(world)
+        assert verify(world, solution) == (), seed
+        stalled = {problem.subject for problem in solution.problems}
+        contradictions = _contradictions(question)
+        for name in sorted(stalled):
+            own = any(name in names for names in contradictions)
+            assert own or _needs_any(question, name, stalled - {name}), (seed, name, contradictions)
+        proceeding = {demand.cause.subject for demand in question.roots} - stalled
+        several.update(stalled=len(stalled) > 1, others=bool(proceeding))
+    assert several["stalled"] > 100
+    assert several["others"] > 200
+
+
+def _contradictions(question: ResolutionProblem) -> list[frozenset[str]]:
+    """Return the smallest sets of installs that have no answer together, by trying all sets."""
+    smallest: list[frozenset[str]] = []
+    for size in range(1, len(question.roots) + 1):
+        for roots in combinations(question.roots, size):
+            names = frozenset(demand.cause.subject for demand in roots)
+            if not any(less <= names for less in smallest) and not answers(replace(question, roots=roots)):
+                smallest.append(names)
+    return smallest
+
+
+def _needs_any(question: ResolutionProblem, name: str, others: set[str]) -> bool:
+    """Tell whether an install may need what other installs ask for."""
+    targets = {
+        demand.cause.subject: {way.instance for way in demand.alternatives} for demand in question.roots
+    }
+    reached = list(targets[name])
+    for instance in reached:
+        for group in question.nodes[instance].requirements if instance else ():
+            reached += [
+                way.instance for demand in group for way in demand.alternatives if way.instance not in reached
+            ]
+    return any(not targets[other].isdisjoint(reached) for other in others)

@@ -1,5 +1,6 @@
 """Random small worlds of packages, with every rule of resolution in some of them."""
 
+from dataclasses import replace
 from random import Random
 
 from reconciler.dependencies.model.cluster import (
@@ -164,6 +165,28 @@ class _Maker:
             if len(r.alternatives) > 1
             for slot in self.slots(c.id.name, installs)
         ]
+
+
+def crowded_world(seed: int) -> ClusterInputs:
+    """Return a small world without a lock in which a user asks for every package."""
+    world, random = small_world(seed)[0], Random(seed)
+    asked = {install.need.id for install in world.installs}
+    dialect = world.installs[0].dialect
+    others = (
+        Install(
+            "x",
+            f"my-{id_.name}",
+            dialect,
+            PackageNeed(id_, version_range(dialect, random.choice(_CROWD))),
+            kind="Install",
+        )
+        for id_ in world.catalogue.packages
+        if id_ not in asked
+    )
+    return replace(world, installs=(*world.installs, *others), pins=(), chosen=())
+
+
+_CROWD = ("", ">=2.0.0", "<=1.0.0", "<=2.0.0")
 
 
 def shared_world(seed: int) -> ClusterInputs:

@@ -38,12 +38,12 @@ def autoremove(
     used |= {instance: old[instance] for instance in needed_now}
     names = frozenset({USER, *map(str, used)})
     used = {instance: _with_present_parents(package, names, used) for instance, package in used.items()}
-    left = {instance: package for instance, package in old.items() if instance not in used}
-    retained = (
-        ()
-        if prune
-        else (package for package in left.values() if _is_retained(package, before, used.values()))
-    )
+    left = {
+        instance: package
+        for instance, package in old.items()
+        if instance not in used and not any(_replaces(other, package) for other in used.values())
+    }
+    retained = () if prune else (p for p in left.values() if _is_retained(p, before))
     unused = {package.instance: package for package in retained}
     unused |= {instance: left[instance] for instance in _reachable(unused.values(), left)}
     packages = [*used.values(), *(_without_removed_parents(package, unused) for package in unused.values())]
@@ -114,9 +114,9 @@ def _reachable(
                 yield target
 
 
-def _is_retained(package: LockedPackage, before: Resolution, used: Iterable[LockedPackage]) -> bool:
+def _is_retained(package: LockedPackage, before: Resolution) -> bool:
     """Tell whether a package that nothing needs must stay for now."""
-    if package.owner == USER or any(_replaces(other, package) for other in used):
+    if package.owner == USER:
         return False
     if package.retain or package.instance in before.unused:
         return True

@@ -354,6 +354,7 @@ class _Explainer:
                 f"Only one package may own {cause.subject}: {self._owners(cause)} bring it"
             ),
             CauseKind.HELD: lambda: f"{name} brings {cause.detail}, which keeps it",
+            CauseKind.REQUESTED: lambda: f"{cause.subject} asks for {cause.detail}",
             CauseKind.ASSUMED: lambda: f"{name} is to be {cause.detail}",
             CauseKind.ONCE: lambda: f"{name} may not stand twice in a {cause.detail}: {self._twice(cause)}",
         }

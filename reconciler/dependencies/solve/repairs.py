@@ -15,6 +15,7 @@ from reconciler.dependencies.model.packages import (
     InterfaceNeed,
     Need,
     Override,
+    PackageId,
     PackageNeed,
     Platform,
     Requirement,
@@ -82,7 +83,7 @@ class Repairs:
     def of(self, cause: Cause) -> Iterator[Repair]:
         """Yield the changes that could remove a cause."""
         demand = self.requirements.get(cause)
-        if demand is not None and demand.parent is None:
+        if cause.kind is CauseKind.REQUESTED:
             yield from self._install(self.installs[cause.subject])
         elif demand is not None:
             yield from self._requirement(demand, demand.parent)
@@ -361,6 +362,10 @@ class Repairs:
         holders = [i for i in self.inputs.installs if i.need.id.name == holder]
         if taker is None:
             return
+        if not holders and self._owner(cause).ecosystem is not Ecosystem.XPKG:
+            text = "Run `reconciler lock --prune`, which removes packages that nothing needs"
+            yield _plain(_COMMAND, text, lambda inputs: replace(inputs, held=()))
+            return
         policy = replace(taker.revisions, take_over=tuple(sorted({*taker.revisions.take_over, holder})))
         text = (
             f"Write `reconciler.dev/take-over: {holder}` into the annotations of {taker} ({taker.location})"
@@ -372,6 +377,10 @@ class Repairs:
             return replace(taken, installs=tuple(i for i in taken.installs if i not in holders))
 
         yield _plain(_MANIFEST, f"{text}{removals}", edit)
+
+    def _owner(self, cause: Cause) -> PackageId:
+        """Return the package that has what another one brings."""
+        return dict(self.inputs.held)[cause.detail.rpartition(" of ")[0]]
 
 
 _CONTESTED = frozenset({CauseKind.OWNER, CauseKind.HELD, CauseKind.ONCE})

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import field, replace
-from typing import NamedTuple
 
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Candidate, Install, Interface, InterfaceNeed, PackageNeed
@@ -12,8 +11,6 @@ from reconciler.dependencies.solve.problem import (
     AlternativeSource,
     Assignment,
     BudgetExceeded,
-    CauseKind,
-    InstanceRequirement,
     ResolutionProblem,
     Unsatisfiable,
     split_problem,
@@ -27,6 +24,7 @@ from reconciler.dependencies.solve.solution import (
     decode,
     with_requesters,
 )
+from reconciler.dependencies.solve.stall import StallSearch
 from reconciler.dependencies.solve.verify import verify
 from reconciler.errors import Exit, Problem, ReconcilerError
 from reconciler.reasons import Reason
@@ -48,9 +46,8 @@ class UnverifiedSolutionError(ReconcilerError):
 def resolve_cluster(inputs: ClusterInputs) -> Solution:
     """Resolve the dependencies of one cluster, part by part; a conflict in one part affects no other.
 
-    Deterministic and order-free; the result is the canonical solution that `solve` describes. If two
-    packages need one CRD, the lower-ranked install is preempted and the rest of its part is resolved; an
-    install that has no solution by itself is left out likewise.
+    Deterministic and order-free; the result is the canonical solution that `solve` describes. Installs that
+    stall, as `StallSearch` chooses them, keep what is locked for them, and the rest of the part is resolved.
 
     Raises:
         UnverifiedSolutionError: The solution does not pass the independent check.
@@ -85,31 +82,41 @@ class _PartialSolution:
     failed: set[Instance] = field(default_factory=set)
 
     def add(self, part: ResolutionProblem) -> None:
-        """Solve one part; leave out what has no solution by itself, and who loses an ownership conflict."""
-        outcome = solve(part)
-        while (
-            isinstance(outcome, Unsatisfiable)
-            and (left := _without_one(self.inputs, part, outcome)) is not None
-        ):
-            explanation = explain(self.inputs, part, outcome)
-            self.explanations.append(replace(explanation, preempted=str(left.install)))
-            self.problems.append(_left_problem(left.install, explanation))
-            part = left.problem
-            outcome = solve(part)
-        match outcome:
-            case Assignment():
-                why = SkipReasons(self.inputs, part)
-                pins, skipped = decode(part, outcome, why.of)
-                self.resolved += pins
-                self.skipped += skipped
-            case Unsatisfiable():
-                explanation = explain(self.inputs, part, outcome)
-                self.explanations.append(explanation)
-                self.problems += _conflict_problems(self.inputs, part, explanation)
-                self.failed.update(part.nodes)
-            case BudgetExceeded():
-                self.problems += _budget_problems(self.inputs, part, outcome)
-                self.failed.update(part.nodes)
+        """Solve one part; leave out the installs that stall, as `StallSearch` chooses them."""
+        search, left, outcome = StallSearch(self.inputs, part), part, solve(part)
+        stalls: list[tuple[Explanation, tuple[Install, ...]]] = []
+        while isinstance(outcome, Unsatisfiable) and (stall := search.next(left, outcome)) is not None:
+            stalls.append((explain(self.inputs, left, stall.conflict), stall.installs))
+            left, outcome = stall.problem, stall.outcome
+        is_solved = isinstance(outcome, Assignment)
+        for explanation, installs in stalls:
+            names = tuple(map(str, installs)) if is_solved else ()
+            self.explanations.append(replace(explanation, stalled=names))
+            self.problems += [_stall_problem(install, explanation) for install in installs]
+        if isinstance(outcome, Assignment):
+            why = SkipReasons(self.inputs, left)
+            pins, skipped = decode(replace(left, roots=part.roots), outcome, why.of)
+            self.resolved += pins
+            self.skipped += skipped
+        else:
+            told = {install for _, installs in stalls for install in installs}
+            self._fail(part, left, outcome, [i for i in _installs(self.inputs, part) if i not in told])
+
+    def _fail(
+        self,
+        part: ResolutionProblem,
+        left: ResolutionProblem,
+        outcome: Unsatisfiable | BudgetExceeded,
+        installs: list[Install],
+    ) -> None:
+        """Keep the lock of a whole part; these installs are told why."""
+        self.failed.update(part.nodes)
+        if isinstance(outcome, BudgetExceeded):
+            self.problems += [_budget_problem(install, outcome) for install in installs]
+            return
+        explanation = explain(self.inputs, left, outcome)
+        self.explanations.append(explanation)
+        self.problems += [_conflict_problem(install, explanation) for install in installs]
 
 
 def warnings_of(inputs: ClusterInputs, solution: Solution) -> tuple[Problem, ...]:
@@ -159,7 +166,7 @@ def _name(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-def _left_problem(install: Install, explanation: Explanation) -> Problem:
+def _stall_problem(install: Install, explanation: Explanation) -> Problem:
     if not explanation.code.startswith("E-OWN"):
         return _conflict_problem(install, explanation)
     return _preemption_problem(install, explanation)
@@ -204,145 +211,18 @@ def _aliases(candidate: Candidate) -> dict[str, set[str]]:
     return aliases
 
 
-def _conflict_problems(
-    inputs: ClusterInputs, part: ResolutionProblem, explanation: Explanation
-) -> list[Problem]:
-    return [_conflict_problem(install, explanation) for install in _stalled(inputs, part)]
-
-
 def _conflict_problem(install: Install, explanation: Explanation) -> Problem:
     message = "Dependencies cannot be met: " + "; ".join(explanation.sentences)
     reason = Reason.DEPENDENCY_CYCLE if explanation.code == "E-CYCLE" else Reason.DEPENDENCY_CONFLICT
     return Problem(install.location, reason, message, explanation.hint, str(install), message)
 
 
-def _budget_problems(
-    inputs: ClusterInputs, part: ResolutionProblem, outcome: BudgetExceeded
-) -> list[Problem]:
+def _budget_problem(install: Install, outcome: BudgetExceeded) -> Problem:
     message = f"Dependencies could not be decided in {plural(outcome.steps, 'step')}"
     hint = "Narrow the ranges, or raise `dependencies.steps` in reconciler.yaml"
-    return [
-        Problem(install.location, Reason.STEP_BUDGET_EXCEEDED, message, hint, str(install), message)
-        for install in _stalled(inputs, part)
-    ]
+    return Problem(install.location, Reason.STEP_BUDGET_EXCEEDED, message, hint, str(install), message)
 
 
-def _stalled(inputs: ClusterInputs, part: ResolutionProblem) -> Iterator[Install]:
+def _installs(inputs: ClusterInputs, part: ResolutionProblem) -> Iterator[Install]:
     requested = {demand.cause.subject for demand in part.roots}
     return (install for install in inputs.installs if str(install) in requested)
-
-
-_OWNERSHIP = frozenset({CauseKind.OWNER, CauseKind.HELD})
-
-
-class Arbitration(NamedTuple):
-    """A problem without its preempted install, or with that install held at its locked version."""
-
-    problem: ResolutionProblem
-    install: Install
-
-
-def _without_one(
-    inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable
-) -> Arbitration | None:
-    # An assumed version is a question: an install that gave way to it would keep another version.
-    if any(cause.kind is CauseKind.ASSUMED for cause in conflict.causes):
-        return None
-    return isolate_install(inputs, problem, conflict) or arbitrate_ownership(inputs, problem, conflict)
-
-
-def isolate_install(
-    inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable
-) -> Arbitration | None:
-    """Separate the one install that has no solution by itself from the others that share packages with it.
-
-    It keeps its locked version. The result is None if that has no solution either, or there are no others.
-    """
-    asking = [demand for demand in problem.roots if demand.cause in conflict.causes]
-    if not conflict.minimal or len(asking) != 1 or len(problem.roots) == 1:
-        return None
-    left = _without_root(problem, asking[0])
-    outcome = solve(left) if left else conflict
-    if left is None or (isinstance(outcome, Unsatisfiable) and asking[0].cause in outcome.causes):
-        return None
-    installs = {str(install): install for install in inputs.installs}
-    return Arbitration(left, installs[asking[0].cause.subject])
-
-
-def arbitrate_ownership(
-    inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable
-) -> Arbitration | None:
-    """Resolve a CRD ownership conflict by dropping the lowest-ranked install from the problem.
-
-    Deterministic and order-free. The current owner ranks highest, then installs that a user names, then
-    the lowest kind and name. The preempted install keeps its locked version; if that is contested as well,
-    or the conflict is about something else, the result is None.
-
-    Source: crossplane, packages-v2 design, PackageLock: one of two packages wins, and always one.
-    """
-    if not any(cause.kind in _OWNERSHIP for cause in conflict.causes):
-        return None
-    asking = [demand for demand in problem.roots if demand.cause in conflict.causes]
-    installs = {str(install): install for install in inputs.installs}
-    contest = _OwnershipConflict(inputs, problem, conflict)
-    for demand in sorted(
-        asking, key=lambda demand: contest.rank(demand, installs[demand.cause.subject]), reverse=True
-    ):
-        left = _without_root(problem, demand)
-        if left is not None:
-            return Arbitration(left, installs[demand.cause.subject])
-    return None
-
-
-def _without_root(problem: ResolutionProblem, demand: InstanceRequirement) -> ResolutionProblem | None:
-    """Return the problem with one install held at its locked version, or dropped if it has none."""
-    (alternative,) = demand.alternatives
-    (instance,) = _instances(demand)
-    node = problem.nodes[instance]
-    others = tuple(other for other in problem.roots if other is not demand)
-    if node.locked is None:
-        return replace(problem, roots=others)
-    held = frozenset({node.locked})
-    if alternative.allowed == held:
-        return None
-    kept = replace(demand, alternatives=(replace(alternative, allowed=held),))
-    return replace(problem, roots=tuple(kept if other is demand else other for other in problem.roots))
-
-
-def _instances(demand: InstanceRequirement) -> set[Instance]:
-    return {alternative.instance for alternative in demand.alternatives if alternative.instance is not None}
-
-
-class _OwnershipConflict:
-    """The instances that claim contested resources, and the packages that own them."""
-
-    def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable) -> None:
-        self.problem = problem
-        holders = dict(inputs.held)
-        causes = frozenset(conflict.causes)
-        exclusions = [item for item in problem.incompatibilities if item.cause in causes]
-        self.contestants = {instance for item in exclusions for instance in (item.first, item.second)}
-        packages = {cause.subject for cause in causes if cause.kind is CauseKind.HELD}
-        self.contestants |= {item for item in problem.nodes if str(item.package) in packages}
-        self.holders = {holders[item.cause.subject] for item in exclusions if item.cause.subject in holders}
-
-    def rank(self, demand: InstanceRequirement, install: Install) -> tuple[bool, bool, str, str]:
-        """Return the rank of an install: the greatest is preempted."""
-        own = _instances(demand)
-        has = any(contestant.package in self.holders for contestant in self.contestants & self._reached(own))
-        return (not has, not own & self.contestants, install.kind, install.name)
-
-    def _reached(self, start: set[Instance]) -> set[Instance]:
-        queue, seen = sorted(start), set(start)
-        for instance in queue:
-            for group in self.problem.nodes[instance].requirements:
-                for alternative in (
-                    alternative
-                    for demand in group
-                    for alternative in demand.alternatives
-                    if alternative.active
-                ):
-                    if alternative.instance is not None and alternative.instance not in seen:
-                        seen.add(alternative.instance)
-                        queue.append(alternative.instance)
-        return seen

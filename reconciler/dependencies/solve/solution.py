@@ -66,8 +66,8 @@ class Explanation:
     """Explanation of an unsatisfiable part of a cluster, for the user.
 
     `sentences` are the causes, each with its place; they contradict one another, and if `minimal` all of
-    them are needed. `rejected` lists, per package, versions and the reasons against each. `preempted` is
-    the install that lost an ownership conflict, or has no solution by itself, so that the rest has one.
+    them are needed. `rejected` lists, per package, versions and the reasons against each. `stalled` are
+    the installs that keep their locked versions, so that the others have a solution.
     """
 
     code: str
@@ -77,7 +77,7 @@ class Explanation:
     rejected: tuple[tuple[str, tuple[Rejection, ...]], ...] = ()
     hints: tuple[str, ...] = ()
     minimal: bool = True
-    preempted: str = ""
+    stalled: tuple[str, ...] = ()
 
     @property
     def hint(self) -> str:

@@ -49,7 +49,7 @@ def _install_violations(
     inputs: ClusterInputs, solution: Solution, installs: dict[Instance, Install]
 ) -> Iterator[str]:
     stalled = {problem.subject for problem in solution.problems}
-    losers = {explanation.preempted for explanation in solution.explanations}
+    losers = {install for explanation in solution.explanations for install in explanation.stalled}
     locked = {pin.instance: pin.candidate.version for pin in inputs.pins}
     for instance, install in installs.items():
         resolved = solution.resolved.get(instance)

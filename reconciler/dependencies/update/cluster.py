@@ -93,7 +93,9 @@ class ClusterResolver:
         if not self.options.dependencies:
             alone = tuple(replace(install, skip_dependencies=True) for install in inputs.installs)
             adjusted = replace(adjusted, installs=alone)
-        return with_lock(adjusted, before) if before.packages or any(ownership_entries(before)) else adjusted
+        if not before.packages and not any(ownership_entries(before)):
+            return adjusted
+        return with_lock(adjusted, before, prune=self.options.prune)
 
     def _solve(self, inputs: ClusterInputs, before: Resolution) -> Solution:
         """Resolve, and once more where a package that moves takes its dependencies along."""

@@ -180,13 +180,13 @@ def test_a_loser_in_the_solver_keeps_its_version_and_everything_else_proceeds() 
     assert states(one, "late") == ["v1.0.0 Active"]
     assert states(one, "gcp") == ["v1.0.0 Inactive", "v2.0.0 Active"]
     (scope,) = decision.scopes
-    assert [explanation.preempted for explanation in scope.explanations] == ["Provider late"]
+    assert [explanation.stalled for explanation in scope.explanations] == [("Provider late",)]
 
     both = life(aws1="Bucket", late1="Bucket")
     both.ask("late", 1)
     both.ask("aws", 1)
     (scope,) = both.run().scopes
-    assert [explanation.preempted for explanation in scope.explanations] == ["Provider late"]
+    assert [explanation.stalled for explanation in scope.explanations] == [("Provider late",)]
     assert (states(both, "aws"), states(both, "late")) == (["v1.0.0 Active"], [])
 
     taken = life(aws1="Bucket", aws2="Bucket", arm1="", arm2="Bucket")
@@ -195,7 +195,7 @@ def test_a_loser_in_the_solver_keeps_its_version_and_everything_else_proceeds() 
         taken.ask("arm", version, CONSENTS)
         decision = taken.run()
     (scope,) = decision.scopes
-    assert [explanation.preempted for explanation in scope.explanations] == ["Provider arm"]
+    assert [explanation.stalled for explanation in scope.explanations] == [("Provider arm",)]
     assert states(taken, "aws") == ["v1.0.0 Inactive", "v2.0.0 Active"]
     assert states(taken, "arm") == ["v1.0.0 Active"]
 

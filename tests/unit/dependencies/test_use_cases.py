@@ -844,6 +844,104 @@ def test_a_broken_root_blocks_no_other_one(need: str, *, is_locked: bool) -> Non
     assert not solution.failed
 
 
+CONTRADICTION = (
+    package("web.io", "1.0.0", needs("db.io"))
+    + package("web.io", "2.0.0", needs("db.io", ">=2.0.0"))
+    + package("shop.io", "1.0.0", needs("db.io"))
+    + package("shop.io", "2.0.0", needs("db.io", "<2.0.0"))
+    + package("log.io", "1.0.0", needs("db.io"))
+    + package("log.io", "2.0.0", needs("db.io"), needs("new.io"))
+    + package("new.io", "1.0.0")
+    + package("db.io", "1.0.0")
+)
+DB2 = package("db.io", "2.0.0")
+
+
+def three(version: str) -> str:
+    roots = "".join(install(name, f"{name}.io", version) for name in ("log", "shop", "web"))
+    return roots + CONTRADICTION
+
+
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_installs_that_contradict_each_other_stall_only_themselves(*, is_locked: bool) -> None:
+    pins = resolve_cluster(world_of(three("1.0.0"))).pins() if is_locked else ()
+
+    solution = resolve_cluster(world_of(three("2.0.0") + DB2, pins=pins))
+
+    held = {"shop.io": "1.0.0", "web.io": "1.0.0", "db.io": "1.0.0"} if is_locked else {}
+    assert {i.package.name: str(one.candidate.version) for i, one in solution.resolved.items()} == {
+        "log.io": "2.0.0",
+        "new.io": "1.0.0",
+        "db.io": "2.0.0",
+        **held,
+    }
+    both = ("PackageInstall prod/shop", "PackageInstall prod/web")
+    assert [explanation.stalled for explanation in solution.explanations] == [both]
+    assert tuple(problem.subject for problem in solution.problems) == both
+    assert not solution.failed
+
+
+def test_install_that_contradicts_what_is_held_stalls_too_and_no_other() -> None:
+    strict = CONTRADICTION.replace("version: ''", "version: '<2.0.0'", 2)
+    roots = "".join(install(name, f"{name}.io", "1.0.0") for name in ("log", "shop", "web"))
+    pins = resolve_cluster(world_of(roots + strict)).pins()
+    late = install("late", "late.io", "") + package("late.io", "1.0.0", needs("db.io", ">=2.0.0"))
+
+    solution = resolve_cluster(
+        world_of(three("2.0.0").replace(CONTRADICTION, strict) + DB2 + late, pins=pins)
+    )
+
+    stalled = {name for explanation in solution.explanations for name in explanation.stalled}
+    assert stalled == {f"PackageInstall prod/{name}" for name in ("late", "shop", "web")}
+    assert {i.package.name: str(one.candidate.version) for i, one in solution.resolved.items()} == {
+        "log.io": "2.0.0",
+        "new.io": "1.0.0",
+        "db.io": "1.0.0",
+        "shop.io": "1.0.0",
+        "web.io": "1.0.0",
+    }
+
+
+def test_install_without_a_solution_by_itself_preempts_nobody() -> None:
+    """It contests a kind with what it needs: the manifest of that package has nothing to do with it."""
+    kind = "provides: [{apiVersion: x.io/v1, kind: Queue}]"
+    catalogue = package("b.io", "1.0.0", needs("d.io"), kind) + package("d.io", "1.0.0", kind)
+    roots = install("b", "b.io", "") + install("d", "d.io", "")
+
+    solution = resolve_cluster(world_of(roots + catalogue))
+
+    assert [explanation.stalled for explanation in solution.explanations] == [("PackageInstall prod/b",)]
+    assert [i.package.name for i in solution.resolved] == ["d.io"]
+
+
+def test_who_owns_a_kind_in_the_lock_keeps_it_beside_a_lower_name() -> None:
+    kind = "provides: [{apiVersion: x.io/v1, kind: Queue}]"
+    late = install("late", "late.io", "") + package("late.io", "1.0.0", kind)
+    pins = resolve_cluster(world_of(late)).pins()
+    text = (
+        late
+        + package("late.io", "1.1.0", kind)
+        + install("aws", "aws.io", "")
+        + package("aws.io", "1.0.0", kind)
+    )
+
+    solution = resolve_cluster(world_of(text, pins=pins))
+
+    assert [explanation.stalled for explanation in solution.explanations] == [("PackageInstall prod/aws",)]
+    assert [str(one.candidate) for one in solution.resolved.values()] == ["late.io 1.0.0"]
+
+
+def test_package_of_a_stalled_install_is_not_brought_by_another_one_outside_its_range() -> None:
+    text = provider("aws", "v1.0.0") + provider("web", "v1.0.0", "Configuration")
+    text += crossplane("aws", "v1.0.0", "[{provider: x.io/none}]") + crossplane("aws", "v2.0.0")
+    text += crossplane("web", "v1.0.0", "[{provider: x.io/aws}]")
+
+    solution = resolve_cluster(world_of(text))
+
+    assert solution.resolved == {}
+    assert sorted(problem.subject for problem in solution.problems) == ["Configuration web", "Provider aws"]
+
+
 def test_a_broken_root_whose_locked_version_is_broken_too_keeps_all_that_shares_its_packages() -> None:
     text = package("one.io", "1.0.0", "{package: {refName: db.io}}") + package("db.io", "1.0.0")
     text += install("one", "one.io", ">=1.0.0") + install("two", "two.io", ">=1.0.0")
@@ -855,4 +953,4 @@ def test_a_broken_root_whose_locked_version_is_broken_too_keeps_all_that_shares_
     solution = resolve_cluster(world)
 
     (explanation,) = solution.explanations
-    assert (explanation.preempted, solution.resolved) == ("", {})
+    assert (explanation.stalled, solution.resolved) == ((), {})

@@ -121,7 +121,7 @@ def preempted(inputs: ClusterInputs, solution: Solution) -> tuple[ClusterInputs,
     """Say that the install gave way, where the lock holds another version of it."""
     older = install("shop", "web.io", "") + package("web.io", "0.9.0")
     inputs, _ = locked_at(older)(inputs, solution)
-    why = Explanation("E-OWN", (), preempted=str(inputs.installs[0]))
+    why = Explanation("E-OWN", (), stalled=(str(inputs.installs[0]),))
     return inputs, replace(solution, explanations=(why,))
 
 

@@ -15,7 +15,14 @@ from reconciler.dependencies.solve.sat.conflict import (
 from reconciler.dependencies.solve.sat.formula import encode
 from reconciler.dependencies.solve.sat.solver import BudgetError, SatSolver
 
-__all__ = ["assign", "find_conflict", "find_correction", "find_single_corrections", "solve"]
+__all__ = [
+    "assign",
+    "find_conflict",
+    "find_correction",
+    "find_single_corrections",
+    "is_solvable",
+    "solve",
+]
 
 
 def solve(problem: ResolutionProblem) -> SolverOutcome:
@@ -33,6 +40,16 @@ def solve(problem: ResolutionProblem) -> SolverOutcome:
         return assign(problem) or find_conflict(problem)
     except BudgetError as error:
         return BudgetExceeded(error.steps)
+
+
+def is_solvable(problem: ResolutionProblem) -> bool:
+    """Tell whether a problem has a solution.
+
+    Raises:
+        BudgetError: The budget of conflicts ran out first.
+    """
+    with SatSolver(encode(problem), problem.budget) as solver:
+        return solver.ask()
 
 
 def assign(problem: ResolutionProblem) -> Assignment | None:

@@ -1,0 +1,187 @@
+"""Choose the installs that stall where not all of a cluster can be solved, so that the others proceed."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance
+from reconciler.dependencies.model.packages import Install
+from reconciler.dependencies.solve.problem import (
+    Alternative,
+    Cause,
+    CauseKind,
+    InstanceNode,
+    InstanceRequirement,
+    ResolutionProblem,
+    SolverOutcome,
+    Unsatisfiable,
+)
+from reconciler.dependencies.solve.sat import find_conflict, is_solvable, solve
+from reconciler.dependencies.solve.sat.solver import BudgetError
+
+_OWNERSHIP = frozenset({CauseKind.OWNER, CauseKind.HELD})
+
+_MOST_COMPARED = 16
+"""Installs of one conflict that are left out in turn, to find those that contradict one another."""
+
+
+class Stall(NamedTuple):
+    """Installs that stall because of a conflict, the problem without what they ask for, and its outcome."""
+
+    conflict: Unsatisfiable
+    installs: tuple[Install, ...]
+    problem: ResolutionProblem
+    outcome: SolverOutcome
+
+
+class StallSearch:
+    """Finds the installs that stall, conflict by conflict. Deterministic and order-free.
+
+    A conflict is of as few installs as possible, so that one without a solution by itself stalls alone. If
+    packages contest a kind, the lowest-ranked install stalls, otherwise all installs of the conflict. A
+    stalled install keeps its locked version; what has none is not installed, and nothing else may install
+    its package outside of its range.
+    """
+
+    def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem) -> None:
+        self._inputs = inputs
+        self._installs = {str(install): install for install in inputs.installs}
+        self._stalled: set[Cause] = set()
+        self._count = len(problem.roots)
+
+    def next(self, problem: ResolutionProblem, conflict: Unsatisfiable) -> Stall | None:
+        """Return the next stall; None if the whole problem keeps its lock."""
+        conflict = self._smallest(problem, conflict)
+        asking = self._asking(problem, conflict)
+        is_contest = any(cause.kind in _OWNERSHIP for cause in conflict.causes)
+        if is_contest:
+            asking = next(self._preempted(problem, conflict, asking), [])
+        elif not conflict.minimal or len(asking) + len(self._stalled) == self._count:
+            return None
+        if not asking:
+            return None
+        left = problem
+        for demand in asking:
+            left = _without_root(left, demand)
+        self._stalled.update(demand.cause for demand in asking)
+        outcome = solve(left)
+        if not is_contest and isinstance(outcome, Unsatisfiable) and not self._asking(left, outcome):
+            return None
+        installs = tuple(self._installs[demand.cause.subject] for demand in asking)
+        return Stall(conflict, installs, left, outcome)
+
+    def _smallest(self, problem: ResolutionProblem, conflict: Unsatisfiable) -> Unsatisfiable:
+        """Return a conflict of installs of which any fewer have a solution; those that run are spared."""
+        asking = self._asking(problem, conflict)
+        if not 1 < len(asking) <= _MOST_COMPARED:
+            return conflict
+        held = tuple(demand for demand in problem.roots if demand.cause in self._stalled)
+        left = asking
+        try:
+            for demand in sorted(asking, key=lambda demand: not _runs(problem, demand)):
+                fewer = [other for other in left if other is not demand]
+                if fewer and not is_solvable(replace(problem, roots=(*held, *fewer))):
+                    left = fewer
+        except BudgetError:
+            return conflict
+        return conflict if left == asking else find_conflict(replace(problem, roots=(*held, *left)))
+
+    def _asking(self, problem: ResolutionProblem, conflict: Unsatisfiable) -> list[InstanceRequirement]:
+        """Return the installs of a conflict that do not stall yet."""
+        causes = frozenset(conflict.causes) - self._stalled
+        return [demand for demand in problem.roots if demand.cause in causes]
+
+    def _preempted(
+        self, problem: ResolutionProblem, conflict: Unsatisfiable, asking: list[InstanceRequirement]
+    ) -> Iterator[list[InstanceRequirement]]:
+        """Yield the installs that can give way in an ownership conflict, the lowest-ranked first.
+
+        The current owner ranks highest, then installs that a user names, then the lowest kind and name.
+
+        Source: crossplane, packages-v2 design, PackageLock: one of two packages wins, and always one.
+        """
+        contest = _OwnershipConflict(self._inputs, problem, conflict)
+        ranked = sorted(
+            asking,
+            key=lambda demand: contest.rank(demand, self._installs[demand.cause.subject]),
+            reverse=True,
+        )
+        yield from ([demand] for demand in ranked if not _is_held(problem, demand))
+
+
+def _runs(problem: ResolutionProblem, demand: InstanceRequirement) -> bool:
+    """Tell whether the locked version of an install is still what it asks for."""
+    ((alternative, node),) = _targets(problem, demand)
+    return node.locked in alternative.allowed
+
+
+def _is_held(problem: ResolutionProblem, demand: InstanceRequirement) -> bool:
+    """Tell whether an install asks for its locked version only, so that it cannot give way."""
+    ((alternative, node),) = _targets(problem, demand)
+    return node.locked is not None and alternative.allowed == {node.locked}
+
+
+def _without_root(problem: ResolutionProblem, demand: InstanceRequirement) -> ResolutionProblem:
+    """Return the problem with one install held at its locked version, or not installed if it has none.
+
+    The versions that the install does not allow are excluded: nothing else brings them in its place.
+    """
+    ((alternative, node),) = _targets(problem, demand)
+    if node.locked is not None:
+        held = replace(alternative, allowed=frozenset({node.locked}))
+        kept = replace(demand, alternatives=(held,))
+        return replace(problem, roots=tuple(kept if other is demand else other for other in problem.roots))
+    excluded = set(range(len(node.candidates))) - alternative.allowed
+    banned = {**node.banned, **{place: (*node.banned.get(place, ()), demand.cause) for place in excluded}}
+    nodes = {**problem.nodes, node.instance: replace(node, banned=banned)}
+    return replace(problem, nodes=nodes, roots=tuple(other for other in problem.roots if other is not demand))
+
+
+def _targets(
+    problem: ResolutionProblem, demand: InstanceRequirement
+) -> list[tuple[Alternative, InstanceNode]]:
+    """Return the only alternative of an install, with its node."""
+    return [
+        (alternative, problem.nodes[alternative.instance])
+        for alternative in demand.alternatives
+        if alternative.instance is not None
+    ]
+
+
+class _OwnershipConflict:
+    """The instances that claim contested resources, and those that have them."""
+
+    def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable) -> None:
+        self.problem = problem
+        owners = dict(inputs.held)
+        causes = frozenset(conflict.causes)
+        exclusions = [item for item in problem.incompatibilities if item.cause in causes]
+        self.contestants = {instance for item in exclusions for instance in (item.first, item.second)}
+        packages = {cause.subject for cause in causes if cause.kind is CauseKind.HELD}
+        self.contestants |= {item for item in problem.nodes if str(item.package) in packages}
+        held = {owners[item.cause.subject] for item in exclusions if item.cause.subject in owners}
+        self.holders = {instance for instance in self.contestants if instance.package in held}
+        for item in exclusions:
+            sides = ((item.first, item.first_places), (item.second, item.second_places))
+            self.holders |= {one for one, places in sides if problem.nodes[one].locked in places}
+
+    def rank(self, demand: InstanceRequirement, install: Install) -> tuple[bool, bool, str, str]:
+        """Return the rank of an install: the greatest is preempted."""
+        own = {node.instance for _, node in _targets(self.problem, demand)}
+        has = not self.holders.isdisjoint(self._reached(own))
+        return (not has, not own & self.contestants, install.kind, install.name)
+
+    def _reached(self, start: set[Instance]) -> set[Instance]:
+        queue, seen = sorted(start), set(start)
+        for instance in queue:
+            for group in self.problem.nodes[instance].requirements:
+                for alternative in (
+                    alternative
+                    for demand in group
+                    for alternative in demand.alternatives
+                    if alternative.active
+                ):
+                    if alternative.instance is not None and alternative.instance not in seen:
+                        seen.add(alternative.instance)
+                        queue.append(alternative.instance)
+        return seen
