@@ -156,8 +156,10 @@ class NeedsMachine(RuleBasedStateMachine):
             self.staying[cluster] &= after.unused  # who needs it now decides on it
             if cluster not in changed:
                 assert after == before[cluster], "the other cluster is left as it was"
-        solved, again = _resolutions(decision, solved=True), _resolutions(self.decide())
+        second = self.decide()
+        solved, again = _resolutions(decision, solved=not upgrade), _resolutions(second)
         assert solved.items() <= again.items(), "a second run decides the same"
+        assert upgrade or _told(decision) == _told(second), "a second run tells the same"
 
     def decide(
         self, options: ResolveOptions = DEFAULT_OPTIONS, incomplete: frozenset[str] = frozenset()
@@ -188,6 +190,10 @@ class NeedsMachine(RuleBasedStateMachine):
 def _shown(decision: LockUpdate) -> tuple[object, ...]:
     """Return everything that a run writes and prints of its decision."""
     return decision, decision.files, list(lock_lines(decision)), lock_values(decision)
+
+
+def _told(decision: LockUpdate) -> list[tuple[str, str]]:
+    return [(problem.reason, problem.subject) for problem in decision.problems]
 
 
 def _resolutions(decision: LockUpdate, *, solved: bool = False) -> dict[str, str]:

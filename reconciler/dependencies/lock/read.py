@@ -50,32 +50,26 @@ from reconciler.upstream_lock import LOCKS_DIRECTORY
 from reconciler.values import dataclass
 
 
-def with_lock(inputs: ClusterInputs, resolution: Resolution, *, prune: bool = False) -> ClusterInputs:
+def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:
     """Return the inputs with the locked state: pins, choices of alternatives, and CRD owners.
-
-    Unused packages keep their CRDs, whatever their ecosystem, unless this run removes them (`prune`).
 
     Raises:
         VersionError: The lock was edited into something that is no version or range.
     """
     pins = transferred_pins(locked_pins(resolution), inputs)
-    unused = frozenset() if prune else frozenset(map(str, resolution.unused))
-    held = exclusive_owners(resolution, unused)
-    return replace(inputs, pins=pins, chosen=locked_choices(resolution), held=held)
+    return replace(inputs, pins=pins, chosen=locked_choices(resolution), held=exclusive_owners(resolution))
 
 
-def exclusive_owners(
-    resolution: Resolution, unused: Container[str] = ()
-) -> tuple[tuple[str, PackageId], ...]:
+def exclusive_owners(resolution: Resolution, kept: Container[str] = ()) -> tuple[tuple[str, PackageId], ...]:
     """Return the package that owns each CRD and composition, if ownership needs consent to change.
 
-    That of `unused` packages cannot change: they stay, and nothing decides about their versions.
+    That of `kept` instances cannot change: they stay, and nothing decides about their versions.
     """
     holders = ((name, current_holder(entry)) for name, entry in ownership_entries(resolution))
     return tuple(
         (name, PackageId(Ecosystem(holder.partition(":")[0]), package_name(holder)))
         for name, holder in holders
-        if keeps_ownership(holder) or holder in unused
+        if keeps_ownership(holder) or holder in kept
     )
 
 

@@ -1,6 +1,5 @@
 """Choose the installs that stall where not all of a cluster can be solved, so that the others proceed."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -44,7 +43,6 @@ class StallSearch:
     """
 
     def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem) -> None:
-        self._inputs = inputs
         self._installs = {str(install): install for install in inputs.installs}
         self._stalled: set[Cause] = set()
         self._count = len(problem.roots)
@@ -55,7 +53,7 @@ class StallSearch:
         asking = self._asking(problem, conflict)
         is_contest = any(cause.kind in _OWNERSHIP for cause in conflict.causes)
         if is_contest:
-            asking = next(self._preempted(problem, conflict, asking), [])
+            asking = self._preempted(problem, conflict, asking)
         elif not conflict.minimal or len(asking) + len(self._stalled) == self._count:
             return None
         if not asking:
@@ -75,7 +73,7 @@ class StallSearch:
         asking = self._asking(problem, conflict)
         if not 1 < len(asking) <= _MOST_COMPARED:
             return conflict
-        held = tuple(demand for demand in problem.roots if demand.cause in self._stalled)
+        held = self._held(problem)
         left = asking
         try:
             for demand in sorted(asking, key=lambda demand: not _runs(problem, demand)):
@@ -93,20 +91,35 @@ class StallSearch:
 
     def _preempted(
         self, problem: ResolutionProblem, conflict: Unsatisfiable, asking: list[InstanceRequirement]
-    ) -> Iterator[list[InstanceRequirement]]:
-        """Yield the installs that can give way in an ownership conflict, the lowest-ranked first.
+    ) -> list[InstanceRequirement]:
+        """Return the install that gives way in a contest: the lowest-ranked one that lets the others proceed.
 
-        The current owner ranks highest, then installs that a user names, then the lowest kind and name.
+        An install that has a contested kind in the lock lets nobody proceed. Of the others those rank highest
+        that a user names, then the lowest kind and name.
 
         Source: crossplane, packages-v2 design, PackageLock: one of two packages wins, and always one.
         """
-        contest = _OwnershipConflict(self._inputs, problem, conflict)
-        ranked = sorted(
-            asking,
-            key=lambda demand: contest.rank(demand, self._installs[demand.cause.subject]),
-            reverse=True,
-        )
-        yield from ([demand] for demand in ranked if not _is_held(problem, demand))
+        contestants = _contestants(problem, conflict)
+
+        def rank(demand: InstanceRequirement) -> tuple[bool, str, str]:
+            install = self._installs[demand.cause.subject]
+            own = {node.instance for _, node in _targets(problem, demand)}
+            return (own.isdisjoint(contestants), install.kind, install.name)
+
+        ranked = sorted(asking, key=rank, reverse=True)
+        free = [demand for demand in ranked if not _is_held(problem, demand)]
+        contested = replace(problem, roots=(*self._held(problem), *asking))
+        try:
+            compared = free[:_MOST_COMPARED] if len(free) > 1 else []
+            helpful = (demand for demand in compared if is_solvable(_without_root(contested, demand)))
+            first = next(helpful, None)
+        except BudgetError:
+            first = None
+        return [first] if first else free[:1]
+
+    def _held(self, problem: ResolutionProblem) -> list[InstanceRequirement]:
+        """Return the installs that stall and keep their locked versions."""
+        return [demand for demand in problem.roots if demand.cause in self._stalled]
 
 
 def _runs(problem: ResolutionProblem, demand: InstanceRequirement) -> bool:
@@ -148,40 +161,10 @@ def _targets(
     ]
 
 
-class _OwnershipConflict:
-    """The instances that claim contested resources, and those that have them."""
-
-    def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable) -> None:
-        self.problem = problem
-        owners = dict(inputs.held)
-        causes = frozenset(conflict.causes)
-        exclusions = [item for item in problem.incompatibilities if item.cause in causes]
-        self.contestants = {instance for item in exclusions for instance in (item.first, item.second)}
-        packages = {cause.subject for cause in causes if cause.kind is CauseKind.HELD}
-        self.contestants |= {item for item in problem.nodes if str(item.package) in packages}
-        held = {owners[item.cause.subject] for item in exclusions if item.cause.subject in owners}
-        self.holders = {instance for instance in self.contestants if instance.package in held}
-        for item in exclusions:
-            sides = ((item.first, item.first_places), (item.second, item.second_places))
-            self.holders |= {one for one, places in sides if problem.nodes[one].locked in places}
-
-    def rank(self, demand: InstanceRequirement, install: Install) -> tuple[bool, bool, str, str]:
-        """Return the rank of an install: the greatest is preempted."""
-        own = {node.instance for _, node in _targets(self.problem, demand)}
-        has = not self.holders.isdisjoint(self._reached(own))
-        return (not has, not own & self.contestants, install.kind, install.name)
-
-    def _reached(self, start: set[Instance]) -> set[Instance]:
-        queue, seen = sorted(start), set(start)
-        for instance in queue:
-            for group in self.problem.nodes[instance].requirements:
-                for alternative in (
-                    alternative
-                    for demand in group
-                    for alternative in demand.alternatives
-                    if alternative.active
-                ):
-                    if alternative.instance is not None and alternative.instance not in seen:
-                        seen.add(alternative.instance)
-                        queue.append(alternative.instance)
-        return seen
+def _contestants(problem: ResolutionProblem, conflict: Unsatisfiable) -> set[Instance]:
+    """Return the instances that bring a contested kind or composition."""
+    causes = frozenset(conflict.causes)
+    packages = {cause.subject for cause in causes if cause.kind is CauseKind.HELD}
+    held = {instance for instance in problem.nodes if str(instance.package) in packages}
+    exclusions = (item for item in problem.incompatibilities if item.cause in causes)
+    return held.union(*((item.first, item.second) for item in exclusions))

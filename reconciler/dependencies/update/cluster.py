@@ -6,10 +6,10 @@ from dataclasses import field, replace
 from typing import Any
 
 from reconciler.dependencies.lock.format import Resolution, ownership_entries
-from reconciler.dependencies.lock.read import with_lock
+from reconciler.dependencies.lock.read import exclusive_owners, with_lock
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
-from reconciler.dependencies.model.packages import Install, Requirement
+from reconciler.dependencies.model.packages import Install, PackageId, Requirement
 from reconciler.dependencies.model.parameters import (
     UnknownVariableError,
     dependency_parameters,
@@ -26,10 +26,16 @@ from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUp
 from reconciler.dependencies.solve.duplicates import without_duplicates
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 from reconciler.dependencies.update.memo import SolutionCache
-from reconciler.dependencies.update.options import ResolveOptions
+from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
+
+Owners = tuple[tuple[str, PackageId], ...]
+
+
+_MOST_ROUNDS = 4
+"""Resolutions of one cluster in a run, each from what the one before left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,11 @@ class ClusterResult:
     problems: tuple[Problem, ...]
     is_open: bool
     is_sound: bool = False
+
+    @property
+    def lock(self) -> PreviousLock:
+        """The lock with which the next run begins."""
+        return PreviousLock(self.revisions.resolution, self.revisions.revisions)
 
 
 @dataclass(slots=True)
@@ -64,10 +75,31 @@ class ClusterResolver:
         cached = self._known.get(key)
         if cached is not None:
             return cached
+        decided = self._decide(inputs, before, keeps=keeps)
+        # What this run removes may have been in the way: a second run must not find another result.
+        for _ in range(_MOST_ROUNDS if self.options == DEFAULT_OPTIONS else 0):
+            if not decided.problems or decided.lock.resolution == before.resolution:
+                break
+            before = decided.lock
+            again = self._decide(inputs, before, keeps=keeps)
+            if again.lock.resolution == before.resolution:
+                break
+            decided = again
+        self._known[key] = replace(decided, is_sound=True)
+        return decided
+
+    def _decide(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> ClusterResult:
+        """Resolve a cluster once, beginning with a lock."""
         inputs, duplicates = without_duplicates(inputs, before.running)
-        solution = self._solve(self._asked(inputs, before.resolution), before.resolution)
-        fresh = lock_solution(inputs, solution, before.resolution)
-        revision_update = self._establish(inputs, solution, fresh, before, keeps=keeps)
+        asked = self._asked(inputs, before.resolution)
+        while True:
+            solution = self._solve(asked, before.resolution)
+            fresh = lock_solution(inputs, solution, before.resolution)
+            revision_update = self._establish(inputs, solution, fresh, before, keeps=keeps)
+            contested = _contested_owners(solution, revision_update.resolution, before.resolution, asked.held)
+            if not contested:
+                break
+            asked = replace(asked, held=(*asked.held, *contested))
         problems = (
             *duplicates,
             *solution.problems,
@@ -75,9 +107,7 @@ class ClusterResolver:
             *unbound_inputs(inputs, solution),
         )
         is_open = bool(problems) or keeps or not self.options.dependencies
-        decided = ClusterResult(solution, revision_update, problems, is_open)
-        self._known[key] = replace(decided, is_sound=True)
-        return decided
+        return ClusterResult(solution, revision_update, problems, is_open)
 
     def _key(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> Hashable:
         places = (
@@ -93,9 +123,7 @@ class ClusterResolver:
         if not self.options.dependencies:
             alone = tuple(replace(install, skip_dependencies=True) for install in inputs.installs)
             adjusted = replace(adjusted, installs=alone)
-        if not before.packages and not any(ownership_entries(before)):
-            return adjusted
-        return with_lock(adjusted, before, prune=self.options.prune)
+        return with_lock(adjusted, before) if before.packages or any(ownership_entries(before)) else adjusted
 
     def _solve(self, inputs: ClusterInputs, before: Resolution) -> Solution:
         """Resolve, and once more where a package that moves takes its dependencies along."""
@@ -139,6 +167,26 @@ class ClusterResolver:
         if not self.options.dependencies:
             return fresh
         return autoremove(fresh, before, needed=needed, prune=self.options.prune)
+
+
+def _contested_owners(solution: Solution, after: Resolution, before: Resolution, held: Owners) -> Owners:
+    """Return the owners of what a solution brings, too, if they stay without being part of it.
+
+    A package stays although nothing needs it, or because a manifest may be unreadable.
+    """
+    decided = {*map(str, solution.resolved), *map(str, solution.failed)}
+    kept = {str(package.instance) for package in after.packages} - decided
+    if not kept:
+        return ()
+    brought: dict[str, set[PackageId]] = {}
+    for resolved in solution.resolved.values():
+        for name in (
+            *(str(gvk.group_kind) for gvk in resolved.candidate.provides),
+            *resolved.candidate.compositions,
+        ):
+            brought.setdefault(name, set()).add(resolved.instance.package)
+    owners = exclusive_owners(before, kept)
+    return tuple(o for o in owners if o not in held and brought.get(o[0], set()) - {o[1]})
 
 
 def package_names(inputs: ClusterInputs, upgrade: frozenset[str]) -> frozenset[str]:

@@ -18,11 +18,13 @@ from reconciler.dependencies.model.cluster import ObservedRevision
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
 from reconciler.dependencies.revisions.reconcile import revision_name
 from reconciler.dependencies.status import status_files
-from reconciler.dependencies.update.fleet import update_locks
+from reconciler.dependencies.update.fleet import LockUpdate, update_locks
 from reconciler.dependencies.update.memo import outdated_clusters
+from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.reasons import Reason
 from reconciler.report.locks import lock_lines
-from tests.support.package_life import Life, digest, source
+from tests.support.dependency_manifests import install, needs, package, world_of
+from tests.support.package_life import CLUSTER, Life, digest, source
 
 MANUAL = RevisionPolicy(manual=True)
 CONSENTS = RevisionPolicy(take_over=("x.io/aws",))
@@ -377,3 +379,76 @@ def test_what_was_installed_for_others_is_refused_at_the_manifest_that_it_is_the
     assert (problem.subject, problem.location.path) == ("Provider web", "clusters/one/web.yaml")
     assert "x.io/net does not get Bucket.x.io, which x.io/aws has" in problem.message
     assert states(one, "net") == ["v1.0.0 Inactive", "v2.0.0 Active"]
+
+
+BRINGS = "provides: [{apiVersion: x.io/v1, kind: Bucket}]"
+
+
+def decided(files: dict[str, bytes], text: str, **options: bool) -> LockUpdate:
+    world = replace(world_of(text), cluster=CLUSTER)
+    return update_locks(FleetInputs((world,)), read_locks(files), options=ResolveOptions(**options))
+
+
+def names(decision: LockUpdate) -> dict[str, str]:
+    (scope,) = decision.scopes
+    return {str(package.instance): package.version for package in scope.after.resolution.packages}
+
+
+def test_unused_package_keeps_its_kinds_until_it_is_pruned() -> None:
+    catalogue = package("web.io", "1.0.0", needs("old.io")) + package("web.io", "2.0.0")
+    catalogue += package("old.io", "1.0.0", BRINGS) + package("aws.io", "1.0.0", BRINGS)
+    policy = "dependencies: {deletePolicy: orphan}"
+    files = decided({}, install("web", "web.io", "1.0.0", policy) + catalogue).files
+
+    # In one step the old package gets unused, and another one asks for its kind.
+    text = install("web", "web.io", "2.0.0", policy) + install("aws", "aws.io", "") + catalogue
+    first = decided(files, text)
+    second = decided(first.files, text)
+
+    assert names(first) == {
+        "carvel:web.io@install/prod/web": "2.0.0",
+        "carvel:old.io@namespace/prod": "1.0.0",
+    }
+    assert [(p.reason, p.subject) for p in first.problems] == [
+        (Reason.OWNERSHIP_CONFLICT, "PackageInstall prod/aws")
+    ]
+    assert (names(second), second.problems) == (names(first), first.problems)
+    (scope,) = second.scopes
+    assert scope.explanations[0].hints[0].startswith("Run `reconciler lock --prune`")
+    pruned = decided(first.files, text, prune=True)
+    assert names(pruned) == {
+        "carvel:web.io@install/prod/web": "2.0.0",
+        "carvel:aws.io@install/prod/aws": "1.0.0",
+    }
+    assert pruned.problems == ()
+
+
+def test_manifest_adopts_an_unused_package_that_another_unused_one_needs() -> None:
+    catalogue = package("a.io", "1.0.0", needs("b.io")) + package("b.io", "1.0.0", needs("d.io"))
+    catalogue += package("d.io", "1.0.0", BRINGS) + package("x.io", "1.0.0")
+    rest = install("x", "x.io", "") + catalogue
+    files = decided({}, install("a", "a.io", "", "dependencies: {deletePolicy: orphan}") + rest).files
+    files = decided(files, rest).files
+
+    adopted = decided(files, install("d", "d.io", "") + rest)
+
+    assert adopted.problems == ()
+    assert set(names(adopted)) == {
+        "carvel:b.io@namespace/prod",
+        "carvel:d.io@install/prod/d",
+        "carvel:x.io@install/prod/x",
+    }
+
+
+def test_package_that_a_run_removes_is_not_in_the_way_of_what_it_installs() -> None:
+    catalogue = package("b.io", "1.0.0", needs("c.io"), BRINGS)
+    catalogue += package("c.io", "1.0.0") + package("c.io", "2.0.0", BRINGS)
+    both = install("b", "b.io", "") + install("c", "c.io", "2.0.0") + catalogue
+    before = decided({}, both)
+    assert [p.reason for p in before.problems] == [Reason.OWNERSHIP_CONFLICT]
+
+    after = decided(before.files, install("b", "b.io", "") + catalogue)
+
+    assert after.problems == ()
+    assert names(after) == {"carvel:b.io@install/prod/b": "1.0.0", "carvel:c.io@namespace/prod": "1.0.0"}
+    assert decided(after.files, install("b", "b.io", "") + catalogue).changed is False
