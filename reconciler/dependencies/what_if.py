@@ -251,7 +251,8 @@ class _Rehearsal:
         package = edited.catalogue.find(self.hypothesis.package) if self.hypothesis.package else None
         assumed = ((package, self.hypothesis.version),) if package else ()
         # An install that has no solution now blocks nothing: it keeps what is locked for it.
-        stalled = {e.preempted for e in self._present(inputs, before).solution.explanations}
+        explanations = self._present(inputs, before).solution.explanations
+        stalled = {install for explanation in explanations for install in explanation.stalled}
         installs = tuple(install for install in edited.installs if str(install) not in stalled)
         forced = self._attempt(replace(edited, installs=installs, assumed=assumed), inputs, before)
         if self._has_version(forced, edited):

@@ -50,6 +50,9 @@ class StallSearch:
     def next(self, problem: ResolutionProblem, conflict: Unsatisfiable) -> Stall | None:
         """Return the next stall; None if the whole problem keeps its lock."""
         conflict = self._smallest(problem, conflict)
+        # An assumed version is a question: an install that gave way to it would keep another version.
+        if any(cause.kind is CauseKind.ASSUMED for cause in conflict.causes):
+            return None
         asking = self._asking(problem, conflict)
         is_contest = any(cause.kind in _OWNERSHIP for cause in conflict.causes)
         if is_contest:
