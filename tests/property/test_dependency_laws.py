@@ -168,8 +168,9 @@ def test_only_installs_of_a_contradiction_stall() -> None:
         stalled = {problem.subject for problem in solution.problems}
         contradictions = _contradictions(question)
         for name in sorted(stalled):
-            own = any(name in names for names in contradictions)
-            assert own or _needs_any(question, name, stalled - {name}), (seed, name, contradictions)
+            if not any(name in names for names in contradictions):
+                # Another install asks for a package that it needs, in a version that is not to be had.
+                assert _needs_any(question, name, stalled - {name}), (seed, name, contradictions)
         proceeding = {demand.cause.subject for demand in question.roots} - stalled
         several.update(stalled=len(stalled) > 1, others=bool(proceeding))
     assert several["stalled"] > 100

@@ -99,8 +99,8 @@ class _PartialSolution:
             self.resolved += pins
             self.skipped += skipped
         else:
-            told = {install for _, installs in stalls for install in installs}
-            self._fail(part, left, outcome, [i for i in _installs(self.inputs, part) if i not in told])
+            stalled = {install for _, installs in stalls for install in installs}
+            self._fail(part, left, outcome, [i for i in _installs(self.inputs, part) if i not in stalled])
 
     def _fail(
         self,
@@ -109,7 +109,7 @@ class _PartialSolution:
         outcome: Unsatisfiable | BudgetExceeded,
         installs: list[Install],
     ) -> None:
-        """Keep the lock of a whole part; these installs are told why."""
+        """Keep the lock of a whole part, with a problem for each of these installs."""
         self.failed.update(part.nodes)
         if isinstance(outcome, BudgetExceeded):
             self.problems += [_budget_problem(install, outcome) for install in installs]

@@ -95,10 +95,10 @@ class StallSearch:
     def _preempted(
         self, problem: ResolutionProblem, conflict: Unsatisfiable, asking: list[InstanceRequirement]
     ) -> list[InstanceRequirement]:
-        """Return the install that gives way in a contest: the lowest-ranked one that lets the others proceed.
+        """Return the install that stalls in an ownership conflict: the lowest rank that unblocks the others.
 
-        An install that has a contested kind in the lock lets nobody proceed. Of the others those rank highest
-        that a user names, then the lowest kind and name.
+        An install that owns a contested kind in the lock unblocks none. Of the others, installs that a user
+        names rank highest, then the lowest kind and name.
 
         Source: crossplane, packages-v2 design, PackageLock: one of two packages wins, and always one.
         """

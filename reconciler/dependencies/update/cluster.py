@@ -91,15 +91,17 @@ class ClusterResolver:
     def _decide(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> ClusterResult:
         """Resolve a cluster once, beginning with a lock."""
         inputs, duplicates = without_duplicates(inputs, before.running)
-        asked = self._asked(inputs, before.resolution)
+        locked_inputs = self._asked(inputs, before.resolution)
         while True:
-            solution = self._solve(asked, before.resolution)
+            solution = self._solve(locked_inputs, before.resolution)
             fresh = lock_solution(inputs, solution, before.resolution)
             revision_update = self._establish(inputs, solution, fresh, before, keeps=keeps)
-            contested = _contested_owners(solution, revision_update.resolution, before.resolution, asked.held)
+            contested = _contested_owners(
+                solution, revision_update.resolution, before.resolution, locked_inputs.held
+            )
             if not contested:
                 break
-            asked = replace(asked, held=(*asked.held, *contested))
+            locked_inputs = replace(locked_inputs, held=(*locked_inputs.held, *contested))
         problems = (
             *duplicates,
             *solution.problems,
