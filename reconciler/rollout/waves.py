@@ -94,14 +94,15 @@ def judge_waves(
     holding: WaveStatus | None = None
     for wave in waves:
         own = tuple(sorted(by_wave.get(wave.name, ()), key=lambda member: member.key))
-        status = _judge(wave, own, orders, now)
+        due = frozenset() if orders.is_paused else frozenset(_next(wave, own))
+        status = _judge(wave, own, orders, now, due)
         if holding is not None:
             status = WaveStatus(wave.name, WavePhase.WAITING, own, waiting_text(holding))
         else:
-            moving |= set(_next(wave, own))
+            moving |= due
         holding = holding or (None if status.is_passed else status)
         statuses.append(status)
-    is_stopped = orders.is_paused or (holding is not None and holding.phase is WavePhase.FAILED)
+    is_stopped = holding is not None and holding.phase is WavePhase.FAILED
     moved = {member.key for members in by_wave.values() for member in members if member.has_moved}
     return Judgement(tuple(statuses), frozenset(moved if is_stopped else moved | moving))
 
@@ -121,8 +122,13 @@ def _next(wave: Wave, members: Sequence[MemberStatus]) -> Iterator[ObjectName]:
     yield from waiting[: max(0, room)]
 
 
-def _judge(wave: Wave, members: tuple[MemberStatus, ...], orders: Orders, now: int) -> WaveStatus:
-    """Return the status of a wave that nothing before it holds; docs/rollouts.md has the table."""
+def _judge(
+    wave: Wave, members: tuple[MemberStatus, ...], orders: Orders, now: int, due: frozenset[ObjectName]
+) -> WaveStatus:
+    """Return the status of a wave that nothing before it holds; docs/rollouts.md has the table.
+
+    `due` are the packages that move now.
+    """
     failed = [member for member in members if member.failure]
     budget = amount(wave.failure_budget, len(members), up=False)
     missing = [m for m in members if m.phase is not MemberPhase.PUBLISHED and not m.failure]
@@ -132,7 +138,7 @@ def _judge(wave: Wave, members: tuple[MemberStatus, ...], orders: Orders, now: i
         allowed = f", and the failure budget is {budget}" if budget else ""
         return WaveStatus(wave.name, WavePhase.FAILED, members, f"{_failed_text(failed)}{allowed}")
     if missing:
-        return WaveStatus(wave.name, WavePhase.PROGRESSING, members, _missing_text(missing))
+        return WaveStatus(wave.name, WavePhase.PROGRESSING, members, _missing_text(missing, due))
     if why := _verifying_text(wave, members, orders, now):
         return WaveStatus(wave.name, WavePhase.VERIFYING, members, why)
     tolerated = f"{_failed_text(failed)}, within the failure budget" if failed else ""
@@ -162,17 +168,17 @@ def _failed_text(failed: Sequence[MemberStatus]) -> str:
     return f"{len(failed)} failed ({listed})"
 
 
-def _missing_text(missing: Sequence[MemberStatus]) -> str:
-    """Return what is still to be published, by phase."""
-    words = {
-        MemberPhase.IN_REVIEW: "in review",
-        MemberPhase.WAITING: "to move",
-        MemberPhase.UNKNOWN: "unknown",
+def _missing_text(missing: Sequence[MemberStatus], due: frozenset[ObjectName]) -> str:
+    """Return what is still to be published, in words that stay the same when what is due has moved."""
+    unknown = [member for member in missing if member.phase is MemberPhase.UNKNOWN]
+    waiting = [m for m in missing if m.phase is MemberPhase.WAITING and m.key not in due]
+    counts = {
+        "on the way": len(missing) - len(unknown) - len(waiting),
+        "to move": len(waiting),
+        "unknown": len(unknown),
     }
-    counts = {text: sum(member.phase is phase for member in missing) for phase, text in words.items()}
-    unknown = [f"{member.name}: {member.why}" for member in missing if member.phase is MemberPhase.UNKNOWN]
     text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    return f"{text} ({_listed(unknown)})" if unknown else text
+    return f"{text} ({_listed([f'{m.name}: {m.why}' for m in unknown])})" if unknown else text
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -58,13 +58,28 @@ class Case(NamedTuple):
 CASES = [
     Case("no target is complete", Wave("w"), (), WavePhase.COMPLETE, ""),
     Case("published is complete", Wave("w"), (member("a", PUBLISHED),), WavePhase.COMPLETE, ""),
-    Case("nothing moved yet", Wave("w"), (member("a"),), WavePhase.PROGRESSING, "1 to move"),
+    Case("a package moves now", Wave("w"), (member("a"),), WavePhase.PROGRESSING, "1 on the way"),
+    Case(
+        "a package waits for a free place",
+        Wave("w", max_open="1"),
+        (member("a"), member("b")),
+        WavePhase.PROGRESSING,
+        "1 on the way, 1 to move",
+    ),
+    Case(
+        "nothing moves while it is paused",
+        Wave("w"),
+        (member("a", MemberPhase.IN_REVIEW), member("b")),
+        WavePhase.PROGRESSING,
+        "1 on the way, 1 to move",
+        Orders("web/v2", is_paused=True),
+    ),
     Case(
         "some in review",
         Wave("w"),
         (member("a", PUBLISHED), member("b", MemberPhase.IN_REVIEW), member("c")),
         WavePhase.PROGRESSING,
-        "1 in review, 1 to move",
+        "2 on the way",
     ),
     Case(
         "an unreadable repository is waited for",
@@ -121,7 +136,7 @@ CASES = [
         Wave("w", failure_budget="1"),
         (member("a"), CLOSED),
         WavePhase.PROGRESSING,
-        "1 to move",
+        "1 on the way",
     ),
     Case(
         "the soak time is not over",
@@ -207,7 +222,7 @@ def test_the_first_wave_moves_and_the_others_name_what_they_wait_for() -> None:
 
     assert moving(judged) == ["a"]
     assert [(wave.phase, wave.message) for wave in judged.waves] == [
-        (WavePhase.PROGRESSING, "1 to move"),
+        (WavePhase.PROGRESSING, "1 on the way"),
         (WavePhase.WAITING, "waits for wave first"),
         (WavePhase.WAITING, "waits for wave first"),
     ]

@@ -1,0 +1,157 @@
+"""A rollout that stops in its second wave, told in the same words everywhere, and killed at any point."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_worlds import happen
+from tests.faults.promises import final
+from tests.faults.world import FaultWorld, Runner
+from tests.support.git import Repo
+from tests.support.schema import violations
+from tests.support.world import World, build_world, story
+
+SOURCE = Path(__file__).resolve().parents[2] / "fixtures/worlds/37-rollout-in-waves"
+SCHEMAS = Path(__file__).resolve().parents[2] / "docs/schemas"
+KILLS = 6
+"""Points of one run at which it is killed, spread over all that it passes."""
+EARLY = (
+    "edge-04/web: Application argocd/edge-04-web is Degraded: Deployment web exceeded its progress deadline"
+)
+SECOND = "  - repositories:\n    - name: edge-01\n      packageNames: [second]\n"
+LINES = [
+    "rollout web/v2 of default/web: failed, 5 of 12 published",
+    "wave canary: complete, 2 of 2 published",
+    f"wave early: failed, 3 of 4 published, 1 failed ({EARLY})",
+    "wave main: waiting, 0 of 6 published, is stopped: wave early failed",
+]
+
+
+def played(root: Path, until: str) -> World:
+    """Play the story of the world up to, and with, one change of people."""
+    world = build_world(SOURCE, root)
+    for action in story(SOURCE):
+        if not happen(SOURCE, world, *action):
+            world.run(*action)
+        if action == ["change", until]:
+            return world
+    raise AssertionError(until)
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Return the fleet when the gate of the second wave has failed, and a run has seen it."""
+    world = played(tmp_path_factory.mktemp("failed") / "w", "3-early-is-degraded")
+    world.run("apply")
+    return world
+
+
+@pytest.mark.parametrize(
+    "line",
+    [("plan",), ("status",), ("apply",), ("plan", "--output", "markdown"), ("plan", "--output", "json")],
+    ids=" ".join,
+)
+def test_every_command_tells_the_rollout_in_the_same_words(failed: World, line: tuple[str, ...]) -> None:
+    text = failed.run(*line).out
+
+    assert [words for words in LINES if words.removeprefix("rollout ") not in text] == []
+
+
+def test_the_dashboard_tells_the_rollout_in_the_same_words(failed: World) -> None:
+    text = Repo(failed.control).read("reconciler/fleet/status", "dashboard.md").decode()
+
+    assert [words for words in LINES if words.removeprefix("rollout ") not in text] == []
+    assert "### Rollouts" in text
+
+
+@pytest.mark.parametrize("command", ["plan", "status"])
+def test_json_has_every_package_of_every_wave(failed: World, command: str) -> None:
+    value = json.loads(failed.run(command, "--output", "json").out)
+
+    (rollout,) = value["rollouts"]
+
+    assert violations(json.loads((SCHEMAS / f"{command}.schema.json").read_text()), value) == []
+    assert [len(wave["packages"]) for wave in rollout["waves"]] == [2, 4, 6]
+    assert len(rollout["held"]) == 6
+
+
+def test_a_stopped_rollout_is_exit_code_7(failed: World) -> None:
+    assert failed.run("plan").code == 7
+
+
+def test_the_pull_request_of_a_stopped_rollout_says_not_to_merge_it(failed: World) -> None:
+    text = failed.run("pr", "show", "edge-06#2").out
+
+    assert "wave early of rollout web/v2 of default/web" in text
+    assert "is stopped: wave early failed: do not merge it now" in text
+
+
+@pytest.mark.parametrize("moment", ["1-release", "2-canary-is-healthy", "4-roll-back"])
+def test_a_run_that_was_killed_anywhere_is_completed_by_the_next(moment: str, tmp_path: Path) -> None:
+    played(tmp_path / "w", moment)
+    world = FaultWorld(tmp_path / "w", Runner(tmp_path / "points"))
+    world.save()
+    undisturbed = world.run("apply")
+    expected, points = final(world), len(world.runner.points())
+    assert undisturbed.code == 0
+    assert points > KILLS
+    world.run("apply")
+    assert final(world) == expected
+
+    wrong = []
+    for point in range(1, points + 1, max(1, points // KILLS)):
+        world.restore()
+        killed = world.run("apply", point=f"{point}:kill")
+        world.run("apply", cache="another-cache")
+        shutil.rmtree(world.root / "another-cache", ignore_errors=True)
+        if killed.code != -signal.SIGKILL or final(world) != expected:
+            wrong.append(point)
+
+    assert wrong == []
+
+
+def test_no_policy_merges_what_a_stopped_rollout_has_in_review(tmp_path: Path) -> None:
+    world = played(tmp_path / "w", "2-canary-is-healthy")
+    with world.edit("control", "Approve by policy") as copy:
+        configuration = copy / "reconciler.yaml"
+        configuration.write_text(configuration.read_text() + "  approval:\n    auto:\n    - {}\n")
+    world.run("apply")
+    happen(SOURCE, world, "change", "3-early-is-degraded")
+    with world.edit("control", "Pause") as copy:
+        manifest = copy / "manifests/web.yaml"
+        annotation = '  annotations:\n    reconciler.dev/rollout-paused: "true"\nspec:\n  upstream'
+        manifest.write_text(manifest.read_text().replace("spec:\n  upstream", annotation))
+
+    paused = world.run("apply").out
+    with world.edit("control", "Resume") as copy:
+        manifest = copy / "manifests/web.yaml"
+        manifest.write_text(manifest.read_text().replace('"true"', '"false"'))
+    resumed = world.run("plan").out
+
+    assert "merged" not in paused
+    assert paused.count("Rollout web/v2 of web is paused") == 3
+    assert resumed.count("ApprovedByPolicy") == 3
+
+
+def test_packages_of_one_wave_and_repository_share_a_pull_request(tmp_path: Path) -> None:
+    world = played(tmp_path / "w", "1-release")
+    with world.edit("control", "Group by wave, and want two packages in each repository") as copy:
+        configuration, manifest = copy / "reconciler.yaml", copy / "manifests/web.yaml"
+        configuration.write_text(
+            configuration.read_text().replace("dashboard: true", "dashboard: true\n    groupBy: wave")
+        )
+        manifest.write_text(
+            manifest.read_text().replace(
+                "  - repositorySelector",
+                f"{SECOND}  - repositorySelector",
+            )
+        )
+
+    said = world.run("apply").out
+
+    assert "opened   edge-01 #2 Update 2 packages of wave canary, rollout web/v2" in said
+    assert "reconciler/fleet/group/wave/default/web/canary/edge-01/1" in said
+    assert "edge-03 #2" not in said
