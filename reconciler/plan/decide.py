@@ -58,17 +58,22 @@ def _decide_wanted(target: PlanTarget, variant: DesiredVariant, context: PlanCon
     old, new = upstream_labels(resolved)
     change = replace(change, upstream_from=old, upstream_to=new)
     case = Case(target, resolved, context.rendered.variants[variant.key], context, claim)
-    change = _with_housekeeping(decide_output(case, change), target, context)
-    change = _in_rollout(change, context)
+    change = _in_rollout(decide_output(case, change), target, context)
+    change = _with_housekeeping(change, target, context)
     return PackageDecision(_explained(change, resolved), tuple(_faults(case, change)))
 
 
-def _in_rollout(change: Change, context: PlanContext) -> Change:
-    """Add why a rollout keeps the package at its revision, or its draft from being merged."""
-    why = context.held.get(change.variant) if change.variant else None
-    if why and change.op is Op.KEEP and change.reason is Reason.UP_TO_DATE:
+def _in_rollout(change: Change, target: PlanTarget, context: PlanContext) -> Change:
+    """Add why a rollout keeps the package at its revision, or its draft from being merged.
+
+    A package without a draft after the change waits for its wave, whatever else this run does about it.
+    """
+    key = change.variant
+    why = context.held.get(key, "") if key else ""
+    is_same = change.op is Op.KEEP and change.reason is Reason.UP_TO_DATE and target.draft is None
+    if why and (is_same or change.op is Op.CLOSE):
         return replace(change, reason=Reason.AWAITING_WAVE, message=why)
-    why = why or (context.stopped.get(change.variant) if change.variant else None)
+    why = why or (context.stopped.get(key, "") if key else "")
     return replace(change, message="; ".join(filter(None, (change.message, why)))) if why else change
 
 
