@@ -24,6 +24,8 @@ LINES = {
         "pr reopen": "pr reopen edge-1/web",
         "status": "status",
         "explain": "explain edge-1/web",
+        "why-not": "why-not edge-1/web",
+        "history": "history edge-1/web",
         "graph": "graph",
         "expand": "expand",
         "snapshot kinds": "snapshot kinds",
@@ -35,10 +37,10 @@ LOCAL = frozenset(
         *(f"index {name}" for name in ("list", "show", "add", "remove", "set-default")),
         *(f"package {name}" for name in ("update", "render", "diff", "tree")),
         *(f"functions {name}" for name in ("list", "pull")),
-        *("snapshot import", "init", "schema", "action", "demo"),
+        *("snapshot import", "init", "schema", "action", "demo", "doctor"),
     }
 )
-"""Commands that work on directories, or that run others."""
+"""Commands that work on directories, that run others, or whose result is what is wrong (`doctor`)."""
 
 
 def leaf_commands() -> Iterator[str]:
