@@ -78,7 +78,7 @@ class Links:
         """Yield the address behind facts of a change's text: its package, manifest and upstream."""
         own, request = find_web(mirror.remote, self.rules), change.request
         main = mirror.refs().get(f"{HEADS}{base}")
-        if own is not None and main and change.before is not None:
+        if own is not None and main and mirror.subtree(main, change.package.path) is not None:
             yield "package", own.directory(main, change.package.path)
         if manifest := self._manifest(change):
             yield "manifest", manifest

@@ -319,10 +319,12 @@ class Transport:
         self._learn_time(lowered.get("date", ""))
         if cached is not None and reply.status_code == _NOT_MODIFIED:
             return _Raw(_OK, {**lowered, "link": cached.link}, _parsed(cached.body))
-        etag = lowered.get("etag", "")
-        if self._replies and conditional and etag and reply.status_code == _OK:
+        parsed, etag = _parsed(bytes(data)), lowered.get("etag", "")
+        # A reply that was cut short has the tag of the whole one: it would be confirmed for ever.
+        whole = reply.status_code == _OK and isinstance(parsed, list)
+        if self._replies and conditional and etag and whole:
             self._replies.store(address, CachedReply(etag, lowered.get("link", ""), bytes(data)))
-        return _Raw(reply.status_code, lowered, _parsed(bytes(data)))
+        return _Raw(reply.status_code, lowered, parsed)
 
     def _learn_time(self, date: str) -> None:
         try:

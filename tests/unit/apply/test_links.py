@@ -83,12 +83,13 @@ MAIN, HEAD, COMMIT, OLD, NEW = ("0" * 40, "1" * 40, "2" * 40, "3" * 40, "4" * 40
 EDGE, UP, CONTROL = (f"https://github.com/acme/{name}" for name in ("edge", "up", "control"))
 
 
-def repository(remote: str, **branches: str) -> Any:
-    """Return a repository with these branches, whose only file is `fleet.yaml` at COMMIT."""
+def repository(remote: str, packages: tuple[str, ...] = (), **branches: str) -> Any:
+    """Return a repository with packages on MAIN, whose only file is `fleet.yaml` at COMMIT."""
     refs = {f"refs/heads/{name}": Oid(oid) for name, oid in branches.items()}
     return SimpleNamespace(
         remote=remote,
         refs=lambda: refs,
+        subtree=lambda commit, path: "tree" if commit == MAIN and path in packages else None,
         blob_at=lambda commit, path: "blob" if (commit, path) == (COMMIT, "fleet.yaml") else None,
     )
 
@@ -113,7 +114,8 @@ ALL = {
 
 
 def links_of(change: Change, links: Links = LINKS, edge: str = EDGE, **branches: str) -> dict[str, str]:
-    return dict(links.of(change, repository(edge, **(branches or {"main": MAIN})), "main"))
+    own = repository(edge, ("apps/web",), **(branches or {"main": MAIN}))
+    return dict(links.of(change, own, "main"))
 
 
 def test_package_manifest_and_upstream_of_a_change_are_linked(change: Change) -> None:
@@ -125,7 +127,9 @@ def without(name: str) -> dict[str, str]:
 
 
 def test_package_that_main_does_not_have_is_not_linked(change: Change) -> None:
-    assert links_of(replace(change, before=None)) == without("package")
+    new = replace(change, package=change.package._replace(path="apps/new"))
+    assert links_of(new) == without("package")
+    assert links_of(change, main=HEAD) == without("package")
     assert links_of(change, other=MAIN) == without("package")
     assert links_of(change, edge="https://unknown.example/acme/edge") == without("package")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.errors import UnavailableError
 from reconciler.forge.budget import Budget, Clock
 from reconciler.forge.http import StaticToken, Transport
 from reconciler.forge.reply_cache import CachedReply, ReplyCache
@@ -52,6 +53,16 @@ def test_a_reply_comes_from_the_cache_only_if_the_forge_confirms_it(
     assert reply.data == api.answers["GET", "/list"].body
     assert reply.headers["link"] == LINK["Link"]
     assert statuses(api) == [200, status]
+
+
+def test_a_reply_that_was_cut_short_is_not_kept(api: ScriptedApi, tmp_path: Path) -> None:
+    api.answers["GET", "/list"] = Answer(200, "[1, 2", LINK)
+
+    with pytest.raises(UnavailableError):
+        transport(api, tmp_path).get("/list", {"page": 1}, conditional=True)
+
+    assert not list(tmp_path.iterdir())
+    assert set(statuses(api)) == {200}
 
 
 def test_other_requests_are_not_conditional(api: ScriptedApi, tmp_path: Path) -> None:
