@@ -292,7 +292,10 @@ class _Rehearsal:
         """Yield the hints of a conflict, except for the one to publish again what is removed."""
         package = self.hypothesis.package
         for hint in explanation.hints:
-            if not (self.hypothesis.forgets and package and hint.startswith(f"Add {package.name} to ")):
+            publishes = package and hint.startswith(
+                (f"Add {package.name} to ", f"Publish {package.name} as ")
+            )
+            if not (self.hypothesis.forgets and publishes):
                 yield name_cluster(hint, cluster)
 
     def _forgotten(self, before: PreviousLock) -> PreviousLock:

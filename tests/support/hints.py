@@ -135,8 +135,8 @@ _EDITS: dict[str, Callable[[Documents, re.Match[str]], None]] = {
     r"Run `reconciler index set-default (\S+) (\S+)`": _set_default,
     r"Upgrade (\S+) of this cluster from \S+ to (>=)(\S+)": _set_platform,
     r"Install \S+ in a cluster with (\S+) (<)(\S+), not": _set_platform,
-    r"Add (\S+) to the index: .* in a version that is >=(\S+)": _add_package,
+    r"Add (\S+) to the index: `reconciler index add \S+:\1 VERSION`, .* >=(\S+)": _add_package,
     r"Install (\S+) with a manifest of its own": _install,
     r"Import the snapshot of cluster": _import_snapshot,
-    r"Publish a version of (\S+) without": _drop_requirement,
+    r"Publish a version of (\S+) that does not require": _drop_requirement,
 }

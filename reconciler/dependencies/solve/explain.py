@@ -356,7 +356,9 @@ class _Explainer:
             CauseKind.HELD: lambda: f"{name} brings {cause.detail}, which keeps it",
             CauseKind.REQUESTED: lambda: f"{cause.subject} asks for {cause.detail}",
             CauseKind.ASSUMED: lambda: f"{name} is to be {cause.detail}",
-            CauseKind.ONCE: lambda: f"{name} may not stand twice in a {cause.detail}: {self._twice(cause)}",
+            CauseKind.ONCE: lambda: (
+                f"{name} may be installed only once in a {cause.detail}: {self._twice(cause)}"
+            ),
         }
         circle = "Packages that need one another in a circle have no order of installation"
         return facts.get(cause.kind, lambda: circle)()

@@ -184,10 +184,7 @@ class Repairs:
             hint = f": {refused[0].hint}" if refused[0].hint else ""
             text = f"Correct {refused[0].location} ({refused[0].message}){hint}"
         else:
-            text = (
-                f"Add {need.id.name} to the index: `reconciler index add {need.id.name} VERSION`, "
-                f"in a version that is {need.range}"
-            )
+            text = _publication(need)
         version = version_in(need.range)
         if version is not None:
             candidate = Candidate(need.id, version)
@@ -262,7 +259,7 @@ class Repairs:
 
     def _removal(self, demand: InstanceRequirement, parent: Instance) -> Iterator[Repair]:
         cause = demand.cause
-        text = f"Publish a version of {parent.package.name} without {demand.requirement}"
+        text = f"Publish a version of {parent.package.name} that does not require {demand.requirement}"
         change = _RequirementChange(self, cause, parent, 0)
         yield _plain(_PACKAGE, f"{text}{_at(demand.requirement.location)}", change.drop())
 
@@ -464,6 +461,19 @@ class _RequirementChange(NamedTuple):
                 text = f"Publish a revision of {candidate.id.name} that requires {wider}{_at(where)}"
             return Fix(text, edit)
         return None
+
+
+def _publication(need: PackageNeed) -> str:
+    """Return how a package gets a version in a range: with its manifest where nothing else tells its kind."""
+    name, which = need.id.name, f", in a version that is {need.range}" if need.range.text else ""
+    match need.id.ecosystem:
+        case Ecosystem.KPT:
+            return f"Publish {name} as a package with a package.yaml{which}"
+        case Ecosystem.XPKG:
+            command = f"{name} VERSION --manifest crossplane.yaml"
+        case _:
+            command = f"{need.id} VERSION"
+    return f"Add {name} to the index: `reconciler index add {command}`{which}"
 
 
 def _overrides(install: Install | None, requirement: Requirement, need: PackageNeed) -> Override | None:

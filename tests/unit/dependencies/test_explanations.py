@@ -127,7 +127,7 @@ def test_twice_in_one_namespace_has_a_code_of_its_own() -> None:
     ).explanations
 
     assert explanation.code == "E-CARD-NS"
-    assert "certs.io may not stand twice in a namespace" in str(explanation)
+    assert "certs.io may be installed only once in a namespace" in str(explanation)
     assert resolve_cluster(world_of(text + package("certs.io", "1.0.0"))).explanations == ()
 
 

@@ -1,0 +1,77 @@
+"""Commands in hints, run as they are printed: afterwards the cluster has a solution."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from reconciler.cli.index import index
+from tests.support.world import EPOCH, World, build_world, git
+
+CONFIG = (
+    "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata: {name: main}\n"
+    "spec:\n  manifests: [manifests]\n"
+)
+INSTALL = (
+    "apiVersion: packaging.carvel.dev/v1alpha1\nkind: PackageInstall\n"
+    "metadata: {name: shop, namespace: prod}\n"
+    "spec:\n  packageRef: {refName: web.io, versionSelection: {constraints: '>=1.0.0'}}\n"
+)
+APP = (
+    "schemaType: Installation\nschemaVersion: 1.0.2\nname: shop\nnamespace: prod\n"
+    "bundle: {repository: r.io/app, version: 1.0.0}\n"
+)
+COMMAND = r"`reconciler index ([^`]+)`"
+DEFAULTS = Path(__file__).parents[2] / "fixtures/worlds/54-default-per-environment"
+
+
+def world_of(root: Path, files: dict[str, str]) -> World:
+    for name, text in {"reconciler.yaml": CONFIG, **files}.items():
+        file = root / "source/config" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return build_world(root / "source", root / "w")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "ecosystem"), [(INSTALL, "carvel"), (APP, "bundle")], ids=["carvel", "bundle"]
+)
+def test_printed_command_adds_the_package_that_is_missing(
+    manifest: str, ecosystem: str, tmp_path: Path
+) -> None:
+    world = world_of(tmp_path, {"manifests/clusters/dev/app.yaml": manifest})
+    before = world.run("lock", "--check")
+    (command,) = re.findall(COMMAND, before.out)
+
+    follow(world, command.replace("VERSION", "1.0.0"))
+
+    after = world.run("lock", "--check")
+    assert before.code == 3
+    assert (after.code, "no solution" in after.out) == (10, False)
+    assert f"+ {ecosystem}:" in after.out
+
+
+def test_printed_command_replaces_the_default_of_a_nearer_layer(tmp_path: Path) -> None:
+    world = build_world(DEFAULTS, tmp_path / "w")
+    world.run("lock")
+    said = world.run("lock", "what-if", "r.example.com/aws-mysql", "--remove")
+    commands = re.findall(COMMAND, said.out)
+    follow(world, commands[0])
+
+    after = world.run("lock", "what-if", "r.example.com/aws-mysql", "--remove")
+
+    assert "cannot do without it: prod-2" in said.out
+    assert "cannot do without it" not in after.out
+
+
+def follow(world: World, command: str) -> None:
+    """Run a command of `index` in a copy, and push what it wrote."""
+    verb, *arguments = command.split()
+    copy = world.root / "copy"
+    git(world.root, "clone", "-q", str(world.control), str(copy))
+    result = CliRunner().invoke(index, [verb, "--control", str(copy), *arguments])
+    assert result.exit_code == 0, result.output
+    git(copy, "add", ".")
+    git(copy, "commit", "-qm", "Add a package", when=EPOCH + 60)
+    git(copy, "push", "-q")
