@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.errors import Exit
 from reconciler.run.options import RunOptions
+from reconciler.run.plan import plan_run
 from reconciler.run.report_cache import Report, ReportCache
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
@@ -100,3 +101,19 @@ def test_report_of_a_run_with_a_failed_read_is_not_kept(world: ForgeWorld) -> No
     transport.is_read_whole = False
 
     assert cache(world).inputs_of(planned) is None
+
+
+def test_run_after_a_change_writes_to_the_repositories_that_were_opened(world: ForgeWorld) -> None:
+    keep(world)
+    world.upgrade()
+    again = ReportCache(
+        RunOptions(world.control, world.root / world.cache), ("plan",), dict(os.environ), writes=True
+    )
+
+    assert again.find() is None
+    assert again.opened is not None
+    ran = world.apply(plan_run(again.options, to_apply=True, opened=again.opened))
+
+    assert ran.code is Exit.DONE
+    assert [effect.error for effect in ran.outcome.effects if effect.error] == []
+    assert "v2" in world.repo(EDGE).read(f"refs/heads/{world.pulls(EDGE)[1].head}", "web/app.yaml").decode()
