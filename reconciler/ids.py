@@ -2,6 +2,7 @@
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple, NewType
 
 Oid = NewType("Oid", str)
@@ -85,6 +86,7 @@ _HTTP_USER = re.compile(r"^(https?://)[^/@]*@", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ssh": "22", "git": "9418"}
 
 
+@lru_cache(maxsize=4096)
 def normalise_url(url: str) -> str:
     """Return what identifies a repository, however its URL is written: `host/path`, or a local path.
 

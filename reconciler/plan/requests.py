@@ -6,7 +6,6 @@ text that was never written, or only half, is found and repaired, and a person's
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -21,6 +20,7 @@ from reconciler.refs import deletion_ref, short_branch
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.rollout.model import RolloutPhase
+from reconciler.values import replace
 
 _DIGITS = 16
 _TEXT_VERSION = 2

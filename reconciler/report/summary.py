@@ -90,10 +90,10 @@ def risk_summary(changes: Iterable[Change]) -> str:
     return ", ".join([*first, *(f"{category} in {number}" for category, number in numbers[1:])])
 
 
-def summary_line(plan: Plan) -> str:
+def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None = None) -> str:
     """Return the counts and the checksum in one line, e.g. `3 to create, 9 kept (checksum …)`."""
     counts = [f"{count} {_VERBS[op]}" for op, count in count_ops(plan).items() if op is not Op.KEEP]
-    counts += _kept(plan)
+    counts += _kept(plan, statuses_of(plan) if statuses is None else statuses)
     waiting = sum(change.waits for change in plan.changes)
     if waiting:
         counts.append(f"{waiting} waiting for people")
@@ -118,10 +118,9 @@ def statuses_of(plan: Plan) -> dict[PackageKey, PackageStatus]:
     return {status.package: status for status in current_statuses(plan) if status.package}
 
 
-def _kept(plan: Plan) -> list[str]:
+def _kept(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[str]:
     """Return the number of kept packages with their states: `2 kept (1 in review, 1 published)`."""
     kept = [change.package for change in plan.changes if change.op is Op.KEEP]
-    statuses = statuses_of(plan)
     phases = Counter(statuses[package].phase for package in kept if package in statuses)
     where = ", ".join(f"{phases[phase]} {phase}" for phase in Phase if phases[phase])
     return [f"{len(kept)} kept{f' ({where})' if where else ''}"] if kept else []

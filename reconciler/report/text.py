@@ -1,8 +1,9 @@
 """Plan and outcome as lines for a terminal: counts, then changes, then problems and refusals."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.errors import Exit, Problem
+from reconciler.ids import PackageKey
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus
 from reconciler.reasons import Reason
@@ -72,11 +73,12 @@ def plan_lines(
         width: Characters of a line of the terminal; None for no limit.
     """
     # The checksum is on the first line, so that `head -1` is enough for scripts.
-    yield paint(summary_line(plan), Color.BOLD)
+    statuses = statuses_of(plan)
+    yield paint(summary_line(plan, statuses), Color.BOLD)
     if risks := risk_summary(plan.changes):
         yield paint(f"risks: {risks}", Color.RED)
     yield from map(terminal, rollout_lines(plan.rollouts))
-    yield from _table(plan, names, paint, unchanged=unchanged, width=width)
+    yield from _table(plan, statuses, names, paint, unchanged=unchanged, width=width)
     yield from (f"pin: {terminal(move_text(move))}" for move in plan.version_changes)
     yield from proposal_lines(plan.lock)
     if not quiet:
@@ -241,9 +243,16 @@ def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
     return f"{paint('failed:', Color.RED)} {tried} {place}: {message_line(effect.error)}"
 
 
-def _table(plan: Plan, names: Names, paint: Paint, *, unchanged: bool, width: int | None) -> Iterator[str]:
+def _table(
+    plan: Plan,
+    statuses: Mapping[PackageKey, PackageStatus],
+    names: Names,
+    paint: Paint,
+    *,
+    unchanged: bool,
+    width: int | None,
+) -> Iterator[str]:
     """Yield a row for each cause with its risks; equal changes of many packages are one cause."""
-    statuses = statuses_of(plan)
     changes = [
         change
         for change in sorted_changes(plan)

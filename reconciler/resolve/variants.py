@@ -1,7 +1,6 @@
 """Resolution: every desired variant meets its upstream, its downstream and its base."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.api.porch import Downstream, Upstream
@@ -32,6 +31,7 @@ from reconciler.resolve.up_to_date import (
 )
 from reconciler.resolve.upstreams import find_repository, subject_of
 from reconciler.state import PackageVariantRecord
+from reconciler.values import replace
 
 
 def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
