@@ -108,3 +108,15 @@ def test_a_value_can_be_sent_to_another_process() -> None:
 def test_a_model_cannot_hold_a_value_that_pydantic_cannot_make() -> None:
     with pytest.raises(TypeError, match="standard dataclass"):
         create_model("Model", sent=(Sent, ...))
+
+
+@pytest.mark.parametrize("decorator", [dataclass, values.dataclass])
+def test_values_of_either_kind_are_copied_with_changes(decorator: Any) -> None:
+    point, noted, *_ = make_types(decorator)
+    one = point(1, 2)
+
+    assert values.replace(one, y=3) == replace(one, y=3) == point(1, 3)
+    assert one == point(1, 2)
+    assert values.replace(noted("k", "n", "s"), key="l").secret == "s"
+    with pytest.raises(TypeError):
+        values.replace(one, z=3)
