@@ -520,7 +520,9 @@ class Gitea(RestDialect):
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
         """Yield the statuses of a commit, the newest of a name last."""
         query: Query = {"sort": "oldest", "limit": 50}
-        for status in self.transport.items(f"{self._root}/statuses/{commit}", query):
+        statuses = self.transport.items(f"{self._root}/statuses/{commit}", query)
+        # The server sorts by seconds: their ids tell the order of those of one second.
+        for status in sorted(statuses, key=lambda status: int(status.get("id") or 0)):
             yield status["context"], _GITEA_CHECKS.get(status["status"], CheckState.FAILED)
 
     def issues(self) -> Iterator[Issue]:

@@ -9,7 +9,7 @@ import pytest
 from reconciler.errors import RefusedError, UnavailableError
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.http import Transport
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory import CheckState, PullRequest, PullState
 from tests.support.forges.bench import HEADS
 from tests.support.forges.gitea_api import GiteaBench, GiteaServer, other_address
 from tests.support.git import kptfile
@@ -214,23 +214,25 @@ def test_server_merges_by_itself_once_the_required_check_has_passed(bench: Gitea
     pull = bench.forge.ensure(desired())
     rule = {"rule_name": "main", "enable_status_check": True, "status_check_contexts": ["ci/build"]}
     bench.hosted.call("POST", "/branch_protections", rule)
-    assert bench.again().passed_checks(pull.head_oid) == frozenset()
+    assert bench.again().checks(pull.head_oid) == {}
 
     assert not bench.forge.enable_auto_merge(pull.number, expect=pull.head_oid)
 
     status = {"context": "ci/build", "state": "success"}
     bench.hosted.call("POST", f"/statuses/{pull.head_oid}", status)
-    assert bench.again().passed_checks(pull.head_oid) == {"ci/build"}
+    assert bench.again().checks(pull.head_oid) == {"ci/build": CheckState.PASSED}
     bench.hosted.wait(lambda: bench.hosted.open_heads() == [], "the merge")
     assert bench.again().list_pulls()[0].state is PullState.MERGED
 
 
 def test_checks_of_the_newest_report_count(bench: GiteaBench) -> None:
     oid = bench.hosted.repo.oid(WEB)
-    for context, state in (("a", "failure"), ("a", "success"), ("b", "success"), ("b", "failure")):
+    reports = (("a", "failure"), ("a", "success"), ("b", "success"), ("b", "failure"), ("c", "pending"))
+    for context, state in reports:
         bench.hosted.call("POST", f"/statuses/{oid}", {"context": context, "state": state})
 
-    assert bench.forge.passed_checks(oid) == {"a"}
+    states = {"a": CheckState.PASSED, "b": CheckState.FAILED, "c": CheckState.PENDING}
+    assert bench.forge.checks(oid) == states
 
 
 def test_people_are_asked_once_and_unknown_ones_are_refused(bench: GiteaBench) -> None:

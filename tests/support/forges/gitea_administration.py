@@ -11,6 +11,7 @@ from tests.support.forges.server import Answer, Fault, Hosted, Pull
 from tests.support.git import make_repository
 
 ADMIN = "administrator"
+_PASSED = {"success": True, "pending": None}
 
 
 class RealClock:
@@ -88,6 +89,7 @@ class GiteaAdministration(GiteaSimulator):
             case "DELETE", ["orgs", name]:
                 left = [hosted for hosted in self.repositories if hosted.startswith(f"{name}/")]
                 refusal = Answer(500, {"message": "user still has ownership of repositories"})
+                self.organization_labels.clear()
                 return refusal if left else Answer(204, None)
             case "POST", ["orgs", owner, "repos"]:
                 repo = make_repository(self.root / owner / f"{body['name']}.git")
@@ -122,7 +124,7 @@ class GiteaAdministration(GiteaSimulator):
                 hosted.required = tuple(body.get("status_check_contexts", ()))
                 return Answer(201, {"rule_name": body["rule_name"]})
             case "POST", ["statuses", commit] if hosted:
-                self.check(name, commit, body["context"], passed=body["state"] == "success")
+                self.check(name, commit, body["context"], passed=_PASSED.get(body["state"], False))
                 return Answer(201, {"context": body["context"], "status": body["state"]})
         return super().answer(method, path, query, body)
 

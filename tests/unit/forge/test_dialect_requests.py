@@ -492,6 +492,17 @@ def test_repository_tells_whether_it_has_pull_requests(
     assert [dialect.has_pulls(), dialect.has_pulls()] == [True, False]
 
 
+def test_gitea_status_that_was_reported_last_in_a_second_counts(api: RecordingApi) -> None:
+    dialect = prepare(api, ROWS["gitea merges"])
+    statuses = [
+        {"id": 8, "context": "ci", "status": "success"},
+        {"id": 7, "context": "ci", "status": "failure"},
+    ]
+    api.answers["GET", f"{HUB}/statuses/c0ffee"] = Answer(200, statuses)
+
+    assert dict(dialect.checks("c0ffee")) == {"ci": CheckState.PASSED}
+
+
 @pytest.mark.parametrize("method", ["", "squash"])
 def test_github_stops_where_no_method_is_permitted(api: RecordingApi, method: Any) -> None:
     dialect = prepare(api, ROWS["github merges"])
