@@ -66,12 +66,12 @@ FITS = "the version that fits best now"
         (
             [],
             [package("db", "1.0.0", USER, "a")],
-            [("add", "carvel:db", "", "1.0.0", "asked for by a manifest, a")],
+            [("add", "carvel:db", "", "1.0.0", "a manifest asks for it; a asks for it")],
         ),
         (
             [],
             [package("db", "1.0.0", "a", "b", "c", "d", "e")],
-            [("add", "carvel:db", "", "1.0.0", "asked for by a, b, c and 2 more")],
+            [("add", "carvel:db", "", "1.0.0", "a asks for it; b asks for it; c asks for it and 2 more")],
         ),
         ([package("db")], [package("db", "2.0.0")], [("change", "carvel:db", "1.0.0", "2.0.0", FITS)]),
         (
@@ -140,7 +140,7 @@ def test_equal_changes_of_several_clusters_are_one() -> None:
     )
 
     assert version_changes(decision) == (
-        VersionChange(LockOp.ADD, "carvel:db@cluster", "", "2.0.0", "asked for by ", ("c",)),
+        VersionChange(LockOp.ADD, "carvel:db@cluster", "", "2.0.0", "", ("c",)),
         VersionChange(LockOp.CHANGE, "carvel:db@cluster", "1.0.0", "2.0.0", FITS, ("b", "a")),
         VersionChange(
             LockOp.REMOVE, "carvel:db@cluster", "1.0.0", "", "nothing requires it any more", ("d",)
@@ -159,7 +159,7 @@ def test_changes_of_objects_are_told_by_path_or_by_their_package() -> None:
         VersionChange(
             LockOp.CHANGE, "carvel:db@cluster", "1.0.0", "2.0.0", "its manifest asks for it", ("edge",)
         ),
-        VersionChange(LockOp.ADD, "carvel:log@cluster", "", "1.0.0", "asked for by x", ("edge",)),
+        VersionChange(LockOp.ADD, "carvel:log@cluster", "", "1.0.0", "x asks for it", ("edge",)),
         VersionChange(LockOp.REMOVE, "c.yaml", "1.0.0", "", "nothing requires it any more", ("edge",)),
     )
 
