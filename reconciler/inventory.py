@@ -296,6 +296,14 @@ class PullState(StrEnum):
     MERGED = "merged"
 
 
+class HeadStatus(NamedTuple):
+    """Commit status of the head of a pull request: its name, whether it passed, and why."""
+
+    name: str
+    passed: bool
+    text: str
+
+
 class CheckState(StrEnum):
     """State of a check of a commit: a commit status, a check run or a job of a pipeline."""
 
@@ -314,7 +322,8 @@ class PullRequest:
     if unknown. With `unreadable`, a reason, only number and head are known; the head may be "" then.
     `reviewers` (teams as `owner/team`) and `assignees` are whom to ask, each once; they are never read.
     `difference` is the address of everything that it changes, for a text that is too long.
-    `auto_merge` is the head for which auto-merge was enabled.
+    `auto_merge` is the head for which auto-merge was enabled. `status` is the status of its head, None where
+    none is wanted, or none was set for this head.
     """
 
     head: str
@@ -335,6 +344,7 @@ class PullRequest:
     assignees: tuple[str, ...] = ()
     auto_merge: str = ""
     difference: str = ""
+    status: HeadStatus | None = None
 
 
 def unreadable_problem(where: Location, repository: str, pull: PullRequest, subject: str = "") -> Problem:

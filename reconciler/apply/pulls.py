@@ -43,7 +43,10 @@ class PullRequestTexts:
         if pull.head not in self._made:
             body = pull.body or self._body(target, change, pull)
             difference = target.links.whole_difference(target.mirror, pull.base, pull.head)
-            self._made[pull.head] = replace(pull, body=body, difference=difference)
+            pull = replace(pull, body=body, difference=difference)
+            if pull.status is not None:
+                pull = replace(pull, head_oid=target.mirror.refs().get(f"{HEADS}{pull.head}", ""))
+            self._made[pull.head] = pull
         return self._made[pull.head]
 
     def _body(self, target: Target, change: Change, pull: PullRequest) -> str:

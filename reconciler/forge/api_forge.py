@@ -18,7 +18,7 @@ from reconciler.forge.dialect import (
 )
 from reconciler.forge.http import Transport
 from reconciler.forge.listing import Listing, is_complete, list_all, list_since, recorded_pulls, remember
-from reconciler.inventory import CheckState, PullRequest, PullState
+from reconciler.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.refs import DRAFTS, PROPOSED
 from reconciler.report.escape import terminal
 from reconciler.state import PullHistory
@@ -139,7 +139,12 @@ class ApiForge:
         The text is written last: its hidden digest tells that everything else was written.
         """
         desired = replace(desired, title=terminal(desired.title)[:LONGEST_TITLE])
-        pull = self._find_current(desired) or self._create(desired)
+        pull = self._find_current(desired)
+        # Before the pull request is there: its text then tells that this head has its status.
+        unset = self._set_status(pull, desired)
+        if unset is not None:
+            desired = replace(desired, status=None, head_oid="")
+        pull = pull or self._create(desired)
         if desired.redraft and not pull.draft:
             self.dialect.mark_draft(pull)
             pull = replace(pull, draft=True)
@@ -150,7 +155,10 @@ class ApiForge:
             # The text does not wait for people; without a digest it says that something is missing.
             self._update_text(pull, replace(desired, digest="", reviewers=(), assignees=()))
             raise refused
-        return _to_pull_request(self._update_text(pull, desired))
+        updated = self._update_text(pull, desired)
+        if unset is not None:
+            raise unset
+        return _to_pull_request(updated)
 
     def mark_ready(self, number: int) -> None:
         """Mark an open draft as ready for review."""
@@ -375,7 +383,23 @@ class ApiForge:
             people=_people(desired),
             auto_merge=around.auto_merge,
             difference=desired.difference,
+            status=_status_of(desired),
         )
+
+    def _set_status(self, pull: ApiPullRequest | None, desired: PullRequest) -> RefusedError | None:
+        """Set the status of the head, unless its text records that; return the error if the forge refuses."""
+        status = _status_of(desired)
+        if desired.status is None or not status:
+            return None
+        if pull is not None and body_marker.parse(pull.body).status == status:
+            return None
+        try:
+            self.dialect.set_status(desired.head_oid, desired.status)
+        except (InvalidError, MissingError, RefusedError) as error:
+            message = f"The forge does not set status {desired.status.name} on {desired.head}: {error}"
+            hint = "Permit the token to write commit statuses, or leave out spec.pullRequests.status."
+            return RefusedError(message, hint=hint)
+        return None
 
     def _ask_people(
         self, pull: ApiPullRequest, before: set[str], desired: PullRequest
@@ -457,6 +481,23 @@ def _people(desired: PullRequest) -> tuple[str, ...]:
     return (*reviewers, *(f"{_ASSIGNEE}{name}" for name in desired.assignees))
 
 
+def _status_of(pull: PullRequest) -> tuple[str, ...]:
+    """Return the head and its status as the marker of a text lists them; empty for none."""
+    if pull.status is None or not pull.head_oid:
+        return ()
+    name, passed, text = pull.status
+    return pull.head_oid, name, "passed" if passed else "failed", text
+
+
+def _read_status(pull: ApiPullRequest, marked: tuple[str, ...]) -> HeadStatus | None:
+    """Return the status of the head that the marker of a text tells; None if it is about another head."""
+    match marked:
+        case [head, name, result, text] if head == pull.head_oid:
+            return HeadStatus(name, result == "passed", text)
+        case _:
+            return None
+
+
 def _next_history(
     url: str, listing: Listing, pulls: Iterable[PullRequest], branches: Collection[str]
 ) -> PullHistory | None:
@@ -502,4 +543,5 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         digest=marked.content,
         auto_merge=marked.auto_merge,
         unreadable=pull.unreadable,
+        status=_read_status(pull, marked.status),
     )

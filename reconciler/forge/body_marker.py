@@ -31,6 +31,7 @@ class MarkedBody(NamedTuple):
         has_marker: Whether the text has a marker.
         content: The digest of the generated part's source, "" if unknown or if the part was edited.
         auto_merge: The head for which auto-merge was enabled, "" for none.
+        status: The head that got a status, with the status's name, result and text; empty for none.
         duplicate_of: The pull request that was kept when this one was closed as a duplicate, else 0.
     """
 
@@ -44,6 +45,7 @@ class MarkedBody(NamedTuple):
     content: str = ""
     auto_merge: str = ""
     duplicate_of: int = 0
+    status: tuple[str, ...] = ()
 
 
 def digest(text: str) -> str:
@@ -62,6 +64,7 @@ def compose(
     people: Iterable[str] = (),
     auto_merge: str = "",
     difference: str = "",
+    status: Iterable[str] = (),
 ) -> str:
     """Return a pull request's text with a new generated part, cut to at most `limit` characters.
 
@@ -75,12 +78,15 @@ def compose(
         people: The reviewers and assignees that were asked.
         auto_merge: The head for which auto-merge was enabled.
         difference: The address of everything that the pull request changes, "" if unknown.
+        status: The head that got a status, with the status's name, result and text.
     """
     fields: dict[str, object] = {"labels": sorted(labels), "title": digest(title)}
     if names := sorted(people):
         fields["people"] = names
     if auto_merge:
         fields["autoMerge"] = auto_merge
+    if values := list(status):
+        fields["status"] = values
     if content:
         fields |= {"content": content, "part": digest("")}
     begin = _begin(fields)
@@ -116,6 +122,7 @@ def parse(text: str) -> MarkedBody:
         content=content if isinstance(content, str) and is_unedited else "",
         auto_merge=auto_merge if isinstance(auto_merge, str) else "",
         duplicate_of=number if isinstance(number, int) else 0,
+        status=_texts(fields.get("status")),
     )
 
 

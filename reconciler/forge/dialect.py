@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, NamedTuple, Protocol, cast
 
 from reconciler.errors import RefusedError, UnavailableError
-from reconciler.inventory import CheckState, PullRequest, PullState
+from reconciler.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from reconciler.values import dataclass
 
@@ -190,6 +190,10 @@ class ApiDialect(Protocol):
 
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
         """Yield the checks of a commit with their states, the newest of a name last."""
+        ...
+
+    def set_status(self, commit: str, status: HeadStatus) -> None:
+        """Set a status of a commit in one request; the newest of a name counts."""
         ...
 
     def issues(self) -> Iterator[Issue]:

@@ -28,7 +28,7 @@ from reconciler.forge.dialect import (
     write_times,
 )
 from reconciler.forge.http import StaticToken, Transport
-from reconciler.inventory import CheckState, PullRequest, PullState
+from reconciler.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeRule, MergeMethod, WriteLimits
 from reconciler.report.redact import learn_credential
 
@@ -110,12 +110,15 @@ _CHECKS = {
 }
 """States of statuses and conclusions of check runs; every other one is a failure."""
 _WORST = tuple(CheckState)
+_LONGEST_DESCRIPTION = 140
 
 PERMISSIONS = {"contents": "write", "pull_requests": "write", "metadata": "read"}
 READ_PERMISSIONS = {"contents": "read", "pull_requests": "read", "metadata": "read"}
 """Permissions of a run that writes nothing."""
 CHECK_PERMISSIONS = {"checks": "read", "statuses": "read"}
 """Requested only where approval waits for checks: an App that lacks a permission gets no token at all."""
+STATUS_PERMISSIONS = {"statuses": "write"}
+"""Requested only where a status is set."""
 _RENEW_BEFORE_S = 600
 _PROOF_LIFE_S = 540
 _CLOCK_SKEW_S = 60
@@ -284,6 +287,12 @@ class GitHub:
             state = _CHECKS.get(node.get("conclusion") or node.get("state") or "PENDING", CheckState.FAILED)
             states[name] = max(state, states.get(name, state), key=_WORST.index)
         yield from states.items()
+
+    def set_status(self, commit: str, status: HeadStatus) -> None:
+        """Set a status of a commit; GitHub takes 140 characters as its description."""
+        state = "success" if status.passed else "failure"
+        body = {"state": state, "context": status.name, "description": status.text[:_LONGEST_DESCRIPTION]}
+        self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
 
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""

@@ -14,6 +14,7 @@ from reconciler.forge.github import (
     CHECK_PERMISSIONS,
     PERMISSIONS,
     READ_PERMISSIONS,
+    STATUS_PERMISSIONS,
     App,
     AppToken,
 )
@@ -264,8 +265,10 @@ class Forges:
         base, issues = (PERMISSIONS, "write") if self._writes else (READ_PERMISSIONS, "read")
         awaits_checks = any(approval.checks for approval in self._policy.approval.auto)
         checks = CHECK_PERMISSIONS if awaits_checks else {}
+        is_setting = self._writes and self._policy.pull_requests.status
+        statuses = STATUS_PERMISSIONS if is_setting else {}
         dashboard = {"issues": issues} if self._policy.pull_requests.dashboard else {}
-        return base | checks | dashboard
+        return base | checks | statuses | dashboard
 
 
 def _read_key(rule: CredentialRule, environment: Mapping[str, str]) -> str:

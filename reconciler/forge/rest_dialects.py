@@ -27,7 +27,7 @@ from reconciler.forge.dialect import (
     write_times,
 )
 from reconciler.forge.http import Transport
-from reconciler.inventory import CheckState, PullRequest, PullState
+from reconciler.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeRule
 
 _CONFLICT = 409
@@ -47,6 +47,7 @@ _GITLAB_CHECKS = {
     "skipped": CheckState.SKIPPED,
     "manual": CheckState.SKIPPED,
 }
+_LONGEST_DESCRIPTION = 255
 _GITEA_CHECKS = {"success": CheckState.PASSED, "pending": CheckState.PENDING}
 _GITEA_STYLES: Mapping[str, Sequence[str]] = {
     "merge": ("merge",),
@@ -297,6 +298,12 @@ class GitLab(RestDialect):
         for status in self.transport.items(path, {"per_page": 100}):
             yield status["name"], _GITLAB_CHECKS.get(status["status"], CheckState.PENDING)
 
+    def set_status(self, commit: str, status: HeadStatus) -> None:
+        """Set a status of a commit, which is a job of an external pipeline to GitLab."""
+        state = "success" if status.passed else "failed"
+        body = {"state": state, "name": status.name, "description": status.text[:_LONGEST_DESCRIPTION]}
+        self.transport.write("POST", f"{self._project}/statuses/{commit}", body, repeatable=True)
+
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""
         for item in self.transport.items(self._issues, {"scope": "created_by_me", "per_page": 100}):
@@ -524,6 +531,12 @@ class Gitea(RestDialect):
         # The server sorts by seconds: their ids tell the order of those of one second.
         for status in sorted(statuses, key=lambda status: int(status.get("id") or 0)):
             yield status["context"], _GITEA_CHECKS.get(status["status"], CheckState.FAILED)
+
+    def set_status(self, commit: str, status: HeadStatus) -> None:
+        """Set a status of a commit."""
+        state = "success" if status.passed else "failure"
+        body = {"state": state, "context": status.name, "description": status.text[:_LONGEST_DESCRIPTION]}
+        self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
 
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""

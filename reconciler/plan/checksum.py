@@ -104,7 +104,8 @@ def _write(write: Write) -> list[Any]:
 def _pull(pull: PullRequest) -> list[Any]:
     content = [pull.title, pull.body, pull.digest, sorted(pull.labels), pull.draft, pull.redraft]
     people = [pull.reviewers, pull.assignees] if pull.reviewers or pull.assignees else []
-    return [pull.number, pull.head, pull.base, *content, *people]
+    status = [list(pull.status)] if pull.status is not None else []
+    return [pull.number, pull.head, pull.base, *content, *people, *status]
 
 
 def _decided_locks(

@@ -10,11 +10,12 @@ from typing import Any
 
 import orjson
 
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory import HeadStatus, PullRequest, PullState
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent, UpstreamCommits
 from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.reviewers import find_people
+from reconciler.policy import ForgeKind, find_rule
 from reconciler.reasons import Reason
 from reconciler.refs import deletion_ref, short_branch
 from reconciler.resolve.ownership import package_name
@@ -23,7 +24,8 @@ from reconciler.rollout.model import RolloutPhase
 from reconciler.values import replace
 
 _DIGITS = 16
-_TEXT_VERSION = 2
+_LONGEST_STATUS = 140
+_TEXT_VERSION = 3
 """Another number lets every open pull request get its text anew: for when the texts themselves change."""
 
 _DESCRIBED = frozenset(
@@ -84,7 +86,8 @@ def is_right(there: PullRequest, planned: PullRequest) -> bool:
     # Forges differ in whether case distinguishes labels.
     labels = {label.casefold() for label in there.labels}
     has_labels = all(label.casefold() in labels for label in planned.labels)
-    return (there.digest, there.base) == (planned.digest, planned.base) and has_labels
+    has_status = planned.status is None or there.status == planned.status
+    return (there.digest, there.base) == (planned.digest, planned.base) and has_labels and has_status
 
 
 def lock_pull(planned: PullRequest, pins: Iterable[PinChange], edited: Iterable[str]) -> PullRequest:
@@ -232,8 +235,25 @@ def _content(
         labels=tuple(sorted(context.inventory.policy.pull_requests.labels)),
         reviewers=people.reviewers,
         assignees=people.assignees,
+        status=_status(members, context),
     )
     return replace(planned, digest=_digest(planned, [_facts(change) for change in members]))
+
+
+def _status(members: Sequence[Change], context: PlanContext) -> HeadStatus | None:
+    """Return the status of the head: failed while something is to be answered or is not ready."""
+    policy = context.inventory.policy
+    name = policy.pull_requests.status
+    rule = find_rule(policy.forges, context.targets[members[0].package].view.remote)
+    if not name or rule is None or rule.kind is ForgeKind.LOCAL:
+        return None
+    conflicts = sum(len(change.conflicts) for change in members)
+    unready = sorted({text for change in members for text in change.unready})
+    if conflicts:
+        return HeadStatus(name, passed=False, text=f"{conflicts} conflict{'s' * (conflicts > 1)} to answer")
+    if unready:
+        return HeadStatus(name, passed=False, text=f"Not ready: {'; '.join(unready)}"[:_LONGEST_STATUS])
+    return HeadStatus(name, passed=True, text="Ready to be reviewed")
 
 
 def _title(members: Sequence[Change], context: PlanContext) -> str:
@@ -296,6 +316,7 @@ def _outdated(change: Change, planned: PullRequest, opened: PullRequest) -> Chan
         return change
     parts = ["text"] if opened.digest != planned.digest else []
     parts += ["base"] if opened.base != planned.base else []
+    parts += ["status"] if planned.status is not None and opened.status != planned.status else []
     parts = parts or ["labels"]
     repair = f"Pull request #{opened.number} gets its {' and '.join(parts)}"
     reason = Reason.PULL_REQUEST_OUTDATED if change.reason in _QUIET else change.reason

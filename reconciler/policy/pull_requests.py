@@ -98,6 +98,8 @@ class PullRequestPolicy(SettingsGroup):
     them in the variable."""
     timezone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+/-]*$")] = "UTC"
     """Time zone of the schedule, such as `Europe/Berlin`."""
+    status: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{0,100}$")] = ""
+    """Name of a commit status that tells on each draft whether it may be merged; empty: none."""
     dashboard: bool = False
     """Issue in the control repository with everything that waits for a person; without a forge, a file."""
     writes_per_minute: Bound = 60

@@ -66,6 +66,9 @@ class GiteaSimulator(Simulator):
         if rest.startswith("pulls") and not hosted.has_pulls:
             return Answer(404, {"message": "The target couldn't be found.", "url": "u"})
         if match := re.fullmatch(r"statuses/(\w+)", rest):
+            if method == "POST":
+                hosted.set_status(match[1], body["context"], body["state"], body["description"])
+                return Answer(201, {"context": body["context"], "status": body["state"]})
             checks = hosted.checks.get(match[1], {})
             states = {True: "success", False: "failure", None: "pending"}
             statuses = [{"context": n, "status": states[p]} for n, p in checks.items()]

@@ -116,6 +116,10 @@ class GitHubSimulator(Simulator):
             return self._list(hosted, query) if method == "GET" else self._open(hosted, body)
         if path == "issues":
             return self._issues(hosted, query) if method == "GET" else self._open_issue(hosted, body)
+        if match := re.fullmatch(r"statuses/(\w+)", path):
+            hosted.set_status(match[1], body["context"], body["state"], body["description"])
+            status = {"context": body["context"], "state": body["state"], "description": body["description"]}
+            return Answer(201, {**self._example("status"), **status})
         match = re.fullmatch(r"(pulls|issues)/(\d+)(/\w+)?", path)
         pull = hosted.pulls.get(int(match[2])) if match else None
         if match is None or pull is None or (match[1] == "pulls" and not pull.head):

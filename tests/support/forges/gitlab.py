@@ -44,6 +44,9 @@ class GitLabSimulator(Simulator):
             states = {True: "success", False: "failed", None: "running"}
             statuses = [{"name": n, "status": states[p]} for n, p in checks.items()]
             return self._paged(statuses, query, path)
+        if match := re.fullmatch(r"/projects/(.+?)/statuses/(\w+)", unquote(path)):
+            self.repositories[match[1]].set_status(match[2], body["name"], body["state"], body["description"])
+            return Answer(201, {"name": body["name"], "status": body["state"]})
         if issues := re.fullmatch(r"/projects/(.+?)/issues(?:/(\d+))?", unquote(path)):
             return self._issues(self.repositories[issues[1]], method, issues[2], query, body)
         if project := re.fullmatch(r"/projects/([^/]+/[^/]+)", unquote(path)):

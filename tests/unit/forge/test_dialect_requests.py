@@ -19,7 +19,7 @@ from reconciler.forge.dialect import (
 )
 from reconciler.forge.github import GitHub
 from reconciler.forge.rest_dialects import Gitea, GitLab, gitea_api, gitlab_api
-from reconciler.inventory import CheckState, PullRequest, PullState
+from reconciler.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer, serving
@@ -859,6 +859,26 @@ def test_statuses_of_a_commit_are_checks(api: RecordingApi) -> None:
         [("success", passed), *((s, failed) for s in ("failure", "error", "warning")), ("pending", pending)],
     ]
     assert api.queries == [{"per_page": "100"}, {"sort": "oldest", "limit": "50"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "name", "failed"),
+    [
+        ("github", f"{HUB}/statuses/c0ffee", "context", "failure"),
+        ("gitea", f"{HUB}/statuses/c0ffee", "context", "failure"),
+        ("gitlab", f"{PROJECT}/statuses/c0ffee", "name", "failed"),
+    ],
+)
+def test_status_of_a_commit_is_set(api: RecordingApi, kind: str, path: str, name: str, failed: str) -> None:
+    api.answers["POST", path] = Answer(201, {})
+
+    for passed in (True, False):
+        dialect_of(api, kind).set_status("c0ffee", HeadStatus("fleet", passed, "x" * 300))
+
+    sent = [request.body for request in api.log]
+    assert [body["state"] for body in sent] == ["success", failed]
+    assert [body[name] for body in sent] == ["fleet", "fleet"]
+    assert {len(body["description"]) for body in sent} == {140 if kind == "github" else 255}
 
 
 def test_usual_addresses_of_apis() -> None:

@@ -13,7 +13,7 @@ from reconciler.api.porch import REPOSITORY, GitRepository, Repository, Reposito
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Location
 from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Control, Inventory, PullRequest, RepositoryView, Source
+from reconciler.inventory import Commit, Control, HeadStatus, Inventory, PullRequest, RepositoryView, Source
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -122,6 +122,7 @@ def test_every_part_of_a_write_counts(write: Any, difference: dict[str, Any]) ->
         {"base": "release"},
         {"head": "drafts/web/other"},
         {"number": 7},
+        {"status": HeadStatus("fleet", passed=True, text="Ready")},
     ],
     ids=str,
 )
