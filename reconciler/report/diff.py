@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.secrets import holds_secret
 from reconciler.objects import File, Files
 from reconciler.wording import plural
@@ -28,13 +29,14 @@ class FileChange(NamedTuple):
 
 
 def file_changes(before: Files, after: Files) -> tuple[FileChange, ...]:
-    """Return the files that differ, sorted by path; the differences of those that both sides have.
+    """Return the changed files, with a difference where both sides have the file.
 
-    Nothing of a Secret is shown, nor of what is no text. Total.
+    Sorted by path, a Kptfile last, because it repeats the revision. Total. Secrets and binary files have no
+    difference.
     """
     changes: list[FileChange] = []
     room = MOST_TEXT
-    for path in sorted(before.keys() | after.keys()):
+    for path in sorted(before.keys() | after.keys(), key=lambda path: (path == KPTFILE, path)):
         if before.get(path) == after.get(path):
             continue
         change = _change(path, before.get(path), after.get(path))

@@ -54,11 +54,13 @@ _SENTENCES = {
     Op.ORPHAN: "Ends the management of a package.",
 }
 _BACK = "Rolls a package back to an older upstream revision."
-_LOCAL = "What people changed on main stays. A value that upstream changed too is listed below."
+_LOCAL = "What people changed on main stays."
+_BOTH = {Op.ADOPT: "A value that differs is listed below."}
+_BOTH_CHANGED = "A value that upstream changed too is listed below."
 _KEPT = {
     Op.UPDATE: _LOCAL,
     Op.EDIT: _LOCAL,
-    Op.ADOPT: "Its files stay; upstream adds what is missing. A value that differs is listed below.",
+    Op.ADOPT: "Its files stay; upstream adds what is missing.",
     Op.TRANSFER: "All of its content stays; only the owner in its Kptfile changes.",
     Op.DELETE: "Its revisions stay as tags, and its content in the history of Git.",
     Op.ORPHAN: "All of its content stays; from then on no run changes it.",
@@ -256,7 +258,8 @@ def _kept(change: Change, kind: Op) -> str:
     """Return what stays of the package, and of what people did on the branch."""
     is_edited = change.request is not None and change.request.edited
     edits = "People committed to this branch: their commits stay." if is_edited else ""
-    return " ".join(filter(None, (_KEPT.get(kind, ""), edits)))
+    both = _BOTH.get(kind, _BOTH_CHANGED) if change.conflicts or change.answers else ""
+    return " ".join(filter(None, (_KEPT.get(kind, ""), both, edits)))
 
 
 def _end(change: Change, kind: Op) -> str:
