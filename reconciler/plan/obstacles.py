@@ -10,6 +10,7 @@ from reconciler.plan.context import PlanContext
 from reconciler.plan.overview import package_overviews
 from reconciler.plan.provenance import find_origins
 from reconciler.plan.status import PackageStatus, Phase, current_statuses
+from reconciler.reasons import Reason
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
 _MOST = 5
@@ -63,7 +64,7 @@ def find_obstacles(
     resolved = context.resolved.get(change.variant)
     revisions = _revisions(resolved, context)
     main, review = (overview.main, overview.review) if overview else ("", "")
-    requested = upstream_label(resolved.pin) if resolved else ""
+    requested = upstream_label(resolved.requested) if resolved else ""
     newest = revisions[-1] if revisions else ""
     goal = _full(version, resolved) or newest or requested
     is_missing = bool(version and revisions) and goal not in (*revisions, requested)
@@ -116,13 +117,13 @@ def _request(
     """Yield why another revision is requested: the manifest, the lock, or a revision that is not there."""
     numbered = tuple(revisions)
     offered = upstream_label(resolved.offers) if resolved.offers else ""
-    requested = upstream_label(resolved.pin)
+    requested = upstream_label(resolved.requested)
     if goal == requested:
         return
     if numbered and goal not in (*numbered, offered):
         yield Obstacle(f"The upstream has no revision {goal}", f"It has {', '.join(numbered[-_MOST:])}.")
         return
-    if goal == offered or _is_floating(resolved.pin, resolved.offers):
+    if goal == offered or _is_floating(resolved.requested, resolved.offers):
         message = f"The lock holds {requested}, while the upstream offers {offered or goal}"
         yield Obstacle(
             message, f"Run `reconciler lock follow {resolved.variant.key}`, or merge its pull request."
@@ -144,7 +145,9 @@ def _state(plan: Plan, change: Change, name: str) -> Iterator[Obstacle]:
         yield Obstacle("spec.suspend is true, so nothing changes", "Set it to false in reconciler.yaml.")
     status = next((s for s in current_statuses(plan) if s.package == change.package), None)
     if status is not None and status.phase is not Phase.PUBLISHED:
-        yield Obstacle(_state_text(status, change), _NEXT[status.phase].format(name=name))
+        is_rolling = change.reason is Reason.AWAITING_WAVE
+        step = "`reconciler plan` has every wave." if is_rolling else _NEXT[status.phase].format(name=name)
+        yield Obstacle(_state_text(status, change), step)
     if change.postponed is not None:
         yield Obstacle(change.postponed.message, "Limits and schedules are in spec.pullRequests.")
 

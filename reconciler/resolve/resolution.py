@@ -93,6 +93,11 @@ class ResolvedVariant:
     target: Pin | None = None
     held: str = ""
 
+    @property
+    def requested(self) -> Pin:
+        """The pin that the variant asks for; a rollout may keep the package from it."""
+        return self.target or self.pin
+
 
 @dataclass(frozen=True, slots=True)
 class WaitingVariant:

@@ -78,7 +78,7 @@ class _Set:
         outcome = self.outcomes.get(key)
         if isinstance(outcome, WaitingVariant):
             return outcome.target
-        return outcome.target or outcome.pin if isinstance(outcome, ResolvedVariant) else None
+        return outcome.requested if isinstance(outcome, ResolvedVariant) else None
 
     def base(self, key: ObjectName) -> Pin | None:
         """Return the pin that main has; None if it has none, or another than ours."""

@@ -275,3 +275,14 @@ def test_suspension_and_postponed_pull_requests_are_obstacles_too() -> None:
 
 def test_published_package_that_is_not_there_yet_has_no_state_to_tell() -> None:
     assert standstill("v3", resolved=a_resolved(pin=a_pin(3))).obstacles == ()
+
+
+def test_a_package_that_waits_for_its_wave_asks_for_nothing_else() -> None:
+    why = "Rollout web/v3 of web: wave main waits for wave canary"
+    change = replace(KEPT, reason=Reason.AWAITING_WAVE, message=why)
+    resolved = a_resolved(pin=a_pin(1), target=a_pin(3), offers=a_pin(3), held=why)
+
+    found = standstill("", change, resolved=resolved)
+
+    assert found.requested == found.newest == "web/v3"
+    assert [obstacle.hint for obstacle in found.obstacles] == ["`reconciler plan` has every wave."]
