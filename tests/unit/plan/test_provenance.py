@@ -185,9 +185,9 @@ def test_package_context_comes_from_the_repository_and_the_manifest() -> None:
     where = "Repository default/edge is for deployment"
 
     assert context_origins({}) == []
-    assert context_origins({}, deployment=True, path="a/web") == [
+    assert context_origins({}, deployment=True, path="a/b/web") == [
         in_context("name", "web", where, EDGE_AT),
-        in_context("package-path", "a/web", where, EDGE_AT),
+        in_context("package-path", "a/b/web", where, EDGE_AT),
     ]
     assert context_origins({"data": {"b": "2", "a": "1"}, "removeKeys": ["z", "y"]}) == [
         in_context("a", "1", "spec.packageContext.data.a"),

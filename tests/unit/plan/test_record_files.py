@@ -28,8 +28,17 @@ from reconciler.plan.records import plan_records, record_owners
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.pins import lock_pin, upstream_data
-from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.state import AnsweredConflict, OpenConflict, PackageVariantRecord, SetRecord, record_bytes
+from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from reconciler.rollout.model import Rollout, RolloutPhase
+from reconciler.state import (
+    AnsweredConflict,
+    OpenConflict,
+    PackageVariantRecord,
+    RolloutRecord,
+    SetRecord,
+    record_bytes,
+    record_path,
+)
 from reconciler.upstream_lock import lock_bytes
 from tests.support.plan_values import (
     BRANCH,
@@ -562,3 +571,35 @@ def test_record_of_a_package_that_was_not_there_has_no_other_tree() -> None:
     resolved = a_resolved(local=None, base=None)
 
     assert record_of(KEPT, resolved, None, target).local_tree == ""
+
+
+# Rollouts
+
+ROLLOUT = RolloutRecord(namespace="default", name="fleet", revision="r1", waves=("canary",))
+ROLLOUT_PATH = record_path(ROLLOUT)
+
+
+@pytest.mark.parametrize(
+    ("fields", "stays"),
+    [
+        pytest.param({}, False, id="its set is unknown"),
+        pytest.param({"set_records": {FLEET.key: SET_RECORD}}, False, id="its set is gone"),
+        pytest.param({"set_records": {FLEET.key: SET_RECORD}, "readable": False}, True, id="it is unread"),
+    ],
+)
+def test_record_of_a_rollout_stays_while_its_set_is_not_understood(
+    fields: Mapping[str, Any], stays: bool
+) -> None:
+    given = dict(fields)
+    control = replace(web_context().inventory.control, readable=given.pop("readable", True))
+    inventory = {"rollouts": {FLEET.key: ROLLOUT}, "control": control, **given}
+
+    assert (ROLLOUT_PATH in files_of(KEPT, None, inventory=inventory)) is stays
+
+
+def test_record_of_a_rollout_that_runs_is_written() -> None:
+    rollout = Rollout(FLEET.key, RolloutPhase.PROGRESSING, ROLLOUT)
+
+    files = files_of(KEPT, None, resolution=Resolution(rollouts=(rollout,)))
+
+    assert files == {ROLLOUT_PATH: json.loads(record_bytes(ROLLOUT))}
