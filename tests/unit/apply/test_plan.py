@@ -11,7 +11,14 @@ import pytest
 
 from reconciler.apply.dashboard import DashboardWriter
 from reconciler.apply.outcome import EffectKind, Result, failed_result
-from reconciler.apply.plan import _apply_or_leave, _by_url, _not_started, _redacted, apply_changes
+from reconciler.apply.plan import (
+    _apply_or_leave,
+    _by_url,
+    _not_started,
+    _redacted,
+    _status_branch,
+    apply_changes,
+)
 from reconciler.apply.state import Branch, read_branch, state_ref, status_ref, write_branch
 from reconciler.errors import Exit, RefusedError
 from reconciler.git import effects
@@ -358,8 +365,9 @@ UPDATED = ("acme/control", EffectKind.UPDATED, "#1 Dashboard of demo")
 def test_dashboard_of_a_local_forge_is_a_file_beside_the_status(world: World) -> None:
     dashboards = DashboardWriter(world.edge.target().forge, Names("demo"))
 
-    assert apply_with(world, dashboards) == RECORDED
+    assert apply_with(world, dashboards, replace(REFUSED, status={"web.json": b"{}"})) == RECORDED
     assert b"too many" in world.files(STATUS)["dashboard.md"]
+    assert set(world.files(STATUS)) == {"dashboard.md", "web.json"}
     assert world.files(STATE) == {"a": b"1"}
 
 
@@ -406,3 +414,14 @@ def test_one_write_of_a_forge_is_kept_for_the_dashboard(world: World, has_dashbo
     apply_changes(Plan(), world.inventory(), {"file:///edge": target}, world.mirror(), dashboards=dashboards)
 
     assert over.budget._held == int(has_dashboard)
+
+
+@pytest.mark.parametrize(("is_due", "optional"), [(True, ""), (False, "observed/pulls")])
+def test_records_of_pull_requests_wait_for_something_else_unless_a_period_began(
+    world: World, is_due: bool, optional: str
+) -> None:
+    plan = Plan(status={"x": b"1"})
+
+    branch = _status_branch(plan, world.inventory(is_history_due=is_due))
+
+    assert branch == Branch(STATUS, None, {"x": b"1"}, "Record conditions\n", optional)

@@ -19,7 +19,7 @@ from reconciler.dependencies.versions import (
     rank,
 )
 from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
-from reconciler.dependencies.versions.version import carvel_head_order
+from reconciler.dependencies.versions.version import _compare_identifiers, carvel_head_order
 from tests.support.version_selection import select_crossplane, select_porter
 
 
@@ -321,3 +321,11 @@ def test_range_of_crossplane_and_porter_admits_these_versions(text: str, allowed
 
     assert [v for v in VERSIONS if constraint.allows(parse_loose(v))] == allowed.split()
     assert str(constraint) == text
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "order"),
+    [("1", "2", -1), ("10", "9", 1), ("01", "1", 0), ("1", "001", 0), ("02", "1", 1)],
+)
+def test_numbers_of_versions_are_compared_by_value(left: str, right: str, order: int) -> None:
+    assert _compare_identifiers(left, right) == order

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
+from math import inf
 from typing import Any, cast
 
 import pytest
@@ -137,6 +138,26 @@ def test_rows_of_closing_are_complete() -> None:
 
 def pull_at(number: int, *times: float, head: str = "drafts/web/w") -> ApiPullRequest:
     return ApiPullRequest(number, head, "main", "Update", "", False, PullState.OPEN, "c0ffee", times=times)
+
+
+@pytest.mark.parametrize(
+    ("times", "created", "changed"), [((), 0.0, inf), ((5.0,), 5.0, 5.0), ((5.0, 9.0, 7.0), 5.0, 9.0)]
+)
+def test_pull_request_without_readable_times_is_the_oldest_and_the_last_that_changed(
+    times: tuple[float, ...], created: float, changed: float
+) -> None:
+    pull = pull_at(1, *times)
+
+    assert (pull.created, pull.changed) == (created, changed)
+
+
+def test_comment_on_closing_has_its_own_marker(api: ScriptedApi) -> None:
+    dialect = Dialect(PullState.OPEN)
+    forge(api, dialect).close(1, comment="Obsolete.")
+
+    assert [comment.body for comment in dialect.written] == [
+        body_marker.comment_text("close", "Obsolete.", dialect.most_text)
+    ]
 
 
 def test_writes_of_listed_pull_requests_count_once_and_those_of_others_never(api: ScriptedApi) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.signatures import commit_fault, tag_fault
+from reconciler.git.signatures import _run, commit_fault, tag_fault
 from reconciler.policy import VerifyRule
 from tests.support.signing import GpgKey, Key, make_gpg_key, make_key, signing_options
 from tests.support.world import IDENTITY
@@ -146,3 +146,18 @@ def test_missing_program_verifies_nothing(signed: Signed, monkeypatch: pytest.Mo
     monkeypatch.setenv("PATH", "/nowhere")
 
     assert commit_fault(commit, rule) == ("cannot be verified: there is no gpgv on this machine")
+
+
+def test_verifier_has_no_environment_but_its_path_and_an_empty_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GNUPGHOME", "/elsewhere")
+    path = os.environ["PATH"]
+
+    ran = _run(["env"], tmp_path, b"")
+
+    assert (ran.returncode, sorted(ran.stdout.decode().split())) == (
+        0,
+        ["HOME=" + str(tmp_path), "LC_ALL=C", f"PATH={path}"],
+    )
+    assert _run(["cat"], tmp_path, b"in").stdout == b"in"
