@@ -90,8 +90,8 @@ def _why(
         return "nothing requires it any more"
     if op is LockOp.ADD:
         parents = list(_parents(new, resolution))
-        more = f" and {len(parents) - _SHOWN} more" if len(parents) > _SHOWN else ""
-        return f"{'; '.join(parents[:_SHOWN])}{more}"
+        more = [f"and {len(parents) - _SHOWN} more"] if len(parents) > _SHOWN else []
+        return "; ".join([*parents[:_SHOWN], *more]) or "nothing requires it"
     forced = sorted(set(_conflicting_requirements(before, new, resolution)))
     if not forced and new.owner == USER:
         return "its manifest asks for it"

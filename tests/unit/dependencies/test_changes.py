@@ -71,7 +71,7 @@ FITS = "the version that fits best now"
         (
             [],
             [package("db", "1.0.0", "a", "b", "c", "d", "e")],
-            [("add", "carvel:db", "", "1.0.0", "a asks for it; b asks for it; c asks for it and 2 more")],
+            [("add", "carvel:db", "", "1.0.0", "a asks for it; b asks for it; c asks for it; and 2 more")],
         ),
         ([package("db")], [package("db", "2.0.0")], [("change", "carvel:db", "1.0.0", "2.0.0", FITS)]),
         (
@@ -140,7 +140,7 @@ def test_equal_changes_of_several_clusters_are_one() -> None:
     )
 
     assert version_changes(decision) == (
-        VersionChange(LockOp.ADD, "carvel:db@cluster", "", "2.0.0", "", ("c",)),
+        VersionChange(LockOp.ADD, "carvel:db@cluster", "", "2.0.0", "nothing requires it", ("c",)),
         VersionChange(LockOp.CHANGE, "carvel:db@cluster", "1.0.0", "2.0.0", FITS, ("b", "a")),
         VersionChange(
             LockOp.REMOVE, "carvel:db@cluster", "1.0.0", "", "nothing requires it any more", ("d",)

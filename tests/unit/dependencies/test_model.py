@@ -83,11 +83,10 @@ def test_text_of_a_value(value: object, text: str) -> None:
     assert str(value) == text
 
 
-def test_place_of_a_locked_instance_in_a_list_of_changes() -> None:
+def test_order_of_a_locked_instance_is_by_its_parts() -> None:
     slot = LockedSlot(kind="shared", namespace="shop", path=("g", "a=b"))
     locked = LockedInstance(ecosystem="bundle", name="r.io/db", slot=slot)
 
-    assert locked.key == "bundle/r.io/db/shared/shop/g/a=b"
     assert locked.order == ("bundle", "r.io/db", "shared", "shop", ("g", "a=b"))
 
 
