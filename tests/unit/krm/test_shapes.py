@@ -1,5 +1,7 @@
 """Shapes of fields, types of tagged scalars, and blank lines of emitted blocks."""
 
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from reconciler.krm.merge.compatible import _equal
 from reconciler.krm.merge.nodes import Node, root_of
 from reconciler.krm.schema import Shape
-from reconciler.krm.yaml import Indentation, Tree, emit, load_documents
+from reconciler.krm.yaml import PACKAGE_LIMITS, Indentation, Tree, YamlError, emit, load_documents, load_json
 
 KEYED = Shape(keys=("name",))
 
@@ -82,3 +84,46 @@ def test_blank_lines_of_a_block_have_no_spaces(value: Any, text: str) -> None:
     written = emit(value, indentation=Indentation(2, compact_lists=True))
 
     assert f"{written.rstrip()}\n" == text
+
+
+# Limits, and texts that cannot be read
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        (b"a: \xff\n", (1, 4)),
+        (b"a: 1\nbc: \xff\n", (2, 5)),
+        (b"\xef\xbb\xbfa: \xff\n", (1, 4)),
+    ],
+)
+def test_text_that_is_no_utf_8_has_a_place(data: bytes, place: tuple[int, int]) -> None:
+    with pytest.raises(YamlError) as caught:
+        load_documents(data)
+
+    assert (caught.value.line, caught.value.column) == place
+
+
+@pytest.mark.parametrize(
+    ("data", "depth", "is_read"),
+    [
+        (b'{"a": [1]}', 2, True),
+        (b'{"a": [1]}', 1, False),
+        (b'{"a": 1, "b": [[1]]}', 3, True),
+        (b'{"a": 1, "b": [[1]]}', 2, False),
+        (b"[[], [[]]]", 2, False),
+        (b"[[], []]", 2, True),
+    ],
+)
+def test_depth_is_that_of_the_deepest_part(data: bytes, depth: int, is_read: bool) -> None:
+    limits = replace(PACKAGE_LIMITS, max_depth=depth)
+
+    with nullcontext() if is_read else pytest.raises(YamlError, match="nested more than"):
+        load_json(data, limits)
+
+
+def test_long_text_is_shown_in_part() -> None:
+    with pytest.raises(YamlError) as caught:
+        load_documents(b"a: !!int " + b"x" * 60)
+
+    assert f"Cannot decode {'x' * 40!r} as a !!int" in str(caught.value)

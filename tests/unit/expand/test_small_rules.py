@@ -1,0 +1,94 @@
+"""Small rules of expansion: extensions, keys to remove, messages about what is not there."""
+
+import pytest
+
+from reconciler.api.porch import PackageContext, Upstream
+from reconciler.cel import EXTENSIONS
+from reconciler.expand import expand
+from reconciler.expand.generated import _extensions
+from reconciler.expand.porch_checks import _reserved
+from reconciler.expand.upstream import describe_missing
+from tests.support.sets import package_set, repository, variant, world
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("", set()),
+        ("strings", {"strings"}),
+        (f" {' , '.join(sorted(EXTENSIONS))} ,", set(EXTENSIONS)),
+        ("strings lists", set()),
+        ("strings,other", {"strings"}),
+    ],
+)
+def test_extensions_are_separated_by_commas(text: str, known: set[str]) -> None:
+    annotations = {"reconciler.dev/cel-extensions": text}
+
+    requested, findings = _extensions(package_set(annotations=annotations))
+
+    assert requested == known
+    assert bool(findings) is (text in {"strings lists", "strings,other"})
+    assert _extensions(package_set()) == (frozenset(), ())
+
+
+@pytest.mark.parametrize(
+    ("upstream", "message"),
+    [
+        (Upstream(repo="b", package="a", revision=3), "'a/3' in repo 'b'"),
+        (Upstream(repo="b", package="a", tag="t", branch="x"), "'a/t' in repo 'b'"),
+        (Upstream(repo="b", package="a", version="^1"), "'a/^1' in repo 'b'"),
+        (Upstream(repo="b", package="a", branch="x"), "'a/x' in repo 'b'"),
+        (Upstream(), "'/0' in repo ''"),
+    ],
+)
+def test_missing_upstream_is_named_as_porch_names_it(upstream: Upstream, message: str) -> None:
+    assert describe_missing(upstream) == f"could not find upstream package revision {message}"
+
+
+def test_reserved_key_is_refused_where_it_is_written() -> None:
+    path = ("spec", "packageContext", "data")
+
+    data = _reserved(path, "data", {"name": "x"}, "name")
+    removed = _reserved((*path, 0), "removeKeys", ["name"], "name")
+
+    assert data.path == (*path, "name")
+    assert removed.path == (*path, 0)
+    assert data.message == (
+        'spec.packageContext.data: Invalid value: {"name":"x"}: must not contain the key "name"'
+    )
+    assert removed.message.startswith("spec.packageContext.removeKeys: Invalid value: ")
+
+
+@pytest.mark.parametrize(
+    ("template", "context"),
+    [
+        ({"data": {"a": "1"}}, PackageContext(data={"a": "1"})),
+        (
+            {"data": {"a": "1"}, "removeKeys": ["b", "a"]},
+            PackageContext(data={"a": "1"}, remove_keys=["a", "b"]),
+        ),
+        (
+            {"removeKeys": ["b"], "removeKeyExprs": ["'c'", "'b'"]},
+            PackageContext(remove_keys=["b", "c"]),
+        ),
+    ],
+)
+def test_keys_to_remove_are_sorted_and_none_without_any(
+    template: dict[str, object], context: PackageContext
+) -> None:
+    target = {"repositories": [{"name": "edge"}], "template": {"packageContext": template}}
+
+    (made,) = expand(world(package_set(targets=[target]))).variants
+
+    found = made.spec.package_context
+    assert found is not None
+    assert found.remove_keys == context.remove_keys
+    assert (found.data or None) == context.data
+
+
+def test_variant_with_an_impossible_place_is_invalid() -> None:
+    views = (repository("blueprints"), repository("edge"))
+    desired = expand(world(variant(downstream={"repo": "edge", "package": "a//b"}), views=views))
+
+    assert [owner.name for owner in desired.stalled] == ["mine"]
+    assert desired.variants == ()
