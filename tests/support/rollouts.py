@@ -61,6 +61,7 @@ class RolloutWorld(ModelWorld):
     health: dict[str, str] = field(default_factory=dict)
     seen_health: dict[str, str] = field(default_factory=dict)
     taken: int = EPOCH
+    passed_checks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rollouts: dict[ObjectName, RolloutRecord] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -151,6 +152,10 @@ class RolloutWorld(ModelWorld):
             sets=(self._set(),),
             rollouts=self.rollouts,
             snapshot=self._snapshot(),
+            passed_checks={
+                (self.repositories[edge].url, self.repositories[edge].refs[MAIN]): frozenset(names)
+                for edge, names in self.passed_checks.items()
+            },
             now=self.time,
         )
 

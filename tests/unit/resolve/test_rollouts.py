@@ -7,7 +7,7 @@ import pytest
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.status import statuses_after
 from reconciler.policy import RolloutPolicy
-from reconciler.policy.rollouts import Wave
+from reconciler.policy.rollouts import Gates, Wave
 from reconciler.reasons import Reason
 from reconciler.rollout.model import Rollout, RolloutPhase, WavePhase
 from tests.support.model import MAIN
@@ -407,3 +407,17 @@ def test_a_rollout_that_is_over_is_not_judged_again(world: RolloutWorld) -> None
     assert plan.exits == frozenset()
     assert world.has_revision("c1", MAIN)
     assert the_rollout(plan).waves[0].phase is WavePhase.VERIFYING
+
+
+def test_a_check_must_have_passed_on_the_present_head_of_main(world: RolloutWorld) -> None:
+    waves = (Wave("first", selector=POLICY.waves[0].selector, gates=Gates(checks=("smoke",))), Wave("rest"))
+    world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
+    world.run()
+    merge_all(world)
+
+    assert messages(world.run())[0] == (
+        "waits for a1/web: check smoke has not passed on main; a2/web: check smoke has not passed on main"
+    )
+    for edge in FIRST:
+        world.passed_checks[edge] = ("lint", "smoke")
+    assert updated(world.run()) == [*SECOND, *THIRD]
