@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from reconciler.expand.variants import DesiredVariant
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.inventory import CheckState, Inventory, RepositoryView
 from reconciler.policy.rollouts import ObjectGate, Wave
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.rollout.health import object_health
@@ -69,10 +69,12 @@ def _object_result(
 
 
 def _checks(wave: Wave, view: RepositoryView, inventory: Inventory) -> Iterator[GateResult]:
-    head = view.head.oid if view.head else ""
-    passed = inventory.passed_checks.get((view.url, head), frozenset())
+    head = (view.url, view.head.oid if view.head else "")
+    passed, others = inventory.passed_checks.get(head, frozenset()), inventory.other_checks.get(head, {})
     for check in wave.gates.checks:
-        done = check in passed
-        yield (
-            _PASSED if done else GateResult(Verdict.WAITING, f"check {check} has not passed on {view.branch}")
-        )
+        if check in passed:
+            yield _PASSED
+        elif others.get(check) is CheckState.FAILED:
+            yield GateResult(Verdict.FAILED, f"check {check} failed on {view.branch}")
+        else:
+            yield GateResult(Verdict.WAITING, f"check {check} has not passed on {view.branch}")

@@ -14,7 +14,7 @@ from reconciler.api.porch import (
 )
 from reconciler.errors import Location
 from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory, PullState, Source, Sourced
+from reconciler.inventory import CheckState, Inventory, PullState, Source, Sourced
 from reconciler.plan.changes import Plan
 from reconciler.policy import Policy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, ObjectGate, Wave
@@ -61,6 +61,7 @@ class RolloutWorld(ModelWorld):
     health: dict[str, str] = field(default_factory=dict)
     seen_health: dict[str, str] = field(default_factory=dict)
     taken: int = EPOCH
+    failed_checks: list[str] = field(default_factory=list)
     passed_checks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rollouts: dict[ObjectName, RolloutRecord] = field(default_factory=dict)
 
@@ -152,6 +153,12 @@ class RolloutWorld(ModelWorld):
             sets=(self._set(),),
             rollouts=self.rollouts,
             snapshot=self._snapshot(),
+            other_checks={
+                (self.repositories[edge].url, self.repositories[edge].refs[MAIN]): {
+                    "smoke": CheckState.FAILED
+                }
+                for edge in self.failed_checks
+            },
             passed_checks={
                 (self.repositories[edge].url, self.repositories[edge].refs[MAIN]): frozenset(names)
                 for edge, names in self.passed_checks.items()

@@ -12,9 +12,10 @@ from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.errors import Location, Problem, RefusedError, UnavailableError
 from reconciler.forge.api_forge import ApiForge, KnownPulls
 from reconciler.git.repository import Mirrors
-from reconciler.ids import ObjectName
+from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import (
     CheckState,
+    Commit,
     PullRequest,
     PullState,
     RepositoryRole,
@@ -23,7 +24,8 @@ from reconciler.inventory import (
     Source,
     unreadable_problem,
 )
-from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy, PullRequestPolicy
+from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy, PullRequestPolicy, RolloutPolicy
+from reconciler.policy.rollouts import Gates, Wave
 from reconciler.read.forges import ForgeState, read_forges
 from reconciler.reasons import Reason
 from tests.support.git import Repo, make_repository
@@ -273,6 +275,18 @@ def test_checks_that_no_rule_requires_are_not_read(fleet: Fleet, rules: tuple[Ap
     state = checked(fleet, replace(POLICY, approval=ApprovalPolicy(auto=rules)), OPEN, {})
 
     assert (state.passed_checks, fleet.forges["edge"].asked) == ({}, ["pulls"])
+
+
+def test_checks_that_a_gate_needs_are_read_of_the_head_of_main(fleet: Fleet) -> None:
+    rollout = RolloutPolicy(waves=(Wave("canary", gates=Gates(checks=("build",))),))
+    fleet.forges["edge"] = Forge(OPEN, {"build": CheckState.PASSED})
+    propose(fleet.repository("edge"), "a", "b", "c")
+    view = replace(fleet.view("edge"), head=Commit(Oid("9" * 40), 0))
+
+    state = fleet.read(view, policy=replace(POLICY, rollouts=(rollout,)))
+
+    assert state.passed_checks == {(view.url, "9" * 40): {"build"}}
+    assert fleet.forges["edge"].asked == ["pulls", "9" * 40]
 
 
 def test_checks_that_cannot_be_read_approve_nothing(fleet: Fleet) -> None:

@@ -418,6 +418,8 @@ def test_a_check_must_have_passed_on_the_present_head_of_main(world: RolloutWorl
     assert messages(world.run())[0] == (
         "waits for a1/web: check smoke has not passed on main; a2/web: check smoke has not passed on main"
     )
+    world.failed_checks = ["a2"]
+    assert messages(world.run())[0] == "1 failed (a2/web: check smoke failed on main)"
     for edge in FIRST:
         world.passed_checks[edge] = ("lint", "smoke")
     assert updated(world.run()) == [*SECOND, *THIRD]
