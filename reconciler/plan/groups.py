@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from reconciler.expand import DesiredVariant
 from reconciler.inventory import GroupBranch, PullRequest, PullState, RepositoryView
 from reconciler.plan.changes import (
     Change,
@@ -211,6 +212,12 @@ def _scope(change: Change, target: PlanTarget, context: PlanContext) -> Scope:
     rollout = context.rollouts.get(variant.key)
     if rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK:
         return ("rollback", *rollout.key, rollout.waves_of[variant.key], target.view.key.name)
+    return _configured_scope(variant, target, context)
+
+
+def _configured_scope(variant: DesiredVariant, target: PlanTarget, context: PlanContext) -> Scope:
+    """Return what `pullRequests.groupBy` makes the group of a variant's package a group of."""
+    rollout = context.rollouts.get(variant.key)
     match context.inventory.policy.pull_requests.group_by:
         case GroupBy.WAVE if rollout is not None:
             return ("wave", *rollout.key, rollout.waves_of[variant.key], target.view.key.name)
@@ -218,6 +225,9 @@ def _scope(change: Change, target: PlanTarget, context: PlanContext) -> Scope:
             return ("repository", *target.view.key)
         case GroupBy.SET if variant.set_key is not None:
             return ("set", *variant.set_key, target.view.key.name)
+        case GroupBy.UPSTREAM if (upstream := variant.spec.upstream) and upstream.repo and upstream.package:
+            source = (variant.key.namespace, upstream.repo, upstream.package)
+            return ("upstream", *source, target.view.key.name)
         case _:
             return ()
 

@@ -32,6 +32,7 @@ class GroupBy(StrEnum):
 
     PACKAGE = "package"
     SET = "set"
+    UPSTREAM = "upstream"
     REPOSITORY = "repository"
     WAVE = "wave"
 
@@ -78,7 +79,8 @@ class PullRequestPolicy(SettingsGroup):
     open_on: OpenOn = OpenOn.DRAFT
     """`draft`: when the draft is created; `propose`: when a person proposes it."""
     group_by: GroupBy = GroupBy.PACKAGE
-    """Packages of one branch and pull request: one `package`, those of a `set`, or of a `repository`."""
+    """Packages of one branch and pull request: one `package`, or those of a `set`, of an `upstream` package,
+    of a `repository`, or of a `wave`."""
     labels: SortedSet = ()
     """Labels of every pull request; setting them is one write more. Commas separate them in the variable."""
     reviews: tuple[ReviewRule, ...] = ()

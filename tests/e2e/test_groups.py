@@ -12,7 +12,7 @@ import pytest
 from reconciler.errors import Exit
 from tests.support.git import BOT, Repo, kptfile, make_repository
 from tests.support.small_world import app, repository
-from tests.support.world import Said, World
+from tests.support.world import Said, World, git
 
 BRANCH = "reconciler/fleet/group/repository/default/edge/1"
 NEXT = "reconciler/fleet/group/repository/default/edge/2"
@@ -421,6 +421,28 @@ def test_the_variants_of_a_set_share_a_branch_and_authored_ones_do_not(tmp_path:
 
     scope = "reconciler/fleet/group/set/default"
     assert fleet.heads() == ["drafts/p00/packagevariant-1", f"{scope}/east/edge/1", f"{scope}/west/edge/1"]
+
+
+def test_packages_of_one_upstream_share_a_branch_whoever_wants_them(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", 2, group_by="upstream")
+    fleet.control.commit({"manifests/east.yaml": SET.format(name="east", packages="e-1")}, message="Set\n")
+    other = VARIANT.format(name="other", retry="", revision=1, deletion="delete")
+    Repo(fleet.world.root / "blueprints.git").commit(
+        {"team/db/Kptfile": kptfile("db"), "team/db/app.yaml": app("db", 1)}, message="Upstream\n"
+    )
+    git(fleet.world.root / "blueprints.git", "tag", "team/db/v1", "main")
+    fleet.control.commit({"manifests/other.yaml": other.replace("package: web", "package: team/db", 1)})
+
+    fleet.apply()
+
+    scope = "reconciler/fleet/group/upstream/default/blueprints"
+    heads = fleet.heads()
+    assert f"{scope}/web/edge/1" in heads
+    assert len(heads) == 2
+    branch = Repo(fleet.world.root / "edge.git").tree(f"{scope}/web/edge/1")
+    assert {"p00", "p01", "e-1"} <= set(
+        git(fleet.world.root / "edge.git", "ls-tree", "--name-only", branch).split()
+    )
 
 
 def test_a_branch_that_only_looks_like_a_group_is_nobody_s(fleet: Fleet) -> None:
