@@ -1,7 +1,9 @@
 """A run whose inputs did not change repeats its report; after any change it does what `--full` does."""
 
+import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -18,6 +20,10 @@ IN_DIRECTORY = "branch: main\n    directory: d\n---"
 HEAD = "apiVersion: apiextensions.k8s.io/v1\nkind: "
 CHANGES: dict[str, Callable[[World], None]] = {}
 Change = Callable[[World], None]
+
+
+FINAL = {"repository_is_away", "default_branch_is_another"}
+"""Changes after which nothing more can be changed."""
 
 
 def change(apply: Change) -> Change:
@@ -238,6 +244,22 @@ def test_run_after_a_change_does_what_a_full_one_does(
     assert planned[0] == planned[1]
     assert applied[0] == applied[1]
     assert len(computed) - before >= 4, "a report was repeated"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_runs_between_many_changes_do_what_full_ones_do(seed: int, world: World, tmp_path: Path) -> None:
+    drawn, differences = random.Random(seed), []
+    for name in drawn.sample(sorted(CHANGES.keys() - FINAL), 4):
+        with suppress(AssertionError, OSError, KeyError, ValueError):  # an earlier change may exclude it
+            CHANGES[name](world)
+        for _ in range(drawn.randrange(3)):
+            world.run(drawn.choice(("plan", "apply")))
+
+        for command in ("plan", "apply"):
+            plain, full = _both(world, tmp_path, command)
+            differences += [] if plain == full else [(name, command, plain, full)]
+
+    assert differences == []
 
 
 def _both(world: World, tmp_path: Path, command: str) -> list[tuple[Said, dict[str, dict[str, str]]]]:
