@@ -43,8 +43,9 @@ def cluster_objects(
     """
     objects: dict[Instance, ClusterObject] = {}
     generated = []
+    installs = inputs.installs_by_instance()
     for resolved in sorted(solution.resolved.values(), key=lambda resolved: str(resolved.instance)):
-        install = inputs.install_of(resolved.instance)
+        install = installs.get(resolved.instance)
         if install is not None:
             objects[resolved.instance] = ClusterObject(install.api_version, install.kind, install.name)
         else:

@@ -38,7 +38,7 @@ def lock_solution(
     """
     previous_packages = {resolved.instance: resolved for resolved in (previous.packages if previous else ())}
     recorder = _ResolutionWriter(
-        inputs, previous_packages, cluster_objects(inputs, solution, previous_packages)
+        inputs.installs_by_instance(), previous_packages, cluster_objects(inputs, solution, previous_packages)
     )
     fresh = [recorder.package(resolved) for resolved in solution.resolved.values()]
     failed = {locked_instance(instance) for instance in solution.failed}
@@ -58,12 +58,12 @@ def lock_solution(
 
 
 class _ResolutionWriter(NamedTuple):
-    inputs: ClusterInputs
+    installs: Mapping[Instance, Install]
     held: Mapping[LockedInstance, LockedPackage]
     objects: Mapping[Instance, ClusterObject]
 
     def package(self, resolved: ResolvedInstance) -> LockedPackage:
-        install = self.inputs.install_of(resolved.instance)
+        install = self.installs.get(resolved.instance)
         own = self.objects.get(resolved.instance, ClusterObject())
         instance = locked_instance(resolved.instance)
         parents = tuple(str(parent) for parent in resolved.requested_by)
@@ -96,7 +96,7 @@ class _ResolutionWriter(NamedTuple):
         return str(min(parents, key=self._place)) if parents else ""
 
     def _place(self, parent: Instance) -> tuple[str, str, str]:
-        install = self.inputs.install_of(parent)
+        install = self.installs.get(parent)
         name = install.name if install else self.objects.get(parent, ClusterObject()).name
         return (parent.slot.namespace, name or parent.package.name, str(parent))
 

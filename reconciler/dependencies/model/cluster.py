@@ -17,6 +17,7 @@ from reconciler.dependencies.model.packages import (
     PackageId,
     Pairs,
     Platform,
+    Requirement,
     VersionRange,
 )
 from reconciler.dependencies.versions import Version, VersionPolicy, precedence_with_build
@@ -121,6 +122,10 @@ class Catalogue:
     packages: Mapping[PackageId, tuple[Candidate, ...]] = field(default_factory=dict)
     names: Mapping[PackageId, PackageId] = field(default_factory=dict)
     refused: Mapping[str, tuple[RefusedVersion, ...]] = field(default_factory=dict)
+    signatures: dict[int, tuple[Requirement, str]] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
+    """Requirements as texts, by `id`; each is held, so that no other one gets its `id`."""
     # Clusters share a catalogue, and ask for the same ranges of it.
     _places: dict[tuple[PackageId, VersionRange], frozenset[int]] = field(
         init=False, default_factory=dict, compare=False, repr=False
@@ -248,6 +253,14 @@ class ClusterInputs:
         """Return the user's install in this slot, if there is one."""
         own = (install for install in self.installs if not install.external)
         return next((install for install in own if self.instance_of(install) == instance), None)
+
+    def installs_by_instance(self) -> dict[Instance, Install]:
+        """Return the users' installs by their slots; of several in one slot the first."""
+        by_instance: dict[Instance, Install] = {}
+        for install in self.installs:
+            if not install.external:
+                by_instance.setdefault(self.instance_of(install), install)
+        return by_instance
 
     def instance_of(self, install: Install) -> Instance:
         """Return the instance of a user's install."""

@@ -119,10 +119,17 @@ def _demands(
 ) -> Iterator[InstanceRequirement]:
     if scope.install is not None and scope.install.skip_dependencies:
         return
-    subject = str(instance)
+    subject, signatures = str(instance), lookup.inputs.catalogue.signatures
     for written in candidate.requires:
         requirement = with_rendered_labels(effective_requirement(written, scope.install), instance, scope)
-        cause = Cause(CauseKind.REQUIRES, subject, _signature(requirement))
+        if requirement is not written:
+            signature = _signature(requirement)
+        elif (cached := signatures.get(id(written))) is not None:
+            signature = cached[1]
+        else:
+            signature = _signature(written)
+            signatures[id(written)] = (written, signature)
+        cause = Cause(CauseKind.REQUIRES, subject, signature)
         demand = InstanceRequirement(
             instance, requirement, alternatives_for(requirement, scope, lookup), cause
         )
