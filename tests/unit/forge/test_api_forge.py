@@ -140,6 +140,17 @@ def pull_at(number: int, *times: float, head: str = "drafts/web/w") -> ApiPullRe
     return ApiPullRequest(number, head, "main", "Update", "", False, PullState.OPEN, "c0ffee", times=times)
 
 
+@pytest.mark.parametrize(("reviewers", "content"), [((), "abc"), (("ann",), "")])
+def test_text_says_that_something_is_missing_until_people_are_asked(
+    api: ScriptedApi, reviewers: tuple[str, ...], content: str
+) -> None:
+    dialect, wanted = Dialect(), PullRequest("drafts/web/w", "main", "Update web", "Why.", digest="abc")
+
+    forge(api, dialect)._create(replace(wanted, reviewers=reviewers))
+
+    assert body_marker.parse(dialect.created[0].body).content == content
+
+
 @pytest.mark.parametrize(
     ("times", "created", "changed"), [((), 0.0, inf), ((5.0,), 5.0, 5.0), ((5.0, 9.0, 7.0), 5.0, 9.0)]
 )

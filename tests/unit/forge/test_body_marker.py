@@ -232,3 +232,13 @@ def test_text_that_does_not_fit_says_where_the_rest_is(difference: str) -> None:
     )
     assert parse(made).body.endswith(f"line\n\n{end}")
     assert len(made) <= 400
+
+
+@pytest.mark.parametrize("around", [MarkedBody(""), MarkedBody("", before="Mine.", after="More.\n")])
+def test_text_that_just_fits_is_not_cut(around: MarkedBody) -> None:
+    whole = compose("word " * 40, "Update web", [], around, 10_000)
+
+    assert compose("word " * 40, "Update web", [], around, len(whole)) == whole
+    shorter = compose("word " * 40, "Update web", [], around, len(whole) - 1)
+    assert shorter != whole
+    assert len(shorter) < len(whole)

@@ -20,6 +20,7 @@ from reconciler.forge.github import App, AppToken
 from reconciler.forge.registry import Forges
 from reconciler.inventory import PullRequest, PullState
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
+from reconciler.report.redact import mask_credentials
 from tests.support.forges.server import Answer, serving
 from tests.unit.forge.test_dialect_requests import (
     DIALECTS,
@@ -506,6 +507,17 @@ def test_token_is_renewed_ten_minutes_before_its_end(
     issue(api, "second")
 
     assert [first, token.token()] == tokens
+
+
+def test_token_of_an_app_is_masked_in_texts(api: RecordingApi, key: rsa.RSAPrivateKey) -> None:
+    issue(api, "ghs-of-this-test")
+    token_of(api, pem(key)).token()
+
+    assert "ghs-of-this-test" not in mask_credentials("fatal: ghs-of-this-test was refused")
+
+
+def test_nothing_was_left_out_before_the_first_read(api: RecordingApi) -> None:
+    assert api.transport().is_read_whole is True
 
 
 def test_refused_token_is_renewed_at_once(api: RecordingApi, key: rsa.RSAPrivateKey) -> None:

@@ -1,3 +1,5 @@
+import os
+import signal
 import threading
 from pathlib import Path
 
@@ -108,3 +110,15 @@ def test_failure_of_a_failpoint_is_recognised(monkeypatch: pytest.MonkeyPatch) -
 def test_stopped_run_says_how_to_continue() -> None:
     assert str(StoppedError()) == "The run was stopped by a signal"
     assert StoppedError().hint == "Run again: the next run continues where this one stopped."
+
+
+def test_failpoint_that_kills_ends_this_process_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = []
+    monkeypatch.setattr(os, "kill", lambda *given: killed.append(given))
+    failpoints = Failpoints.of({VARIABLE: "1:kill"})
+    assert failpoints is not None
+
+    with pytest.raises(UnavailableError):  # a process that is killed does not get here
+        failpoints.reach("before git push")
+
+    assert killed == [(os.getpid(), signal.SIGKILL)]
