@@ -279,8 +279,8 @@ def test_checks_that_no_rule_requires_are_not_read(fleet: Fleet, rules: tuple[Ap
 
 def test_checks_that_a_gate_needs_are_read_of_the_head_of_main(fleet: Fleet) -> None:
     rollout = RolloutPolicy(waves=(Wave("canary", gates=Gates(checks=("build",))),))
-    fleet.forges["edge"] = Forge(OPEN, {"build": CheckState.PASSED})
     propose(fleet.repository("edge"), "a", "b", "c")
+    fleet.forges["edge"] = Forge(OPEN, {"build": CheckState.PASSED})
     view = replace(fleet.view("edge"), head=Commit(Oid("9" * 40), 0))
 
     state = fleet.read(view, policy=replace(POLICY, rollouts=(rollout,)))
