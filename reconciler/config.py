@@ -93,7 +93,7 @@ def _check_consent(environment: Mapping[str, str]) -> None:
     for setting in _IN_GIT_ONLY:
         if (variable := variable_name(setting)) in environment:
             name = ".".join(setting)
-            message = f"{variable} is set, but what allows deletions is decided in Git only"
+            message = "No variable may allow deletions: that is decided in Git only"
             hint = f"Unset it; write spec.{name} in the configuration."
             raise ConfigurationError(message, location=Location(f"${variable}"), hint=hint)
 
