@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.forge.api_errors import LimitedError, LostReplyError
+from reconciler.forge.api_errors import LimitedError, LostReplyError, UnauthorizedError
 from reconciler.forge.api_forge import ApiForge
 from reconciler.inventory import PullRequest
 from tests.support.forges.bench import HEADS, SimulatorBench, simulated
@@ -139,7 +139,7 @@ RULES = [
     Rule(KINDS, ("every write is limited",), EVER, Outcome(LimitedError, is_left=True),
          "a second limit ends the writes of the run"),
     Rule(KINDS, ("token may not write",), EVER, Outcome(RefusedError, is_left=True), "waiting does not help"),
-    Rule(KINDS, ("token is refused",), EVER, Outcome(UnavailableError, is_left=True), "another one may do"),
+    Rule(KINDS, ("token is refused",), EVER, Outcome(UnauthorizedError, is_left=True), "another one may do"),
 ]  # fmt: skip
 ROWS = {row: rule for rule in RULES for row in product(rule.kinds, rule.faults, rule.lags)}
 
