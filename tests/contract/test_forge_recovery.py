@@ -53,6 +53,7 @@ def merges(forge: ApiForge) -> object:
 
 
 REPEATED, IN_TWO, SOUGHT, OPENED, ISSUE = "repeated", "two requests", "looked up", "opened", "issue"
+MERGED = "merged"
 """A request that may be repeated; two such; one whose effect is looked up first, by number or in a list."""
 PULL = "merge_requests/1$"
 WRITES = {
@@ -64,7 +65,7 @@ WRITES = {
     "close": Write(REPEATED, (opens,), lambda f: f.close(1, comment=""), "PUT", PULL),
     "comment": Write(SOUGHT, (opens,), comments("One."), "POST", "notes$"),
     "edit comment": Write(REPEATED, (opens, comments("One.")), comments("Two."), "PUT", "notes/"),
-    "merge": Write(SOUGHT, (opens,), merges, "PUT", "merge$"),
+    "merge": Write(MERGED, (opens,), merges, "PUT", "merge$"),
     "open issue": Write(ISSUE, (), writes_issue("One."), "POST", "issues$"),
     "edit issue": Write(REPEATED, (writes_issue("One."),), writes_issue("Two."), "PUT", "issues/1$"),
 }
@@ -94,7 +95,7 @@ FAULTS = {
 BEFORE = ("connection breaks before the write", "server fails before the write")
 AFTER = ("connection breaks after the write", "reply is cut short")
 LAGS_S = {"at once": 0, "in 20 s": 20, "after the run": 600}
-KINDS = (REPEATED, IN_TWO, SOUGHT, OPENED, ISSUE)
+KINDS = (REPEATED, IN_TWO, SOUGHT, OPENED, ISSUE, MERGED)
 SOON, LATE, EVER = ("at once", "in 20 s"), ("after the run",), tuple(LAGS_S)
 
 
@@ -121,7 +122,7 @@ class Rule(NamedTuple):
 RULES = [
     Rule(KINDS, ("none",), EVER, DONE, "nothing happened"),
     Rule((REPEATED, IN_TWO), (*BEFORE, *AFTER), EVER, DONE, "repeating it changes nothing"),
-    Rule((SOUGHT,), (*BEFORE, *AFTER), EVER, DONE, "it is read by number, which shows it at once"),
+    Rule((SOUGHT, MERGED), (*BEFORE, *AFTER), EVER, DONE, "it is read by number, which shows it at once"),
     Rule((OPENED,), BEFORE, EVER, DONE, "the forge refuses a second one: it may be repeated"),
     Rule((OPENED,), AFTER, SOON, DONE, "the list shows it within a minute"),
     Rule((OPENED,), AFTER, LATE, Outcome(UnavailableError, is_left=False),
@@ -131,7 +132,8 @@ RULES = [
     Rule((ISSUE,), AFTER, LATE, UNKNOWN, "the next run sees it"),
     Rule((REPEATED,), ("every reply is lost",), EVER, UNKNOWN, "the next run sees it"),
     Rule((IN_TWO,), ("every reply is lost",), EVER, LOST, "the second request was not sent"),
-    Rule((SOUGHT,), ("every reply is lost",), EVER, DONE, "it is read by number, which shows it at once"),
+    Rule((SOUGHT, MERGED), ("every reply is lost",), EVER, DONE,
+         "it is read by number, which shows it at once"),
     Rule((OPENED, ISSUE), ("every reply is lost",), SOON, DONE, "the list shows it within a minute"),
     Rule((OPENED, ISSUE), ("every reply is lost",), LATE, UNKNOWN, "the next run sees it"),
     Rule(KINDS, ("every connection breaks",), EVER, LOST, "it was never done"),
@@ -139,14 +141,17 @@ RULES = [
     Rule(KINDS, ("every write is limited",), EVER, Outcome(LimitedError, is_left=True),
          "a second limit ends the writes of the run"),
     Rule(KINDS, ("token may not write",), EVER, Outcome(RefusedError, is_left=True), "waiting does not help"),
-    Rule(KINDS, ("token is refused",), EVER, Outcome(UnauthorizedError, is_left=True), "another one may do"),
+    Rule((OPENED, ISSUE, REPEATED, IN_TWO, SOUGHT), ("token is refused",), EVER,
+         Outcome(UnauthorizedError, is_left=True), "another one may do"),
+    Rule((MERGED,), ("token is refused",), EVER, Outcome(RefusedError, is_left=True),
+         "GitLab refuses so an account that may not merge: the token may read"),
 ]  # fmt: skip
 ROWS = {row: rule for rule in RULES for row in product(rule.kinds, rule.faults, rule.lags)}
 
 
 def test_every_kind_fault_and_lag_has_one_rule() -> None:
     assert set(ROWS) == set(product(KINDS, FAULTS, LAGS_S))
-    assert len(ROWS) == sum(len(rule.kinds) * len(rule.faults) * len(rule.lags) for rule in RULES) == 165
+    assert len(ROWS) == sum(len(rule.kinds) * len(rule.faults) * len(rule.lags) for rule in RULES) == 198
     assert {write.kind for write in WRITES.values()} == set(KINDS)
 
 
