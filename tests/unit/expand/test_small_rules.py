@@ -92,3 +92,14 @@ def test_variant_with_an_impossible_place_is_invalid() -> None:
 
     assert [owner.name for owner in desired.stalled] == ["mine"]
     assert desired.variants == ()
+
+
+def test_set_without_targets_is_refused() -> None:
+    spec = {"upstream": {"repo": "blueprints", "package": "app", "revision": 1}}
+
+    found = expand(world(package_set(spec=spec)))
+
+    assert found.variants == ()
+    assert [problem.message for problem in found.problems] == [
+        "must specify at least one item in spec.targets"
+    ]

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.krm.merge.compatible import _equal
 from reconciler.krm.merge.nodes import Node, root_of
-from reconciler.krm.schema import Shape
+from reconciler.krm.schema import Shape, _defaults
 from reconciler.krm.yaml import PACKAGE_LIMITS, Indentation, Tree, YamlError, emit, load_documents, load_json
 
 KEYED = Shape(keys=("name",))
@@ -127,3 +127,22 @@ def test_long_text_is_shown_in_part() -> None:
         load_documents(b"a: !!int " + b"x" * 60)
 
     assert f"Cannot decode {'x' * 40!r} as a !!int" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("properties", "defaults"),
+    [
+        ({"protocol": {"default": "TCP"}}, {"protocol": "TCP"}),
+        ({"port": {"default": 80}, "protocol": {"default": None}}, {"port": "80"}),
+        ({"protocol": {"default": ["TCP"]}, "port": {}}, {}),
+        ({"protocol": "no schema"}, {}),
+        ({}, {}),
+    ],
+)
+def test_default_of_a_merge_key_is_that_of_its_schema(
+    properties: dict[str, Any], defaults: dict[str, str]
+) -> None:
+    schema = {"items": {"properties": properties}}
+
+    assert _defaults(schema, ("port", "protocol")) == defaults
+    assert _defaults({}, ("port",)) == {}

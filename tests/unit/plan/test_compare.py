@@ -307,3 +307,13 @@ def test_comparison_is_complete_if_every_package_was_compared(
     problems = tuple(Problem(Location("a", 1), Reason.REPOSITORY_UNAVAILABLE, text) for text in unread)
 
     assert Comparison(deep=deep, unread=problems).is_complete is is_complete
+
+
+def test_comparison_is_empty_if_nothing_differs() -> None:
+    package = compare(side(), side(change(Op.CREATE))).packages
+    pin = PinChange("web", "", "v1", "new")
+
+    assert Comparison().is_empty
+    assert package
+    assert not Comparison(packages=package).is_empty
+    assert not Comparison(pins=(pin,)).is_empty

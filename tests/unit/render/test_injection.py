@@ -363,3 +363,12 @@ def test_conditions_and_gates_of_points_join_those_of_others() -> None:
         {"conditionType": one.condition_type},
     ]
     assert merged_gates([gone, mine], ()) == [mine]
+
+
+def test_kind_of_a_point_is_empty_where_its_resource_names_none() -> None:
+    named = InjectionPoint(
+        "a.yaml", required=True, condition_type="c", resource={"apiVersion": "v1", "kind": "Pod"}
+    )
+
+    assert named.gvk == ("v1", "Pod")
+    assert InjectionPoint("a.yaml", required=True, condition_type="c").gvk == ("", "")
