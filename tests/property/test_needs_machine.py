@@ -21,6 +21,7 @@ from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptio
 from reconciler.dependencies.update.unsolved import UnsolvedClusters
 from reconciler.report.locks import lock_lines, lock_values
 from tests.support.dependency_manifests import world_of
+from tests.support.needs import KINDS as PACKAGE_KINDS
 from tests.support.needs import (
     NAMES,
     Ask,
@@ -31,6 +32,7 @@ from tests.support.needs import (
     objections,
     orphans_of,
     read_locked,
+    with_need,
 )
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
@@ -39,6 +41,7 @@ NAME = st.sampled_from(NAMES)
 FEW = st.one_of(st.just(set[str]()), st.sets(NAME, max_size=2))
 KINDS = st.sampled_from([frozenset(), frozenset({"Issuer"}), frozenset({"Issuer", "Queue"})])
 PHASES = (Phase.explicit, Phase.generate)  # a life is shrunk for minutes, and read in seconds
+MAKERS = {kind: name for name, kind in PACKAGE_KINDS.items()}
 ALONE = ResolveOptions(dependencies=False)
 Files = dict[str, bytes]
 
@@ -79,6 +82,42 @@ class NeedsMachine(RuleBasedStateMachine):
             self.step(cluster)
             is_declined = any(ask.name in other.declined for other in asks.values())
             assert is_declined or not (was_solved and cluster in self.stalled), f"{ask} was needed"
+
+    # lives that happen too rarely by chance
+
+    @rule(cluster=CLUSTER, kind=st.sampled_from(sorted(MAKERS)), pick=st.integers(0, 5))
+    def share_a_package_and_leave(self, cluster: str, kind: str, pick: int) -> None:
+        """One install needs a package by name, another one only its API; the first one leaves."""
+        users = with_need(self.catalogue, kind=kind)
+        for first in with_need(self.catalogue, name=MAKERS[kind]):
+            for second in [user for user in users if user != first][pick % 2 :][:1]:
+                self.clear(cluster)
+                self.install(cluster, first, 3, set(), orphans=False)
+                self.install(cluster, second, 3, set(), orphans=False)
+                self.remove(cluster, sorted(self.clusters[cluster].asks).index(first))
+
+    @rule(cluster=CLUSTER, pick=st.integers(0, 5), how=st.sampled_from(["gone", "left alone", "broken"]))
+    def leave_something_behind(self, cluster: str, pick: int, how: str) -> None:
+        """An install leaves, and what it needed stays, in this run and in the next."""
+        parents = with_need(self.catalogue)
+        if parents:
+            self.clear(cluster)
+            self.install(cluster, "e", 3, set(), orphans=False)
+            parent = parents[pick % len(parents)]
+            self.install(cluster, parent, 3, set(), orphans=True)
+            place = sorted(self.clusters[cluster].asks).index(parent)
+            if how == "broken":
+                self.break_a_manifest(cluster)
+            elif how == "left alone":
+                self.remove_and_leave_dependencies_alone(cluster, place)
+            else:
+                self.remove(cluster, place)
+            self.step(cluster)
+
+    def clear(self, cluster: str) -> None:
+        self.clusters[cluster].asks, self.clusters[cluster].served = {}, frozenset()
+        self.staying[cluster] = frozenset()
+        self.files = {path: data for path, data in self.files.items() if path != f"locks/{cluster}.json"}
 
     @rule(cluster=CLUSTER, served=KINDS)
     def import_snapshot(self, cluster: str, served: frozenset[str]) -> None:

@@ -40,7 +40,7 @@ def draw_catalogue(seed: int) -> Catalogue:
     random = Random(seed)
 
     def choice(name: str) -> Choice:
-        if random.random() < 0.3:
+        if random.random() < 0.45:
             return Choice(kind=random.choice(sorted(KINDS.values())))
         later = [other for other in NAMES if other > name]
         low, high = sorted(random.choices((1, 2, 3), (5, 3, 1), k=2))
@@ -175,6 +175,20 @@ def objections(
         moved = before.versions[name] != after.versions[name] and name != upgrade
         if moved and is_sound(old, catalogue, cluster.served):
             yield f"{name} moved from {before.versions[name]} to {after.versions[name]} without need"
+
+
+def with_need(catalogue: Catalogue, *, name: str = "", kind: str = "") -> list[str]:
+    """Return the packages that in their highest version need a package or an API alone; or any of them."""
+    highest = {own: max(v for other, v in catalogue if other == own) for own, _ in catalogue}
+    return sorted(
+        own
+        for own, version in highest.items()
+        for need in catalogue[own, version]
+        if len(need) == 1
+        and need[0].kind == kind
+        and (need[0].name == name or not (name or kind))
+        and own not in KINDS
+    )
 
 
 def orphans_of(ask: Ask, locked: Locked, catalogue: Catalogue) -> frozenset[str]:
