@@ -192,7 +192,8 @@ def test_a_base_that_is_deleted_before_its_pull_requests_costs_nothing(world: Fo
     assert world.run().plan.is_empty
 
 
-def test_a_base_that_is_deleted_under_open_pull_requests_closes_none(world: ForgeWorld) -> None:
+def test_run_closes_no_pull_request_whose_base_is_deleted(world: ForgeWorld) -> None:
+    world.simulator.closes_with_base = False  # as GitLab: nobody else closes them
     world.run()
     edge, before = world.repo("edge-1"), world.open_heads()
     tip = edge.oid("main")
