@@ -38,6 +38,7 @@ from reconciler.plan.changes import (
 from reconciler.policy import Limits
 from reconciler.report.markdown import MOST_FILES
 from tests.support.forges.scripted import scripted_api
+from tests.support.git import kptfile
 from tests.unit.apply.world import Edge
 
 
@@ -305,6 +306,7 @@ def test_text_is_made_once_for_all_packages_and_all_calls(
 
 def test_text_of_a_single_package_has_its_files_and_links(edge: Edge) -> None:
     remote = "https://github.com/acme/edge"
+    edge.repo.commit({"web/Kptfile": kptfile("web")})
     edge.apply(edge.change("web", edge.draft(), pull=False))
     mirror = edge.mirror()
     seen = SimpleNamespace(
@@ -313,7 +315,6 @@ def test_text_of_a_single_package_has_its_files_and_links(edge: Edge) -> None:
     own = replace(edge.target(mirror), mirror=cast("Any", seen), links=Links())
     many = {f"{number:03}.yaml": File.of(b"a: 1") for number in range(MOST_FILES + 2)}
     change = edge.change("web", replace(edge.draft(), files=many))
-    change = replace(change, before=edge.repo.tree("main", "db"))
     assert change.pull
     pull = replace(change.pull, body="")
 
