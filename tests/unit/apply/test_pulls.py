@@ -38,7 +38,6 @@ from reconciler.plan.changes import (
 from reconciler.policy import Limits
 from reconciler.report.markdown import MOST_FILES
 from tests.support.forges.scripted import scripted_api
-from tests.support.git import kptfile
 from tests.unit.apply.world import Edge
 
 
@@ -306,7 +305,7 @@ def test_text_is_made_once_for_all_packages_and_all_calls(
 
 def test_text_of_a_single_package_has_its_files_and_links(edge: Edge) -> None:
     remote = "https://github.com/acme/edge"
-    edge.repo.commit({"web/Kptfile": kptfile("web")})
+    edge.repo.commit({"web/000.yaml": "a: 0"})
     edge.apply(edge.change("web", edge.draft(), pull=False))
     mirror = edge.mirror()
     seen = SimpleNamespace(
