@@ -305,7 +305,6 @@ def test_text_is_made_once_for_all_packages_and_all_calls(
 
 def test_text_of_a_single_package_has_its_files_and_links(edge: Edge) -> None:
     remote = "https://github.com/acme/edge"
-    edge.repo.commit({"web/000.yaml": "a: 0"})
     edge.apply(edge.change("web", edge.draft(), pull=False))
     mirror = edge.mirror()
     seen = SimpleNamespace(
@@ -314,6 +313,7 @@ def test_text_of_a_single_package_has_its_files_and_links(edge: Edge) -> None:
     own = replace(edge.target(mirror), mirror=cast("Any", seen), links=Links())
     many = {f"{number:03}.yaml": File.of(b"a: 1") for number in range(MOST_FILES + 2)}
     change = edge.change("web", replace(edge.draft(), files=many))
+    change = replace(change, before=edge.repo.tree("main", "db"))
     assert change.pull
     pull = replace(change.pull, body="")
 
