@@ -18,6 +18,7 @@ from reconciler.plan.reviewers import find_people
 from reconciler.policy import ForgeKind, find_rule
 from reconciler.reasons import Reason
 from reconciler.refs import deletion_ref, short_branch
+from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.rollout.model import RolloutPhase
@@ -128,7 +129,8 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
     resolved = context.resolved.get(change.variant) if change.variant else None
     if resolved is None or resolved.downstream != change.package:
         return None
-    base = resolved.base if before else None
+    # A generated package names no upstream, and its record follows the draft: what main has is not known.
+    base = resolved.base if before and not cluster_of(resolved.variant.key) else None
     pin = _brought(resolved, is_written=written is not None)
     return PullRequestContent(
         kind=_kind(change, target, base, pin),

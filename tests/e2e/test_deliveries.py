@@ -36,6 +36,21 @@ def test_generated_files_among_the_manifests_are_no_input(world: World) -> None:
     assert "keep    dev/dependencies  UpToDate" in world.run("plan", "--all").out
 
 
+def test_a_second_run_leaves_the_pull_request_of_an_update_alone(world: World) -> None:
+    delivered(world)
+    with world.edit("dev", "Explain the provider") as copy:
+        (copy / "dependencies/README.md").write_text("What this cluster needs.\n")
+    world.run("apply")
+    world.lay(WORLDS / "70-crossplane-delivery/steps/net-1.6")
+    world.run("lock", "--upgrade", "x.example.com/acme/net")
+
+    assert "Update dependencies to locks/dev@" in world.run("apply").out
+    before = world.all_refs()
+
+    assert world.run("apply").out.endswith("Nothing was written.\n")
+    assert world.all_refs() == before
+
+
 def test_a_repository_that_is_its_own_control_repository_rests(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(WORLDS / "70-crossplane-delivery", source)
