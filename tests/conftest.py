@@ -2,11 +2,13 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from reconciler.report import redact
 from tests.support.notes import VARIABLE
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
@@ -43,6 +45,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the expected files of fixtures/worlds"
     )
+
+
+@pytest.fixture(autouse=True)
+def forget_credentials() -> Iterator[None]:
+    """Forget what a test made the process mask: a credential "second" would mask words of others."""
+    before = redact._IN_USE._values.copy()
+    yield
+    if redact._IN_USE._values != before:
+        redact._IN_USE._values, redact._IN_USE._ordered = before, (-1, ())
 
 
 @pytest.fixture

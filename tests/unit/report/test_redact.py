@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.functions.secrets import holds_secret
 from reconciler.objects import File
-from reconciler.report.redact import Redactor
+from reconciler.report.redact import MASK, Redactor, learn_credential, mask_credentials
 
 SECRET = "hunter2/correct+horse battery"
 
@@ -112,3 +112,13 @@ def test_short_values_are_not_secrets() -> None:
 )
 def test_a_secret_is_recognised_by_its_kind(data: bytes, want: bool) -> None:
     assert holds_secret(File.of(data)) is want
+
+
+@pytest.mark.parametrize("turn", ["first", "again"])
+def test_credentials_that_a_test_learned_are_forgotten_after_it(turn: str) -> None:
+    text = f"{turn}: word-of-a-test"
+    assert mask_credentials(text) == text
+
+    learn_credential("word-of-a-test")
+
+    assert mask_credentials(text) == f"{turn}: {MASK}"
