@@ -8,7 +8,7 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from reconciler.errors import UnavailableError
+from reconciler.errors import ReconcilerError, UnavailableError
 from reconciler.git.gpg_signing import GpgSigner
 from reconciler.ids import Oid
 from reconciler.objects import Signature, commit_bytes
@@ -73,6 +73,13 @@ class CommitSigning:
     @cached_property
     def _signer(self) -> Callable[[bytes, int], bytes]:
         """Signs bytes; the second argument is the time of their commit, in seconds."""
+        try:
+            return self._make_signer()
+        except ReconcilerError as error:
+            error.cause = str(error)  # the same for every commit of the run
+            raise
+
+    def _make_signer(self) -> Callable[[bytes, int], bytes]:
         assert self.read_key is not None  # noqa: S101 - `commit` asks for the key only where there is a reader
         data = self.read_key()
         learn_credential(data.decode(errors="replace"))

@@ -111,7 +111,7 @@ def test_a_plan_needs_no_key_and_an_apply_without_it_pushes_nothing(tmp_path: Pa
 
     assert planned.code == 0
     assert applied.code == 5
-    assert "Commits cannot be signed" in applied.out + applied.err
+    assert "failed: push 2, all for one cause: Commits cannot be signed" in applied.out
     assert world.all_refs() == before
 
 
