@@ -155,4 +155,5 @@ def _state(plan: Plan, change: Change, name: str) -> Iterator[Obstacle]:
 def _state_text(status: PackageStatus, change: Change) -> str:
     message = status.message or change.detail
     pull = f" as #{status.pull}" if status.pull else ""
-    return f"It is {status.phase}{pull}{f': {message}' if message else ''}"
+    state = "in conflict" if status.phase is Phase.CONFLICT else status.phase
+    return f"It is {state}{pull}{f': {message}' if message else ''}"

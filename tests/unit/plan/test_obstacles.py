@@ -219,7 +219,7 @@ STATES: list[tuple[Mapping[str, Any], Mapping[str, Any], Obstacle]] = [
         {"conflicts": (ConflictNote("a", "b", "1", "2"),)},
         {},
         Obstacle(
-            "It is conflict: 1 conflict in a. "
+            "It is in conflict: 1 conflict in a. "
             "Change the values in the draft, or add `Keep:` to a commit there",
             "Answer each conflict in the draft: `reconciler pr show edge/web` lists them.",
         ),
