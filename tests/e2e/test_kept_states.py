@@ -1,0 +1,82 @@
+"""A run over the state of an earlier release goes on as one over a state of its own: fixtures/state."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.kept_states import KEPT, STORIES, begin, is_machine_owned, keep, play, restore
+from tests.support.world import World, git, refs
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_a_run_goes_on_from_the_state_of_an_earlier_release(kept: Path, tmp_path: Path) -> None:
+    story = next(each for each in STORIES if each.name == kept.name)
+    old, new = restore(kept, tmp_path / "old"), begin(story, tmp_path / "new")
+    play(story, "before", new)
+    before = _refs_of_others(old)
+
+    # Digests of inputs hold URLs, and so the place of the world: the first run records them anew.
+    settled = old.run("apply")
+
+    assert re.search("Nothing was written|No package changed", settled.out), settled
+    assert _refs_of_others(old) == before
+    # What it says names every draft and pull request, so none is opened twice.
+    ours, theirs = (_normal("\n".join(play(story, "after", each)), each) for each in (new, old))
+
+    assert theirs == ours
+    assert _content(old) == _content(new)
+    old.run("apply")
+    before = old.all_refs()
+    assert "Nothing was written" in old.run("apply").out
+    assert old.all_refs() == before
+
+
+def test_every_release_keeps_every_story() -> None:
+    versions = {path.parent for path in KEPT}
+
+    assert versions
+    assert {path.relative_to(path.parent.parent) for path in KEPT} == {
+        Path(version.name) / story.name for version in versions for story in STORIES
+    }
+
+
+def test_a_kept_world_is_restored_to_the_byte(tmp_path: Path) -> None:
+    world = restore(KEPT[0], tmp_path / "w")
+
+    keep(world, tmp_path / "again")
+
+    assert _files(tmp_path / "again") == _files(KEPT[0])
+
+
+def _refs_of_others(world: World) -> dict[str, dict[str, str]]:
+    return {
+        repository: {name: oid for name, oid in found.items() if not is_machine_owned(name)}
+        for repository, found in world.all_refs().items()
+    }
+
+
+def _files(directory: Path) -> dict[str, str]:
+    return {str(p.relative_to(directory)): p.read_text() for p in directory.rglob("*") if p.is_file()}
+
+
+def _content(world: World) -> dict[str, dict[str, str]]:
+    """Return the commits of all refs, and the trees of the branches that hold the place of the world."""
+    return {
+        repository.name: {
+            name: _normal(_text(repository, name), world) if is_machine_owned(name) else oid
+            for name, oid in refs(repository).items()
+        }
+        for repository in world.repositories()
+    }
+
+
+def _text(repository: Path, branch: str) -> str:
+    paths = git(repository, "ls-tree", "-r", "-z", "--name-only", branch).split("\0")
+    return "".join(f"{path}\n{git(repository, 'show', f'{branch}:{path}')}" for path in paths if path)
+
+
+def _normal(text: str, world: World) -> str:
+    """Leave out what depends on where the world is: paths, and digests made from them."""
+    text = text.replace(str(world.root), "<world>")
+    return re.sub(r"\b[0-9a-f]{64}\b", "<checksum>", text)
