@@ -68,8 +68,9 @@ fix: $(VENV)/.installed
 golden: $(VENV)/.installed  ## Rewrite the expected files of the worlds; review them as a diff
 	$(RUN)python -m pytest -q tests/e2e --update-golden
 
-docs: $(VENV)/.installed  ## Write what is generated: the schema of locks, the merge keys of Kubernetes, the reference of commands
+docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, the schema of locks, the merge keys of Kubernetes
 	$(RUN)python -m tests.support.cli_reference
+	$(RUN)python -m tests.support.generated_docs
 	$(RUN)python -m tests.support.lock_schema
 	$(RUN)python -m tests.support.kubernetes_schema
 

@@ -1,0 +1,222 @@
+"""The reference lists everything that users may rely on, and nothing that does not exist."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.annotations import KEYS, PREFIX
+from reconciler.api.porch import SET_LABEL
+from reconciler.cli.schema import NAMES, OUTPUTS
+from reconciler.config import setting_paths, variable_name, variable_paths
+from reconciler.errors import Exit
+from reconciler.policy import Policy
+from reconciler.reasons import Reason
+from reconciler.trailers import CONFLICT, KEEP
+from tests.support.generated_docs import GENERATED, regenerated
+from tests.support.generated_docs import pages as generated_pages
+from tests.support.reference import (
+    DOCS,
+    ROOT,
+    calls,
+    commands,
+    first_arguments,
+    listed,
+    names,
+    options,
+    page,
+    ref_forms,
+    rows,
+    section,
+    unknown,
+    words,
+)
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+"""Pages that name commands."""
+MERGE_REASONS = words(
+    "BothChanged|BothAdded|DeletedLocally|DeletedUpstream|LocalChanges|AddedOnBothSides"
+) | {
+    "DuplicateResource",
+    "InvalidKptfile",
+    "InvalidYAML",
+}
+TEST_VARIABLES = {"RECONCILER_FAILPOINT", "RECONCILER_FAILPOINT_LOG"}
+"""Variables by which tests interrupt a run."""
+OTHERS = (
+    r"(?:config\.porch\.kpt\.dev|(?:internal\.)?kpt\.dev|config\.kubernetes\.io)"
+    r"/(?!v\d|packagevariants$)[a-z-]+"
+)
+
+
+def reason_rows() -> list[list[str]]:
+    text = page("reasons.md")
+    titles = ("Why a package changes, or does not", "What is wrong with a manifest")
+    return [row for title in titles for row in rows(section(text, title))]
+
+
+def test_every_reason_has_one_row_and_every_row_a_reason() -> None:
+    documented = Counter(name for row in reason_rows() for name in names(row[0]))
+
+    assert unknown(Reason, documented) == []
+    assert unknown(documented, Reason) == []
+    assert [name for name, count in documented.items() if count > 1] == []
+
+
+def test_every_reason_of_a_merge_has_a_row() -> None:
+    documented = listed(section(page("reasons.md"), "Why a package update conflicts or is refused"))
+
+    assert sorted(documented) == sorted(MERGE_REASONS)
+
+
+def test_every_condition_has_a_row() -> None:
+    documented = section(page("reasons.md"), "Conditions")
+    conditions = first_arguments("_condition") | first_arguments("Condition")
+
+    assert set(re.findall(r"\*\*(\w+)\*\*", documented)) == conditions
+
+
+def test_exit_codes_are_those_of_the_table() -> None:
+    documented = {int(row[0]): row[1] for row in rows(page("exit-codes.md")) if row[0].isdigit()}
+
+    assert documented == {int(code): code.name.lower().replace("_", " ") for code in Exit}
+
+
+def test_settings_are_those_of_the_table() -> None:
+    table = section(page("configuration.md"), "Settings")
+    documented = [names(row[0])[0] for row in rows(table) if not names(row[0])[0].startswith("RECONCILER_")]
+
+    assert sorted(documented) == sorted(
+        ".".join(path) for path in setting_paths(Policy) if path != ("instance",)
+    )
+
+
+def test_every_environment_variable_is_documented() -> None:
+    read = words(r"RECONCILER_[A-Z_]+") | {variable_name(path) for path in variable_paths()}
+    table = section(page("configuration.md"), "Settings")
+    documented = {
+        name for row in rows(table) for name in names("".join(row[:2])) if name.startswith("RECONCILER_")
+    }
+
+    assert unknown(read - TEST_VARIABLES, documented) == []
+    assert unknown(documented, read) == []
+
+
+def test_annotations_and_labels_are_those_of_the_table() -> None:
+    documented = listed(section(page("manifests.md"), "Annotations"))
+
+    assert sorted(documented) == sorted(KEYS)
+
+
+def test_every_value_of_an_annotation_is_in_its_row() -> None:
+    table = {names(row[0])[0]: row[2] for row in rows(section(page("manifests.md"), "Annotations"))}
+    limited = {name: key.words for name, key in KEYS.items() if key.words}
+
+    assert limited
+    assert [(name, word) for name, key in limited.items() for word in key if word not in table[name]] == []
+
+
+def test_annotations_of_other_projects_are_those_of_the_table() -> None:
+    documented = listed(section(page("refs.md"), "Annotations and labels of other projects"))
+
+    assert sorted(documented) == sorted(words(OTHERS) | {SET_LABEL})
+
+
+def test_every_name_with_our_prefix_in_the_documentation_exists() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in PAGES}
+    named = {
+        (path.name, name)
+        for path, text in texts.items()
+        for name in re.findall(rf"{re.escape(PREFIX)}[a-z-]*[a-z](?![\w/.])", text)
+    }
+
+    assert named
+    assert [(path, name) for path, name in sorted(named) if name not in KEYS] == []
+
+
+def documented_refs() -> set[str]:
+    forms = set()
+    for name in listed(page("refs.md").partition("## Lines")[0]):
+        form = re.sub(r"[A-Z]{2,}", "*", name)
+        tag = name.startswith("PACKAGE/")
+        forms.add(form if form.startswith("refs/") else f"refs/{'tags' if tag else 'heads'}/{form}")
+    return forms
+
+
+def stands_for(form: str, name: str) -> bool:
+    """Tell whether a form of the code is a documented name, or the beginning of one."""
+    return form in {name, name.replace("/v*", "/*")} or (form.endswith("/") and name.startswith(form))
+
+
+def is_generic(form: str) -> bool:
+    """Tell whether a form is that of any branch, tag or ref, or a pattern and no name."""
+    return form.count("/") < 3 or bool(re.search(r"[\[(]|\.lock$", form)) or form == "refs/tags/*/*"
+
+
+def test_refs_are_those_of_the_table() -> None:
+    built, documented = ref_forms(), documented_refs()
+    named = [form for form in built if not is_generic(form)]
+    assert named
+    undocumented = [form for form in named if not any(stands_for(form, name) for name in documented)]
+    assert undocumented == []
+    parsed = {"refs/heads/proposed/*/*"}
+    assert [d for d in documented - parsed if not any(stands_for(form, d) for form in named)] == []
+
+
+def test_lines_of_commit_messages_are_those_of_the_table() -> None:
+    documented = listed(section(page("refs.md"), "Lines of commit messages"))
+
+    assert [line for line in documented if line.endswith((":", "}"))] == [
+        "kpt:{…}",
+        f"{CONFLICT}:",
+        f"{KEEP}:",
+        "Signed-off-by:",
+    ]
+
+
+def test_every_kind_of_manifest_has_a_row() -> None:
+    assert sorted(listed(section(page("json.md"), "What people write"))) == sorted(NAMES)
+
+
+def test_every_schema_is_linked() -> None:
+    linked = set(re.findall(r"\]\(schemas/([\w.]+)\)", page("json.md")))
+
+    assert linked == {path.name for path in (DOCS / "schemas").glob("*.json")}
+    assert linked == {f"{kind.lower()}.schema.json" for kind in OUTPUTS}
+
+
+@pytest.mark.parametrize("path", generated_pages(), ids=lambda path: path.name)
+def test_generated_parts_of_a_page_are_what_the_code_says(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+
+    assert text == regenerated(text), "run `make docs`"
+
+
+def test_every_generator_has_its_part() -> None:
+    named = [
+        name
+        for path in PAGES
+        for name in re.findall(r"^<!-- generated: ([\w-]+) -->$", path.read_text(), re.MULTILINE)
+    ]
+
+    assert sorted(named) == sorted(GENERATED)
+
+
+METRIC = r"reconciler_[a-z_]+"
+
+
+def test_every_metric_has_a_row() -> None:
+    written = words(METRIC)
+    table = DOCS / "observability.md"
+    documented = re.findall(rf"`({METRIC})`", table.read_text(encoding="utf-8")) if table.exists() else []
+
+    assert set(documented) == written
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_and_options_of_a_page_exist(path: Path) -> None:
+    every = commands()
+    for command, given in calls(path.read_text(encoding="utf-8")):
+        assert command in every, f"there is no `reconciler {' '.join(command)}`"
+        assert unknown(given, options(command)) == [], f"`reconciler {' '.join(command)}`"

@@ -1,0 +1,87 @@
+"""Parts of documentation pages that are generated from the code (`make docs`).
+
+A page holds each between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from reconciler.cli.schema import OUTPUTS
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+_PART = re.compile(r"(<!-- generated: (?P<name>[\w-]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = (" | ".join(cell.replace("|", r"\|") for cell in row) for row in rows)
+    return "".join(f"| {line} |\n" for line in (" | ".join(heads), " | ".join(["---"] * len(heads)), *lines))
+
+
+def action_inputs() -> str:
+    """Return the inputs of the GitHub action."""
+    inputs = _action()["inputs"]
+    rows = [
+        (f"`{name}`", f"`{each['default']}`" if each["default"] else "", _sentence(each["description"]))
+        for name, each in inputs.items()
+    ]
+    return table(("input", "default", "what"), rows)
+
+
+def action_outputs() -> str:
+    """Return the outputs of the GitHub action."""
+    outputs = _action()["outputs"]
+    rows = [(f"`{name}`", _sentence(each["description"])) for name, each in outputs.items()]
+    return table(("output", "what"), rows)
+
+
+def json_outputs() -> str:
+    """Return the kinds of JSON output with the commands that print them."""
+    rows = [
+        (
+            f"`{kind}`",
+            ", ".join(f"`reconciler {command}`" for command in commands),
+            f"[{kind.lower()}.schema.json](schemas/{kind.lower()}.schema.json)",
+        )
+        for kind, commands in OUTPUTS.items()
+    ]
+    return table(("kind", "printed by", "schema"), rows)
+
+
+def _action() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    loaded: Mapping[str, Mapping[str, Mapping[str, str]]] = yaml.safe_load((ROOT / "action.yml").read_text())
+    return loaded
+
+
+def _sentence(text: str) -> str:
+    return " ".join(text.split())
+
+
+GENERATED: Mapping[str, Callable[[], str]] = {
+    "action-inputs": action_inputs,
+    "action-outputs": action_outputs,
+    "json-outputs": json_outputs,
+}
+
+
+def regenerated(text: str) -> str:
+    """Return a page with its generated parts as they should be.
+
+    Raises:
+        KeyError: A part has a name that there is not.
+    """
+    return _PART.sub(lambda part: f"{part[1]}\n{GENERATED[part['name']]()}\n{part[3]}", text)
+
+
+def pages() -> list[Path]:
+    """Return the pages with generated parts."""
+    return [page for page in sorted(DOCS.rglob("*.md")) if _PART.search(page.read_text(encoding="utf-8"))]
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(regenerated(page.read_text(encoding="utf-8")), encoding="utf-8")
