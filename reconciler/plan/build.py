@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.dependencies.emit import installed_version
-from reconciler.dependencies.status import status_files
 from reconciler.dependencies.update.changes import object_version_changes, version_changes
 from reconciler.errors import Exit, Problem
 from reconciler.ids import PackageKey
@@ -13,9 +12,9 @@ from reconciler.inventory import Inventory
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.objects import Files
 from reconciler.plan.approvals import approve_changes
+from reconciler.plan.branch_files import branch_files
 from reconciler.plan.changes import Change, LockProposal, Plan, Refusal
 from reconciler.plan.checksum import plan_checksum
-from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext, build_context
 from reconciler.plan.decide import decide
 from reconciler.plan.deletions import guard_changes
@@ -23,18 +22,16 @@ from reconciler.plan.groups import group_changes
 from reconciler.plan.impact import ImpactReader
 from reconciler.plan.lock_pull_request import plan_lock
 from reconciler.plan.path_conflicts import index_neighbours, refuse_blocked_refs
-from reconciler.plan.records import plan_records, record_owners
 from reconciler.plan.request_limits import postpone_requests
 from reconciler.plan.requests import plan_requests
 from reconciler.plan.shard import WHOLE, Shard, files_of_other_shards
-from reconciler.plan.status import plan_status, status_owners
 from reconciler.plan.unread import is_unavailable, keep_unreadable_pulls, with_unread_repositories
 from reconciler.reasons import Reason
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
+from reconciler.resolve.pins import may_float
 from reconciler.rollout.model import RolloutPhase
-from reconciler.state import history_path, record_bytes
 
 
 def build_plan(
@@ -52,17 +49,8 @@ def build_plan(
     """
     context = build_context(inventory, fleet, rendered)
     decided = _decide_changes(context)
-    conditions = plan_conditions(context, decided.changes)
     locks, lock = fleet.locks, plan_lock(inventory, fleet)
-    owners = {**record_owners(context, decided.changes), **lock.record_owners}
-    reported = status_owners(context, decided.changes)
-    # A reviewed lock is recorded by merging its pull request, any other by this run.
-    lock_files = {} if inventory.reviewed is not None else locks.files
-    records = {**plan_records(context, decided.changes, decided.waiting), **lock_files, **lock.records}
-    namespace = inventory.policy.dependencies.shared_namespace
-    lock_status = status_files(fleet.clusters.worlds, locks, shared_namespace=namespace)
-    histories = {history_path(url): record_bytes(h) for url, h in sorted(inventory.histories.items())}
-    history_owners = {history_path(url): PackageKey(url, "") for url in inventory.histories}
+    files = branch_files(context, decided.changes, decided.waiting, fleet, lock)
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     changes = tuple(change for change in decided.changes if shard.holds(change.package.url))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
@@ -71,17 +59,18 @@ def build_plan(
         changes=tuple(_with_impacts(described, context, contents or {})),
         problems=tuple(sorted(problems)),
         refusals=decided.refusals,
-        conditions=conditions,
-        records=dict(sorted(records.items())),
-        record_owners=dict(sorted(owners.items())),
-        status={**plan_status(context, conditions), **lock_status, **histories},
-        status_owners=reported,
+        conditions=files.conditions,
+        records=files.records,
+        record_owners=files.record_owners,
+        status=files.status,
+        status_owners=files.status_owners,
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, context)),
         notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
         lock=proposal,
         version_changes=version_changes(locks),
         rollouts=context.resolution.rollouts,
-        other_files=files_of_other_shards(shard, {**owners, **reported, **history_owners}),
+        other_files=files_of_other_shards(shard, files.owners),
+        has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
         context=context,
     )
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))

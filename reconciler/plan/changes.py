@@ -361,7 +361,7 @@ class Plan:
     branches that other shards write, None without shards. `lock` proposes other pins for a reviewed
     lock, `version_changes` are the changes of dependencies, `rollouts` the new revisions on their way.
     `conditions` and `status` expect every effect to be done; `context` is what they are computed from
-    again after the effects.
+    again after the effects. Without `has_pins` no upstream pin is among the records.
     """
 
     changes: tuple[Change, ...] = ()
@@ -379,6 +379,7 @@ class Plan:
     version_changes: tuple[VersionChange, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
     other_files: frozenset[str] | None = None
+    has_pins: bool = True
     context: "PlanContext | None" = field(default=None, compare=False, repr=False)
 
     @property

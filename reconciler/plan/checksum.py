@@ -112,6 +112,17 @@ def _decided_locks(
     plan: Plan, inventory: Inventory, decision: LockUpdate
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the digest of each lock that changes on the state branch, None where it goes."""
+    if inventory.locks or plan.has_pins:
+        yield from _decided_pins(plan, inventory)
+    if inventory.reviewed is not None:
+        return
+    for scope in decision.scopes:
+        if scope.changed and not scope.is_refresh:
+            lock = scope.after.lock.model_dump_json(by_alias=True).encode() if scope.after else None
+            yield f"cluster {scope.cluster}", hashlib.sha256(lock).hexdigest() if lock else None
+
+
+def _decided_pins(plan: Plan, inventory: Inventory) -> Iterator[tuple[str, str | None]]:
     before: Mapping[str, bytes] = {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
     after = {p: data for p, data in plan.records.items() if p.startswith(f"{UPSTREAMS_DIRECTORY}/")}
     mine = plan.record_owners.keys() - (plan.other_files or frozenset())
@@ -119,9 +130,3 @@ def _decided_locks(
         if before.get(path) != after.get(path) and path in mine:
             data = after.get(path)
             yield path, hashlib.sha256(data).hexdigest() if data is not None else None
-    if inventory.reviewed is not None:
-        return
-    for scope in decision.scopes:
-        if scope.changed and not scope.is_refresh:
-            lock = scope.after.lock.model_dump_json(by_alias=True).encode() if scope.after else None
-            yield f"cluster {scope.cluster}", hashlib.sha256(lock).hexdigest() if lock else None

@@ -63,6 +63,12 @@ def upstream_data(variant: DesiredVariant) -> dict[str, Any]:
     return upstream.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
+def may_float(variant: DesiredVariant) -> bool:
+    """Tell whether a variant's upstream may have a lock: it names no revision and no workspace."""
+    upstream = variant.spec.upstream
+    return upstream is not None and upstream.revision is None and upstream.workspace_name is None
+
+
 def lock_pin(
     variant: ObjectName, upstream: Mapping[str, Any], pin: Pin, *, held: bool = False
 ) -> UpstreamLock | None:

@@ -13,9 +13,17 @@ from reconciler.inventory import Commit, Inventory, PackageRevision, PackageStat
 from reconciler.plan.changes import Op
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
 from reconciler.reasons import Reason
-from reconciler.resolve.pins import PinChoice, choose_pin, find_floating, follow, hold, upstream_data
+from reconciler.resolve.pins import (
+    PinChoice,
+    choose_pin,
+    find_floating,
+    follow,
+    hold,
+    may_float,
+    upstream_data,
+)
 from reconciler.state import WANTED_LOCK
-from reconciler.upstream_lock import UpstreamLock, lock_upstream
+from reconciler.upstream_lock import UpstreamLock, is_floating, lock_upstream
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
 
 WEB = ObjectName(NAMESPACE, "web")
@@ -490,3 +498,22 @@ def test_upstream_is_locked_as_it_is_on_disk() -> None:
 
     assert upstream_data(exact) == {"repo": "r", "package": "p", "workspaceName": "w", "revision": 1}
     assert upstream_data(replace(exact, spec=PackageVariantSpec())) == {}
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {},
+        {"revision": 1},
+        {"workspaceName": "v1"},
+        {"tag": "stable"},
+        {"branch": "main"},
+        {"version": ">= 1"},
+    ],
+    ids=str,
+)
+def test_upstream_that_names_no_revision_may_float(world: ModelWorld, selector: dict[str, object]) -> None:
+    ask(world, Upstream.model_validate({"repo": "blueprints", "package": "web", **selector}))
+    (variant,) = expand(world.inventory()).variants
+
+    assert may_float(variant) is is_floating(upstream_data(variant))

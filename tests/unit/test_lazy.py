@@ -1,0 +1,18 @@
+from reconciler.lazy import LazyMapping
+
+
+def test_mapping_is_made_at_the_first_look_and_once() -> None:
+    made = []
+
+    def make() -> dict[str, int]:
+        made.append("made")
+        return {"a": 1}
+
+    lazy = LazyMapping(make)
+    assert made == []
+
+    assert lazy == {"a": 1}
+    assert (lazy["a"], len(lazy), list(lazy), "a" in lazy, "b" in lazy) == (1, 1, ["a"], True, False)
+    assert {**lazy} == {"a": 1}
+    assert repr(lazy) == "{'a': 1}"
+    assert made == ["made"]
