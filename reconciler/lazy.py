@@ -1,4 +1,4 @@
-"""A mapping that is computed when somebody first looks into it."""
+"""A mapping that is computed at its first use."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class LazyMapping(Mapping[K, V]):
-    """A mapping that `make` returns at the first look, and that never changes after.
+    """A mapping that `make` returns at the first use, and that never changes after.
 
     `make` must be pure: whether and when it is called changes nothing but time.
     """

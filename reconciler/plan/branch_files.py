@@ -1,4 +1,4 @@
-"""The files of the state and status branches after a plan, computed when somebody looks at them."""
+"""The files of the state and status branches after a plan, computed at their first use."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -40,7 +40,7 @@ def branch_files(
 ) -> BranchFiles:
     """Return what a run leaves on both branches. Pure.
 
-    They cost a quarter of a plan, and who only shows it needs none: each is made at the first look.
+    They cost a quarter of a plan, and showing it needs none: each is made at its first use.
 
     Args:
         context: Input of planning.

@@ -1,7 +1,7 @@
 from reconciler.lazy import LazyMapping
 
 
-def test_mapping_is_made_at_the_first_look_and_once() -> None:
+def test_mapping_is_made_at_its_first_use_and_once() -> None:
     made = []
 
     def make() -> dict[str, int]:
