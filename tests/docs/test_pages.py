@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_server import write_client
+from tests.support.guides import run_guide
 from tests.support.pages import corrected, matches, read_steps, run_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -14,9 +14,7 @@ PAGES = [DOCS / "tutorial.md", *sorted((DOCS / "guides").glob("*.md"))]
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, update_golden: bool) -> None:
-    path = f"{write_client(tmp_path / 'bin')}:{os.environ['PATH']}"
-
-    wrong = run_page(page, tmp_path / "machine", path)
+    wrong = run_guide(page, tmp_path / "machine", os.environ["PATH"])
 
     if update_golden and wrong:
         page.write_text(corrected(page.read_text(encoding="utf-8"), wrong), encoding="utf-8")
@@ -58,9 +56,16 @@ first
 $ (exit 3)
 ```
 
-<!-- not run -->
+<!-- not run: it would be a pity -->
 ```console
 $ rm -rf everything
+```
+
+<!-- runs: echo quietly > done.txt -->
+
+<!-- prints: cat done.txt -->
+```text
+quietly
 ```
 
 ```yaml

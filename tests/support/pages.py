@@ -1,15 +1,18 @@
 """Run the commands of a documentation page in a shell, and compare what they print with the page.
 
-A page has two forms that count; everything else is for readers only:
+A page has three forms that count; everything else is for readers only:
 
 - a fenced block ``console``: lines with ``$ `` are commands (``> `` goes on), what follows is their output;
 - a fenced block after a comment ``<!-- file: PATH -->``: the text of a file, relative to the directory that
-  the commands have reached. ``<!-- append: PATH -->`` adds to it.
+  the commands have reached. ``<!-- append: PATH -->`` adds to it;
+- a fenced block after a comment ``<!-- prints: COMMAND -->``: what something prints that readers see elsewhere,
+  such as the summary of a workflow. The command prints it here. ``<!-- runs: COMMAND -->`` alone, without
+  a block, does quietly what readers do elsewhere, such as a click.
 
 In an expected output the line ``...`` stands for any lines; ids of commits, checksums and dates may differ.
 `/home/ada` is the user's home everywhere.
 A command exits with 0, or with the code in ``<!-- exits: 10 -->`` before its block: then its block has no
-other command. ``<!-- not run -->`` before a block says that only its form counts.
+other command. ``<!-- not run: REASON -->`` before a block says why only its form counts.
 
 As a program (`python -m tests.support.pages PAGE...`) it runs pages with the `reconciler` of PATH.
 """
@@ -20,12 +23,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 _FENCE = re.compile(r"^```(?P<language>[\w-]*)\s*$")
-_COMMENT = re.compile(r"^<!-- (?P<key>file|append|exits|not run)(?:: (?P<value>\S+))? -->$")
+_COMMENT = re.compile(r"^<!-- (?P<key>file|append|exits|prints|runs|not run): (?P<value>.+) -->$")
 _ID = re.compile(r"\b[0-9a-f]{7,64}\b")
 _DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\dZ)?\b")
 _ANY = "..."
@@ -72,8 +76,10 @@ def read_steps(text: str) -> list[Step]:
     notes: dict[str, str] = {}
     lines = iter(enumerate(text.splitlines(), 1))
     for number, line in lines:
-        if note := _COMMENT.match(line):
-            notes[note["key"]] = note["value"] or ""
+        if (note := _COMMENT.match(line)) and note["key"] == "runs":
+            steps.append(Step(number, note["value"]))
+        elif note:
+            notes[note["key"]] = note["value"]
         elif fence := _FENCE.match(line):
             steps += _steps_of(fence["language"], number, _block(lines, number), notes)
             notes = {}
@@ -98,9 +104,12 @@ def _steps_of(language: str, number: int, block: Sequence[str], notes: dict[str,
             path = notes[key]
             script = f"mkdir -p $(dirname {path}) && cat {operator} {path} <<'END_OF_FILE'\n"
             return [Step(number, script + "\n".join([*block, "END_OF_FILE"]))]
+    exits = int(notes.get("exits", "0"))
+    if "prints" in notes:
+        return [Step(number, notes["prints"], list(block), exits)]
     if language != "console" or "not run" in notes:
         return []
-    return _commands(number, block, int(notes.get("exits", "0")))
+    return _commands(number, block, exits)
 
 
 def _commands(number: int, block: Sequence[str], exits: int) -> list[Step]:
@@ -118,30 +127,43 @@ def _commands(number: int, block: Sequence[str], exits: int) -> list[Step]:
     return steps
 
 
-def run_page(page: Path, directory: Path, path: str) -> list[Mismatch]:
+def run_page(
+    page: Path,
+    directory: Path,
+    path: str,
+    addresses: Mapping[str, str] = MappingProxyType({}),
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> list[Mismatch]:
     """Run a page as a new user would, and return where it is wrong.
 
     Args:
         page: The page.
-        directory: An empty directory; the user's home is made in it.
+        directory: A directory; the user's home is `ada` in it.
         path: PATH of the commands.
+        addresses: What serves each address that the page names, such as a simulator for `https://github.com`.
+        variables: Further variables of the environment.
     """
     steps = read_steps(page.read_text(encoding="utf-8"))
     home = directory / "ada"
-    home.mkdir(parents=True)
+    home.mkdir(parents=True, exist_ok=True)
     script = "".join(f"{step.script}\nprintf '\\n{_MARK} %s\\n' $?\n" for step in steps)
+    real = {_HOME: str(home), **addresses}
+    for shown, served in real.items():
+        script = script.replace(shown, served)
     ran = subprocess.run(
         ["bash"],
-        input=script.replace(_HOME, str(home)),
+        input=script,
         cwd=home,
-        env=_environment(home, path),
+        env={**_environment(home, path), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
         timeout=TIMEOUT_S,
     )
-    printed = ran.stdout.replace(str(home), _HOME)
+    printed = ran.stdout
+    for shown, served in real.items():
+        printed = printed.replace(served, shown)
     outcomes = re.findall(rf"(.*?)\n{_MARK} (\d+)\n", printed, flags=re.DOTALL)
     results = [
         Mismatch(page, step, int(code), output.rstrip("\n").split("\n") if output.strip() else [])
@@ -154,7 +176,7 @@ def run_page(page: Path, directory: Path, path: str) -> list[Mismatch]:
 
 def _environment(home: Path, path: str) -> dict[str, str]:
     (home / ".gitconfig").write_text(
-        "[user]\n\tname = Ada\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
+        "[include]\n\tpath = .gitconfig-more\n[user]\n\tname = Ada\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
         "[advice]\n\tdetachedHead = false\n",
         encoding="utf-8",
     )

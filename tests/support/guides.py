@@ -1,0 +1,152 @@
+"""What a guide of the documentation finds when its reader begins: a fleet, a forge, a cluster.
+
+Comments at the top of a guide name it; no reader sees them:
+
+- ``<!-- given: NAME -->``: the script `tests/docs/given/NAME.sh` has run in the home directory;
+- ``<!-- forge: KIND REPOSITORY... -->``: a simulated forge with these empty repositories serves the address that
+  guides use for that kind (`FORGES`), and the reader's git is logged in there;
+- ``<!-- cluster: NAME -->``: the objects of `tests/docs/given/NAME.yaml` are in the cluster of kubectl.
+"""
+
+import base64
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from tests.support.command_server import write_client
+from tests.support.forges.bench import make_simulator
+from tests.support.forges.server import Simulator, serving
+from tests.support.git import make_repository
+from tests.support.kubernetes_api import serve_objects
+from tests.support.pages import Mismatch, run_page
+
+PROJECT = Path(__file__).resolve().parents[2]
+GIVEN = PROJECT / "tests/docs/given"
+FORGES = {
+    "github": "https://github.com",
+    "gitlab": "https://gitlab.com",
+    "gitea": "https://gitea.example.com",
+}
+TOKEN_VARIABLE = "FLEET_TOKEN"
+"""The variable with a token of the forge, in guides as in their configuration."""
+_HEADER = re.compile(r"^<!-- (given|forge|cluster): (.+) -->$", re.MULTILINE)
+
+
+class _WallClock:
+    def now(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+@dataclass
+class Machine:
+    """The machine of a reader: what stands for which address, variables, and programs."""
+
+    home: Path
+    path: str
+    addresses: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    simulators: list[Simulator] = field(default_factory=list)
+
+
+def run_guide(page: Path, directory: Path, path: str) -> list[Mismatch]:
+    """Run a guide on a machine with what its header names, and return where it is wrong."""
+    with prepared(page, directory, path) as machine:
+        wrong = run_page(page, directory, machine.path, machine.addresses, machine.variables)
+    violations = [why for simulator in machine.simulators for why in simulator.violations]
+    assert not violations, violations
+    return wrong
+
+
+@contextmanager
+def prepared(page: Path, directory: Path, path: str) -> Iterator[Machine]:
+    """Make the machine of a guide."""
+    machine = Machine(directory / "ada", f"{_programs(directory / 'bin')}:{path}")
+    machine.home.mkdir(parents=True)
+    with ExitStack() as stack:
+        for kind, value in _HEADER.findall(page.read_text(encoding="utf-8")):
+            if kind == "given":
+                _run_given(value, machine)
+            elif kind == "forge":
+                name, *repositories = value.split()
+                _serve_forge(name, repositories, directory / "forge", machine, stack)
+            else:
+                objects = list(yaml.safe_load_all((GIVEN / f"{value}.yaml").read_text(encoding="utf-8")))
+                config = stack.enter_context(serve_objects(objects))
+                (machine.home / ".kube").mkdir()
+                (machine.home / ".kube/config").write_text(config, encoding="utf-8")
+        yield machine
+
+
+def _programs(directory: Path) -> Path:
+    """Write the programs of pages: `reconciler`, and what does here what readers do or see elsewhere."""
+    write_client(directory)
+    tool = directory / "elsewhere"
+    tool.write_text(
+        f'#!/bin/sh\nPYTHONPATH={PROJECT} exec {sys.executable} -m tests.support.elsewhere "$@"\n',
+        encoding="utf-8",
+    )
+    tool.chmod(0o755)
+    return directory
+
+
+def _run_given(name: str, machine: Machine) -> None:
+    script = (GIVEN / f"{name}.sh").read_text(encoding="utf-8")
+    for shown, served in machine.addresses.items():
+        script = script.replace(shown, served)
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail"],
+        input=script,
+        cwd=machine.home,
+        env={
+            "HOME": str(machine.home),
+            "PATH": machine.path,
+            "PROJECT": str(PROJECT),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_AUTHOR_NAME": "Ada",
+            "GIT_AUTHOR_EMAIL": "ada@example.com",
+            "GIT_COMMITTER_NAME": "Ada",
+            "GIT_COMMITTER_EMAIL": "ada@example.com",
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "init.defaultBranch",
+            "GIT_CONFIG_VALUE_0": "main",
+            "GIT_CONFIG_GLOBAL": str(machine.home / ".gitconfig-more"),
+            **machine.variables,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def _serve_forge(
+    kind: str, repositories: Sequence[str], root: Path, machine: Machine, stack: ExitStack
+) -> None:
+    root.mkdir()
+    simulator = make_simulator(kind, root)
+    simulator.clock = _WallClock()
+    simulator.job_token = simulator.token
+    for name in repositories:
+        simulator.host(name, make_repository(root / f"{name}.git"))
+    stack.enter_context(serving(simulator))
+    machine.simulators.append(simulator)
+    machine.addresses[FORGES[kind]] = simulator.address
+    pair = base64.b64encode(f"x-access-token:{simulator.token}".encode()).decode()
+    (machine.home / ".gitconfig-more").write_text(
+        f'[http "{simulator.address}"]\n\textraHeader = Authorization: Basic {pair}\n', encoding="utf-8"
+    )
+    machine.variables |= {
+        TOKEN_VARIABLE: simulator.token,
+        "FORGE_ADDRESS": simulator.address,
+        "FORGE_API": simulator.api,
+    }
