@@ -22,7 +22,7 @@ from reconciler.forge.http import Authorization, Read, StaticToken, Transport
 from reconciler.forge.local import LocalForge
 from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.repository import Mirror
-from reconciler.git.urls import Credential
+from reconciler.git.urls import Credential, is_loopback
 from reconciler.inventory import CheckState, PullRequest, RepositoryView
 from reconciler.plan.commits import repository_commits
 from reconciler.plan.shard import WHOLE, Shard
@@ -227,7 +227,7 @@ class Forges:
         return ApiForge(dialect, transport, self._policy.instance)
 
     def _transport(self, rule: ForgeRule, url: str) -> Transport:
-        api = rule.api or _DEFAULT_APIS[rule.kind](url.partition("/")[0])
+        api = rule.api or default_api(rule.kind, url.partition("/")[0], rule.prefix)
         web = f"{urlsplit(api).scheme}://{url}"
         credentials = find_rule(self._policy.credentials, web)
         # Forges limit the writes of a user or an App, not those in a repository.
@@ -255,7 +255,7 @@ class Forges:
         if rule not in self._apps:
             forge = find_rule(self._policy.forges, f"{rule.prefix.rstrip('/')}/")
             host = urlsplit(rule.prefix).netloc
-            api = (forge.api if forge else "") or github.default_api(host)
+            api = (forge.api if forge else "") or default_api(ForgeKind.GITHUB, host, rule.prefix)
             app = App(rule.app_id, rule.installation_id, _read_key(rule, self._environment))
             self._apps[rule] = AppToken(api, app, self.clock, self._permissions())
         return self._apps[rule]
@@ -269,6 +269,13 @@ class Forges:
         statuses = STATUS_PERMISSIONS if is_setting else {}
         dashboard = {"issues": issues} if self._policy.pull_requests.dashboard else {}
         return base | checks | statuses | dashboard
+
+
+def default_api(kind: ForgeKind, host: str, prefix: str) -> str:
+    """Return the usual address of a host's API: over http where the prefix of its rule is so, on this machine."""
+    api = _DEFAULT_APIS[kind](host)
+    is_clear = prefix.startswith("http://") and is_loopback(prefix)
+    return f"http://{api.removeprefix('https://')}" if is_clear else api
 
 
 def _read_key(rule: CredentialRule, environment: Mapping[str, str]) -> str:

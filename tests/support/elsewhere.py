@@ -2,13 +2,17 @@
 
 elsewhere workflow FILE JOB [EVENT [HEAD]]     run a job of a GitHub workflow; print its summary
 elsewhere pipeline FILE JOB [NAME=VALUE...]    run a job of GitLab CI; print its log
+elsewhere open REPOSITORY HEAD TITLE           open a pull request into main
+elsewhere merge REPOSITORY HEAD                merge a pull request, as the button does
 elsewhere cronjob FILE                         run the container of a CronJob; print its log
 """
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,6 +83,32 @@ def run_pipeline(file: str, name: str, *given: str) -> int:
     return _run_script("\n".join(job["script"]), predefined | declared)
 
 
+def open_pull(repository: str, head: str, title: str) -> int:
+    """Open a pull request of a branch into main."""
+    api, token = os.environ["FORGE_API"], os.environ["FLEET_TOKEN"]
+    if api.endswith("/v4"):
+        url = f"{api}/projects/{repository.replace('/', '%2F')}/merge_requests"
+        body = {"source_branch": head, "target_branch": "main", "title": title}
+    else:
+        url = f"{api}/repos/{repository}/pulls"
+        body = {"head": head, "base": "main", "title": title, "body": ""}
+    request = urllib.request.Request(  # noqa: S310 (the simulator on the loopback)
+        url, json.dumps(body).encode(), {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request):  # noqa: S310
+        return 0
+
+
+def merge(repository: str, head: str) -> int:
+    """Merge the pull request of a head branch into main."""
+    with tempfile.TemporaryDirectory() as folder:
+        _git("clone", "-q", f"{os.environ['FORGE_ADDRESS']}/{repository}.git", folder)
+        title = f"Merge {head}"
+        _git("-C", folder, "merge", "-q", "--no-ff", "-m", title, f"origin/{head}")
+        _git("-C", folder, "push", "-q", "origin", "HEAD:main")
+    return 0
+
+
 def run_cronjob(file: str) -> int:
     """Run the container of a CronJob with the variables of its ConfigMap and its Secret, and print its log."""
     objects = [value for value in yaml.safe_load_all(Path(file).read_text(encoding="utf-8")) if value]
@@ -110,6 +140,8 @@ def _git(*arguments: str) -> str:
 TOOLS: Mapping[str, Callable[..., int]] = {
     "workflow": run_workflow,
     "pipeline": run_pipeline,
+    "open": open_pull,
+    "merge": merge,
     "cronjob": run_cronjob,
 }
 

@@ -14,7 +14,7 @@ from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import Clock
 from reconciler.forge.github import App
 from reconciler.forge.local import LocalForge
-from reconciler.forge.registry import Forges, _read_key
+from reconciler.forge.registry import Forges, _read_key, default_api
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential, normalise_url
 from reconciler.plan.shard import Shard
@@ -130,6 +130,24 @@ def test_forge_is_that_of_the_longest_rule_at_its_usual_address(
         assert (forge.transport.base, forge.dialect.name) == (api, "acme/edge")
     else:
         assert isinstance(forge, LocalForge)
+
+
+@pytest.mark.parametrize(
+    ("kind", "api"),
+    [(ForgeKind.GITHUB, "api/v3"), (ForgeKind.GITLAB, "api/v4"), (ForgeKind.GITEA, "api/v1")],
+)
+def test_api_of_a_forge_on_this_machine_is_reached_as_its_repositories_are(
+    tmp_path: Path, kind: ForgeKind, api: str
+) -> None:
+    remote = "http://localhost:3000/acme/edge.git"
+    forge = configured(ForgeRule("http://localhost:3000/acme", kind)).of(Mirrors(tmp_path).open(remote))
+
+    assert isinstance(forge, ApiForge)
+    assert forge.transport.base == f"http://localhost:3000/{api}"
+
+
+def test_api_beyond_this_machine_is_reached_in_the_clear_by_no_rule() -> None:
+    assert default_api(ForgeKind.GITEA, "forge.example", "http://forge.example/acme").startswith("https://")
 
 
 @pytest.mark.parametrize(
