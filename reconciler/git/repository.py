@@ -333,6 +333,13 @@ class Mirrors:
             raise UnavailableError(message, hint=hint)
         return mirror
 
+    def identify(self, remote: str) -> str:
+        """Return the normalised URL of an address, also if its credential is missing; "" of an unusable one."""
+        try:
+            return parse_remote(remote, self._base).url
+        except UnavailableError:
+            return ""
+
     def of(self, url: str) -> Mirror:
         """Return the opened mirror of a normalised URL.
 

@@ -1,6 +1,7 @@
 """Every page with commands does what it says, run by a new user in an empty home."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from tests.support.guides import run_guide
 from tests.support.pages import corrected, matches, read_steps, run_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = [DOCS / "tutorial.md", *sorted((DOCS / "guides").glob("*.md"))]
+GUIDES = [page for page in sorted((DOCS / "guides").glob("*.md")) if page.name != "index.md"]
+PAGES = [DOCS / "tutorial.md", *GUIDES]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -19,6 +21,16 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path, update_golden: boo
     if update_golden and wrong:
         page.write_text(corrected(page.read_text(encoding="utf-8"), wrong), encoding="utf-8")
     assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_a_guide_has_its_parts_and_runs_what_it_shows(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+
+    parts = re.findall(r"^## (You need|Undo|Next)$", text, re.MULTILINE)
+
+    assert parts == ["You need", "Undo", "Next"]
+    assert not re.findall(r"^```(?:sh|bash|shell)$", text, re.MULTILINE), "commands stand in blocks `console`"
 
 
 PAGE = """\

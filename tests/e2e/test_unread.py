@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.small_world import write_world
+from tests.support.git import Repo
+from tests.support.small_world import EDGES, write_world
 from tests.support.world import World
 
 
@@ -34,3 +35,22 @@ def test_name_in_an_unread_repository_is_not_called_unknown(world: World, line: 
 
     assert said.err.startswith("error: Repository default/edge-1 was not read: ")
     assert said.code == 5
+
+
+def test_repositories_without_their_credential_are_not_taken_for_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_SUCH_TOKEN", raising=False)
+    control = Repo(world.root / "control.git")
+    credentials = "  credentials:\n  - {prefix: http://localhost:1/acme/, tokenEnv: NO_SUCH_TOKEN}\n"
+    changes = {"reconciler.yaml": control.read("main", "reconciler.yaml").decode() + credentials}
+    for edge in EDGES:
+        path = f"manifests/repositories/{edge}.yaml"
+        text = control.read("main", path).decode()
+        changes[path] = text.replace("../", "http://localhost:1/acme/")
+    control.commit(changes)
+
+    said = world.run("plan")
+
+    assert said.out.count("NO_SUCH_TOKEN is not set") == len(EDGES)
+    assert "DuplicateDownstream" not in said.out

@@ -126,7 +126,8 @@ def _empty_view(registration: Registration, mirrors: Mirrors, policy: Policy) ->
         mirror = mirrors.open(git.repo)
         return replace(view, url=mirror.url, remote=mirror.remote)
     except UnavailableError as error:
-        return _failed(view, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint)
+        identified = replace(view, url=mirrors.identify(git.repo))  # or all that fail would be one place
+        return _failed(identified, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint)
 
 
 def _read_url(
