@@ -334,7 +334,7 @@ class Mirrors:
         return mirror
 
     def identify(self, remote: str) -> str:
-        """Return the normalised URL of an address, also if its credential is missing; "" of an unusable one."""
+        """Return the normalised URL of an address, also without its credential; "" if it is unusable."""
         try:
             return parse_remote(remote, self._base).url
         except UnavailableError:

@@ -5,8 +5,7 @@ A page has three forms that count; everything else is for readers only:
 - a fenced block ``console``: lines with ``$ `` are commands (``> `` goes on), what follows is their output;
 - a fenced block after a comment ``<!-- file: PATH -->``: the text of a file, relative to the directory that
   the commands have reached. ``<!-- append: PATH -->`` adds to it;
-- a fenced block after a comment ``<!-- prints: COMMAND -->``: what something prints that readers see elsewhere,
-  such as the summary of a workflow. The command prints it here. ``<!-- runs: COMMAND -->`` alone, without
+- a fenced block after a comment ``<!-- prints: COMMAND -->``: a text that readers see elsewhere, such as the summary of a workflow. The command prints it here. ``<!-- runs: COMMAND -->`` alone, without
   a block, does quietly what readers do elsewhere, such as a click.
 
 In an expected output the line ``...`` stands for any lines; ids of commits, checksums and dates may differ.
@@ -176,7 +175,8 @@ def run_page(
 
 def _environment(home: Path, path: str) -> dict[str, str]:
     (home / ".gitconfig").write_text(
-        "[include]\n\tpath = .gitconfig-more\n[user]\n\tname = Ada\n\temail = ada@example.com\n[init]\n\tdefaultBranch = main\n"
+        "[include]\n\tpath = .gitconfig-more\n[user]\n\tname = Ada\n\temail = ada@example.com\n"
+        "[init]\n\tdefaultBranch = main\n"
         "[advice]\n\tdetachedHead = false\n",
         encoding="utf-8",
     )
