@@ -272,7 +272,7 @@ class Forges:
 
 
 def default_api(kind: ForgeKind, host: str, prefix: str) -> str:
-    """Return the usual address of a host's API: over http where the prefix of its rule is so, on this machine."""
+    """Return the usual address of a host's API; on this machine it has the scheme of the rule."""
     api = _DEFAULT_APIS[kind](host)
     is_clear = prefix.startswith("http://") and is_loopback(prefix)
     return f"http://{api.removeprefix('https://')}" if is_clear else api

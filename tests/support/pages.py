@@ -5,8 +5,9 @@ A page has three forms that count; everything else is for readers only:
 - a fenced block ``console``: lines with ``$ `` are commands (``> `` goes on), what follows is their output;
 - a fenced block after a comment ``<!-- file: PATH -->``: the text of a file, relative to the directory that
   the commands have reached. ``<!-- append: PATH -->`` adds to it;
-- a fenced block after a comment ``<!-- prints: COMMAND -->``: a text that readers see elsewhere, such as the summary of a workflow. The command prints it here. ``<!-- runs: COMMAND -->`` alone, without
-  a block, does quietly what readers do elsewhere, such as a click.
+- a fenced block after a comment ``<!-- prints: COMMAND -->``: a text that readers see elsewhere, such as the
+  summary of a workflow; the command prints it here. ``<!-- runs: COMMAND -->`` alone, without a block, does
+  quietly what readers do elsewhere, such as a click.
 
 In an expected output the line ``...`` stands for any lines; ids of commits, checksums and dates may differ.
 `/home/ada` is the user's home everywhere.
