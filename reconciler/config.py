@@ -33,7 +33,9 @@ class ConfigMetadata(BaseModel):
     name: str = ""
     """Name of the instance, unless `spec.instance` gives it."""
     labels: dict[str, str] = {}
+    """Not used."""
     annotations: dict[str, str] = {}
+    """Not used."""
 
 
 class Configuration(BaseModel):
@@ -42,9 +44,13 @@ class Configuration(BaseModel):
     model_config = SETTINGS | ConfigDict(frozen=True)
 
     api_version: Literal["reconciler.dev/v1alpha1"]
+    """API version of the configuration."""
     kind: Literal["Reconciler"]
+    """Kind of the configuration."""
     metadata: ConfigMetadata = ConfigMetadata()
+    """Name of the instance."""
     spec: Policy = Policy()
+    """Settings."""
 
 
 def parse_configuration(data: bytes | None, path: str, environment: Mapping[str, str]) -> Policy:

@@ -23,46 +23,72 @@ class OwnerReference(ApiModel):
     """A reference from a dependent to its owner."""
 
     api_version: str
+    """apiVersion of the owner."""
     kind: str
+    """Kind of the owner."""
     name: str
+    """Name of the owner."""
     uid: str
+    """Id of the owner."""
     controller: bool | None = None
+    """Written by a cluster, ignored."""
     block_owner_deletion: bool | None = None
+    """Written by a cluster, ignored."""
 
 
 class ObjectMeta(ApiModel):
     """Metadata of an object, with every field that `kubectl get -o yaml` prints."""
 
     name: str = ""
+    """Name of the object: a DNS name."""
     generate_name: str | None = None
+    """Not used; a name is required."""
     namespace: str = ""
+    """Namespace; empty: `defaultNamespace` of the configuration."""
     labels: dict[str, str] | None = None
+    """Labels, by which selectors find the object."""
     annotations: dict[str, str] | None = None
+    """Annotations; those with the prefix `reconciler.dev/` have a meaning here."""
     uid: str | None = None
+    """Written by a cluster, ignored."""
     resource_version: str | None = None
+    """Written by a cluster, ignored."""
     generation: int | None = None
+    """Written by a cluster, ignored."""
     creation_timestamp: str | None = None
+    """Written by a cluster, ignored."""
     deletion_timestamp: str | None = None
+    """Written by a cluster, ignored."""
     deletion_grace_period_seconds: int | None = None
+    """Written by a cluster, ignored."""
     self_link: str | None = None
+    """Written by a cluster, ignored."""
     finalizers: list[str] | None = None
+    """Written by a cluster, ignored."""
     owner_references: list[OwnerReference] | None = None
+    """Written by a cluster, ignored."""
     managed_fields: list[dict[str, object]] | None = None
+    """Written by a cluster, ignored."""
 
 
 class LabelSelectorRequirement(ApiModel):
     """One term of a label selector; the operator is checked where the selector is used."""
 
     key: str = ""
+    """Label to look at."""
     operator: str = ""
+    """`In`, `NotIn`, `Exists` or `DoesNotExist`."""
     values: list[str] | None = None
+    """Values for `In` and `NotIn`."""
 
 
 class LabelSelector(ApiModel):
     """A label query: all terms are ANDed, an empty selector selects everything."""
 
     match_labels: dict[str, str] | None = None
+    """Labels with exactly these values."""
     match_expressions: list[LabelSelectorRequirement] | None = None
+    """Further terms; all must hold."""
 
 
 class Condition(ApiModel):
@@ -80,9 +106,13 @@ class Manifest(ApiModel):
     """Base of all manifests; `status` is ignored on reading."""
 
     api_version: str
+    """API version of the kind."""
     kind: str
+    """Kind of the object."""
     metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    """Name, namespace, labels and annotations."""
     status: dict[str, object] | None = None
+    """Written by a cluster, ignored; our conditions are on the status branch."""
 
 
 class ForeignModel(BaseModel):

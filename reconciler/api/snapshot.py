@@ -17,23 +17,34 @@ class ObjectList(ApiModel):
     """
 
     group: str = ""
+    """API group of the objects; empty: the core group."""
     kind: str
+    """Kind of the objects."""
     namespace: str = ""
+    """Namespace of the list, `*` for all, empty for objects without one."""
     count: int
+    """Number of objects in the list."""
     complete: bool = False
+    """Whether the list has every object; only then does a missing object mean that it does not exist."""
     time: str | None = None
+    """When the objects were listed, if not with the others."""
 
 
 class SnapshotSpec(ApiModel):
     """Lists of objects and their time; `served` holds `apiVersion Kind`, absent if it was not recorded."""
 
     time: str | None = None
+    """When the objects were listed."""
     versions: dict[str, str] | None = None
+    """Versions of platforms by name, as packages demand them."""
     served: list[str] | None = None
+    """Kinds that the cluster serves, as `apiVersion Kind`; absent: unknown."""
     lists: list[ObjectList] = Field(default_factory=list)
+    """Lists of objects that the snapshot holds."""
 
 
 class SnapshotHeader(Manifest):
     """The header of a snapshot; `metadata.name` is the cluster."""
 
     spec: SnapshotSpec = Field(default_factory=SnapshotSpec)
+    """Time, versions and lists of objects."""

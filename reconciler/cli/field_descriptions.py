@@ -37,7 +37,12 @@ def _describe(schema: JsonSchemaValue, cls: type[Any]) -> JsonSchemaValue:
 
 
 def _field_docstrings(cls: type[Any]) -> dict[str, str]:
-    """Return the docstrings of the fields that a class itself declares, by their names on disk."""
+    """Return the docstrings of the fields of a class and of its bases, by their names on disk."""
+    ours = (base for base in reversed(cls.__mro__) if base.__module__.startswith("reconciler."))
+    return {name: text for base in ours for name, text in _own_docstrings(base).items()}
+
+
+def _own_docstrings(cls: type[Any]) -> dict[str, str]:
     annotations = get_type_hints(cls, include_extras=True)
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     body = definition.body if isinstance(definition, ast.ClassDef) else []

@@ -5,15 +5,23 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
-from reconciler.api.annotations import KEYS, PREFIX
-from reconciler.api.porch import SET_LABEL
+from reconciler.api.annotations import KEYS, PREFIX, check_keys
+from reconciler.api.porch import SET_LABEL, PackageVariant, PackageVariantSet, Repository
+from reconciler.api.snapshot import SnapshotHeader
+from reconciler.api.validation import parse_model
+from reconciler.cel import Environment
 from reconciler.cli.schema import NAMES, OUTPUTS
-from reconciler.config import setting_paths, variable_name, variable_paths
+from reconciler.config import parse_configuration, setting_paths, variable_name, variable_paths
 from reconciler.errors import Exit
-from reconciler.policy import Policy
+from reconciler.expand.findings import Finding
+from reconciler.expand.own_checks import check_set, check_variant
+from reconciler.expand.porch_checks import validate_set, validate_variant
+from reconciler.policy import Limits, Policy
 from reconciler.reasons import Reason
 from reconciler.trailers import CONFLICT, KEEP
+from tests.support.field_tables import examples, lacking
 from tests.support.generated_docs import GENERATED, regenerated
 from tests.support.generated_docs import pages as generated_pages
 from tests.support.reference import (
@@ -41,6 +49,12 @@ MERGE_REASONS = words(
     "DuplicateResource",
     "InvalidKptfile",
     "InvalidYAML",
+}
+MODELS = {
+    "PackageVariant": PackageVariant,
+    "PackageVariantSet": PackageVariantSet,
+    "Repository": Repository,
+    "Snapshot": SnapshotHeader,
 }
 TEST_VARIABLES = {"RECONCILER_FAILPOINT", "RECONCILER_FAILPOINT_LOG"}
 """Variables by which tests interrupt a run."""
@@ -201,6 +215,40 @@ def test_every_generator_has_its_part() -> None:
     ]
 
     assert sorted(named) == sorted(GENERATED)
+
+
+def test_every_field_has_a_description_and_an_example_or_a_default() -> None:
+    assert lacking() == []
+
+
+EXAMPLES = examples(page("fields.md"))
+
+
+def findings(manifest: object) -> list[Finding]:
+    """Return what Porch and we find wrong with a manifest."""
+    match manifest:
+        case PackageVariant():
+            return [*validate_variant(manifest.spec), *check_variant(manifest.metadata.name, manifest.spec)]
+        case PackageVariantSet():
+            return [*validate_set(manifest.spec), *check_set(manifest.spec, Environment(Limits()))]
+    return []
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_of_the_fields_is_valid(number: int) -> None:
+    example = EXAMPLES[number]
+
+    if example["kind"] == "Reconciler":
+        assert parse_configuration(yaml.safe_dump(example).encode(), "page", {}).instance == "fleet"
+        return
+    parsed = parse_model(MODELS[example["kind"]], example)
+    assert isinstance(parsed, MODELS[example["kind"]]), parsed
+    assert check_keys(example["kind"], example) == ()
+    assert findings(parsed) == []
+
+
+def test_every_kind_of_manifest_has_an_example() -> None:
+    assert {example["kind"] for example in EXAMPLES} == set(NAMES)
 
 
 METRIC = r"reconciler_[a-z_]+"

@@ -5,11 +5,13 @@ A page holds each between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import yaml
 
-from reconciler.cli.schema import OUTPUTS
+from reconciler.cli.schema import NAMES, OUTPUTS
+from tests.support import field_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -52,6 +54,17 @@ def json_outputs() -> str:
     return table(("kind", "printed by", "schema"), rows)
 
 
+def fields(sections: Iterable[tuple[str, Iterable[Sequence[str]]]], *, whole: bool = True) -> str:
+    """Return a table for each type; the first one has no title if it is the kind itself."""
+    parts = [
+        f"### {name}\n\n{table(field_tables.HEADS, rows)}"
+        if number or not whole
+        else table(field_tables.HEADS, rows)
+        for number, (name, rows) in enumerate(sections)
+    ]
+    return "\n".join(parts)
+
+
 def _action() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
     loaded: Mapping[str, Mapping[str, Mapping[str, str]]] = yaml.safe_load((ROOT / "action.yml").read_text())
     return loaded
@@ -61,10 +74,20 @@ def _sentence(text: str) -> str:
     return " ".join(text.split())
 
 
+def _fields_of(kind: str) -> str:
+    return fields(field_tables.sections(kind))
+
+
+def _shared_fields() -> str:
+    return fields(field_tables.shared_sections(), whole=False)
+
+
 GENERATED: Mapping[str, Callable[[], str]] = {
     "action-inputs": action_inputs,
     "action-outputs": action_outputs,
     "json-outputs": json_outputs,
+    **{f"fields-{kind.lower()}": partial(_fields_of, kind) for kind in NAMES},
+    "fields-shared": _shared_fields,
 }
 
 
