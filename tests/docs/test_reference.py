@@ -56,6 +56,7 @@ MODELS = {
     "Repository": Repository,
     "Snapshot": SnapshotHeader,
 }
+MERGE = "Why a package update conflicts or is refused"
 TEST_VARIABLES = {"RECONCILER_FAILPOINT", "RECONCILER_FAILPOINT_LOG"}
 """Variables by which tests interrupt a run."""
 OTHERS = (
@@ -78,8 +79,15 @@ def test_every_reason_has_one_row_and_every_row_a_reason() -> None:
     assert [name for name, count in documented.items() if count > 1] == []
 
 
+def test_every_reason_has_a_next_step() -> None:
+    every = [*reason_rows(), *rows(section(page("reasons.md"), MERGE))]
+
+    assert every
+    assert [row[0] for row in every if not re.search(r"\w.*\.$", row[-1]) or len(row) not in {3, 4}] == []
+
+
 def test_every_reason_of_a_merge_has_a_row() -> None:
-    documented = listed(section(page("reasons.md"), "Why a package update conflicts or is refused"))
+    documented = listed(section(page("reasons.md"), MERGE))
 
     assert sorted(documented) == sorted(MERGE_REASONS)
 

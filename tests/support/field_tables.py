@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from reconciler.cli.schema import NAMES, manifest_schema
+from reconciler.cli import schema
+from reconciler.cli.schema import NAMES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/fields.md"
 _UNUSED = ("Written by a cluster", "Not used")
@@ -21,12 +22,16 @@ HEADS = ("field", "type", "default", "what", "example")
 Schema = Mapping[str, Any]
 
 
+manifest_schema = cache(schema.manifest_schema)
+
+
 def examples(text: str) -> list[dict[str, Any]]:
     """Return the examples in a page."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [value for block in blocks for value in yaml.safe_load_all(block)]
 
 
+@cache
 def types_of(kind: str) -> list[str]:
     """Return the types of objects that a kind consists of, in the order in which it names them."""
     definitions = manifest_schema(kind).get("$defs", {})
@@ -43,6 +48,7 @@ def types_of(kind: str) -> list[str]:
     return found
 
 
+@cache
 def shared_types() -> list[str]:
     """Return the types that more than one kind has."""
     count = Counter(name for kind in NAMES for name in types_of(kind))
