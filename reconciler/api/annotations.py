@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.api.validation import FieldError, suggest
+from reconciler.api.validation import FieldError
 from reconciler.reasons import Reason
+from reconciler.suggestions import suggest
 
 PREFIX = "reconciler.dev/"
 DEPENDENCY = "a manifest of dependencies"
@@ -151,11 +152,11 @@ def check_mapping(
             valid = (key.name for key in KEYS.values() if kind in key.kinds)
             message = f"{name} is unknown on {_called(kind)}"
             elsewhere = kind == REVISIONS and key is not None and key.kinds & {_VARIANT, _SET}
-            hint = "Write it in metadata.annotations." if elsewhere else suggest(name, valid)
+            hint = "Write it in metadata.annotations." if elsewhere else suggest(name, valid, most=1)
             yield FieldError(path, Reason.UNKNOWN_ANNOTATION, message, hint, of_key=True)
         elif not key.accepts(value):
             message = f"{name} must be {key.expects}, but is {str(value)[:60]!r}"
-            hint = suggest(str(value), key.words) if key.words else f"Write {key.expects}."
+            hint = suggest(str(value), key.words, most=1) if key.words else f"Write {key.expects}."
             yield FieldError(path, Reason.INVALID_ANNOTATION, message, hint)
 
 

@@ -3,7 +3,6 @@
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -14,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from reconciler.policy import refuse_field
 from reconciler.reasons import Reason
+from reconciler.suggestions import suggest
 
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
@@ -36,8 +36,6 @@ _TYPES: Mapping[str, str] = {
     "model_attributes_type": "a mapping",
 }
 _UNIONS = (Union, types.UnionType)
-_KNOWN_FIELDS_SHOWN = 12
-_SHORTEST_START = 3
 
 
 class FieldError(NamedTuple):
@@ -78,24 +76,6 @@ def field_text(path: Iterable[str | int]) -> str:
     return "".join(parts)
 
 
-def suggest(word: str, candidates: Iterable[str]) -> str:
-    """Return a hint with the candidate closest to `word`, or else with all candidates."""
-    names = sorted(candidates)
-    folded = {name.casefold(): name for name in names}
-    start = [name for name in folded if _starts_alike(name, word.casefold())]
-    close = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6) or start
-    if close:
-        return f"Did you mean {folded[close[0]]}?"
-    shown = ", ".join(names[:_KNOWN_FIELDS_SHOWN])
-    return f"Known here: {shown}{', …' if len(names) > _KNOWN_FIELDS_SHOWN else ''}." if names else ""
-
-
-def _starts_alike(left: str, right: str) -> bool:
-    return min(len(left), len(right)) >= _SHORTEST_START and (
-        left.startswith(right) or right.startswith(left)
-    )
-
-
 def _field_errors(model: type[BaseModel], details: Iterable[ErrorDetails]) -> Iterator[FieldError]:
     """Yield the errors of the fields; a field of several types has the errors of the type that was meant."""
     for path, group in groupby(details, lambda detail: _union_path(model, detail["loc"])):
@@ -124,7 +104,7 @@ def _union_path(model: type[BaseModel], location: Path) -> Path | None:
 def _field_error(model: type[BaseModel], detail: ErrorDetails, path: Path) -> FieldError:
     kind, value, where = detail["type"], detail["input"], field_text(path)
     if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
-        hint = suggest(str(path[-1]), _fields_at(model, path[:-1]))
+        hint = suggest(str(path[-1]), _fields_at(model, path[:-1]), most=1)
         return FieldError(path, Reason.UNKNOWN_FIELD, f"Unknown field {where}", hint, of_key=True)
     if kind == "missing":
         hint = f"Add {path[-1]} to {field_text(path[:-1]) or 'the manifest'}."
@@ -135,7 +115,7 @@ def _field_error(model: type[BaseModel], detail: ErrorDetails, path: Path) -> Fi
         expected = str(detail.get("ctx", {}).get("expected", ""))
         words = [word.strip(" '") for word in expected.replace(" or ", ",").split(",")]
         message = f"{where} must be {expected}, but is {_described(value)}"
-        return FieldError(path, Reason.INVALID_MANIFEST, message, suggest(str(value), words))
+        return FieldError(path, Reason.INVALID_MANIFEST, message, suggest(str(value), words, most=1))
     message = detail["msg"].removeprefix("Value error, ")
     return FieldError(path, Reason.INVALID_MANIFEST, f"{where}: {message}" if where else message)
 

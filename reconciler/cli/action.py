@@ -130,7 +130,6 @@ def _check(ctx: click.Context, inputs: Inputs) -> int:
         control=inputs.control,
         cache_dir=None,
         output=str(Output.TEXT),
-        no_color=True,
         base=inputs.text("base") or os.environ.get("GITHUB_BASE_REF", ""),
         head=inputs.head,
         level=inputs.choice("level", LEVELS),

@@ -18,13 +18,11 @@ from reconciler.cli.output import (
     output_options,
     resolving_options,
     shard_option,
-    wants_color,
     with_shard,
 )
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
 from reconciler.errors import Exit, RefusedError, UsageError
-from reconciler.report.console import ansi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,9 +52,7 @@ def apply(
     saved: Path | None,
     *,
     shard: str,
-    no_color: bool,
     unchanged: bool,
-    quiet: bool,
     full: bool,
 ) -> Exit:
     r"""Plan, then do it: write drafts, open pull requests, publish what was merged.
@@ -74,7 +70,7 @@ def apply(
     """
     check_event(os.environ)
     checksum = _saved_checksum(saved, checksum) if saved else checksum
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     settings = with_shard(settings, shard)
     reports = open_reports(settings, printer, writes=True)
     if not full and not checksum and (report := reports.find()):
@@ -85,14 +81,14 @@ def apply(
 
     planned = plan_run(settings, to_apply=True, opened=reports.opened)
     read = None if checksum else reports.inputs_of(planned)  # before anything is written
-    outcome = _apply(printer, planned, checksum, Output(output), quiet=quiet, unchanged=unchanged)
+    outcome = _apply(printer, planned, checksum, Output(output), unchanged=unchanged)
     code = exit_of(planned.plan, outcome=outcome)
     reports.keep(None if outcome.effects else read, printer.printed, code)
     return code
 
 
 def _apply(
-    printer: Printer, planned: "PlannedRun", checksum: str, form: Output, *, quiet: bool, unchanged: bool
+    printer: Printer, planned: "PlannedRun", checksum: str, form: Output, *, unchanged: bool
 ) -> "Outcome":
     """Show a plan, apply it, and show the outcome.
 
@@ -103,9 +99,9 @@ def _apply(
     from reconciler.run.apply import apply_plan
 
     if form is Output.TEXT:
-        show_plan(printer, planned, form, quiet=quiet, unchanged=unchanged)
+        show_plan(printer, planned, form, unchanged=unchanged)
     try:
-        with _progress(printer, planned, shown=form is Output.TEXT and not quiet) as on_effect:
+        with _progress(printer, planned, shown=form is Output.TEXT and not printer.quiet) as on_effect:
             outcome = apply_plan(planned, checksum=checksum, on_effect=on_effect)
     except RefusedError:
         if form is not Output.TEXT:
@@ -156,7 +152,7 @@ def _progress(
 
     if not shown:
         yield lambda _: None
-    elif not wants_color() or printer.paint is not ansi:
+    elif not printer.is_colored:
         yield lambda effect: None if effect.error else printer.lines([effect_line(effect)])
     else:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -71,7 +71,6 @@ def approve(
     output: str,
     names: Sequence[str],
     *,
-    no_color: bool,
     every: bool,
     sets: tuple[str, ...],
     labels: tuple[str, ...],
@@ -123,7 +122,7 @@ def approve(
     else:
         results = [_approve(pull, world, plan, dry_run=dry_run) for pull in once]
     unread = {} if names else find_unread(world.inventory)
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     if output == Output.JSON:
         printer.value(listing("Approval", (_value(result) for result in results)))
     else:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.differences import diff_option, show_check_differences
-from reconciler.cli.output import Output, control_options, make_printer, output_options
+from reconciler.cli.output import (
+    Output,
+    control_options,
+    detailed_exitcode_option,
+    make_printer,
+    output_options,
+)
 from reconciler.cli.workflow import Runner, current_runner
 from reconciler.errors import ConfigurationError, Exit, Problem, UsageError, worst
 from reconciler.reasons import Reason
@@ -52,7 +58,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @diff_option
 @click.option("--strict", is_flag=True, help="Problems that were there before count too.")
-@click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when merging changes something.")
+@detailed_exitcode_option
 @click.option("--json-file", type=FILE, metavar="FILE", help="Also write the JSON report there.")
 @click.option("--sarif-file", type=FILE, metavar="FILE", help="Also write the SARIF report there.")
 def check(
@@ -65,7 +71,6 @@ def check(
     comment_on: int | None,
     json_file: Path | None,
     sarif_file: Path | None,
-    no_color: bool,
     shows_diff: bool,
     strict: bool,
     detailed_exitcode: bool,
@@ -97,8 +102,8 @@ def check(
         _say_unusable(runner, error)
         raise
     code = _exit_of(checked, level, strict=strict, detailed=detailed_exitcode)
-    printer = make_printer(color=not no_color)
-    printer.lines((f"note: {terminal(note)}" for note in checked.notes), err=True)
+    printer = make_printer()
+    printer.notes(map(terminal, checked.notes))
     _show(printer, checked, Output(output))
     if shows_diff:
         show_check_differences(printer, checked)
@@ -176,7 +181,7 @@ def _comment(printer: "Printer", checked: "CheckResult", number: int) -> None:
         text = printer.redactor.text(body)
         why = write_check_comment(checked.control, checked.trusted, os.environ, number, text)
     if why:
-        printer.lines([f"note: no comment on pull request {number}: {terminal(why)}"], err=True)
+        printer.notes([f"no comment on pull request {number}: {terminal(why)}"])
 
 
 def _exit_of(checked: "CheckResult", level: str, *, strict: bool, detailed: bool) -> Exit:

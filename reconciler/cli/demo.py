@@ -4,6 +4,9 @@ from pathlib import Path
 
 import click
 
+from reconciler.cli.output import Output, make_printer, output_options, show_files
+from reconciler.errors import Exit
+
 _LEAST, _MOST = 3, 2000
 
 
@@ -13,7 +16,8 @@ _LEAST, _MOST = 3, 2000
               help="How many clusters the fleet has.")  # fmt: skip
 @click.option("--layout", type=click.Choice(["separate", "monorepo"]), default="separate", show_default=True,
               help="One repository per role, or one for all of them.")  # fmt: skip
-def demo(directory: Path, *, clusters: int, layout: str) -> None:
+@output_options(Output.TEXT, Output.JSON)
+def demo(directory: Path, *, clusters: int, layout: str, output: str) -> Exit:
     r"""Write a small world as real Git repositories into DIRECTORY.
 
     It holds a control repository, two blueprint packages with two revisions each, a snapshot with
@@ -32,10 +36,10 @@ def demo(directory: Path, *, clusters: int, layout: str) -> None:
     write_demo(directory, world, clusters)
     from reconciler.wording import plural
 
-    click.echo(f"Wrote a fleet of {plural(clusters, 'cluster')} to {directory}. Try, in this order:\n")
-    click.echo(f"  cd {directory}")
+    lines = [f"Wrote a fleet of {plural(clusters, 'cluster')} to {directory}. Try, in this order:", ""]
+    lines.append(f"  cd {directory}")
     for title, commands in walkthrough(world, clusters):
-        click.echo(f"\n  # {title}")
-        for command in commands:
-            click.echo(f"  {command}")
-    click.echo(f"\nOr all at once: sh {directory / WALKTHROUGH}")
+        lines += ["", f"  # {title}", *(f"  {command}" for command in commands)]
+    lines += ["", f"Or all at once: sh {directory / WALKTHROUGH}"]
+    show_files(make_printer(color=False), output, lines, written=[directory])
+    return Exit.DONE

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @click.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
-def doctor(settings: "RunOptions", output: str, *, no_color: bool) -> Exit:
+def doctor(settings: "RunOptions", output: str) -> Exit:
     r"""Check the set-up: git, configuration, credentials, engines, clock, snapshots, and every repository.
 
     Of a repository: whether it can be reached and written, its branches and tags, and its forge. Nothing is
@@ -29,7 +29,7 @@ def doctor(settings: "RunOptions", output: str, *, no_color: bool) -> Exit:
     from reconciler.run.doctor import diagnose
 
     findings = diagnose(settings)
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     if output == Output.JSON:
         printer.value(findings_value(findings))
     else:

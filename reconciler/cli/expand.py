@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.output import control_options, make_printer, show_unread
+from reconciler.cli.output import Output, control_options, make_printer, output_options, show_unread
 from reconciler.errors import Exit, UsageError, worst
+from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ API_VERSION = "reconciler.dev/v1alpha1"
 @click.command()
 @click.argument("sets", nargs=-1, metavar="[NAMESPACE/SET]...")
 @control_options
-@click.option("--output", "-o", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@output_options(Output.YAML, Output.JSON)
 @click.option("--trace", is_flag=True, help="Say which literal or expression gave each field.")
 @click.option("--authored", is_flag=True, help="Print the PackageVariants that people wrote too.")
 def expand(
@@ -55,7 +56,7 @@ def expand(
         or (variant.set_key is None and not variant.requested_by and authored)
     ]
     exits = show_unread(make_printer(), find_unread(inventory))
-    _show(make_printer(), variants, desired, inventory, as_json=output == "json", trace=trace)
+    _show(make_printer(), variants, desired, inventory, as_json=output == Output.JSON, trace=trace)
     return worst(exits | ({Exit.INVALID_INPUT} if desired.problems or inventory.problems else set()))
 
 
@@ -64,8 +65,9 @@ def _wanted(sets: "Sequence[str]", inventory: "Inventory") -> set[tuple[str, str
     default = inventory.policy.default_namespace
     names = {(namespace or default, name) for namespace, _, name in (text.rpartition("/") for text in sets)}
     for namespace, name in sorted(names - keys):
-        listed = ", ".join(sorted("/".join(key) for key in keys)) or "none"
-        raise UsageError(f"There is no PackageVariantSet {namespace}/{name}", hint=f"There is: {listed}.")
+        text, declared = f"{namespace}/{name}", ["/".join(key) for key in keys]
+        hint = suggest(text, declared) or "No PackageVariantSet is declared."
+        raise UsageError(f"There is no PackageVariantSet {text}", hint=hint)
     return names
 
 

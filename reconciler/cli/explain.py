@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("package", metavar="REPO/PACKAGE")
-def explain(settings: "RunOptions", output: str, package: str, *, no_color: bool) -> Exit:
+def explain(settings: "RunOptions", output: str, package: str) -> Exit:
     r"""Explain the change of one package, and the origin of each field that we put into it.
 
     \b
@@ -44,7 +44,7 @@ def explain(settings: "RunOptions", output: str, package: str, *, no_color: bool
     address = view.remote if view else ""
     problems = _owner_problems(planned, change)
     status = statuses_of(planned.plan).get(change.package)
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     if output == Output.JSON:
         trace = dict(_trace(variant))
         fields = [_value(origin) for origin in origins]

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from reconciler.cli.output import format_option
-from reconciler.cli.package import ENGINES, read_function_policy
+from reconciler.cli.output import Output, cache_dir_option, config_option, output_options
+from reconciler.cli.package import read_function_policy, runtime_option
 from reconciler.errors import Exit, UnavailableError, UsageError
 from reconciler.values import dataclass
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from reconciler.policy import Engine, Policy
     from reconciler.read.control import OpenControl
 
-CONFIG = click.option(
-    "--config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A reconciler.yaml.",
-)
-
 
 @click.group()
 def functions() -> None:
-    """List the functions that run here, and pin the images of the others."""
+    r"""List the functions that run here, and pin the images of the others.
+
+    \b
+    Examples:
+      reconciler functions list --config reconciler.yaml
+      reconciler functions pull --config reconciler.yaml --package-dir blueprints/nginx --runtime podman
+    """
 
 
 @functions.command(name="list")
-@CONFIG
-@format_option
-def list_functions(config: Path | None, output_format: str) -> int:
+@config_option
+@output_options(Output.TEXT, Output.JSON)
+def list_functions(config: Path | None, output: str) -> int:
     r"""List the functions that run here: those built in, with their versions, mapped and pinned ones.
 
     \b
@@ -44,7 +44,7 @@ def list_functions(config: Path | None, output_format: str) -> int:
         {"name": name, "from": _dotted(claims[0].low), "below": _dotted(claims[-1].high)}
         for name, claims in sorted(CLAIMS.items())
     ]
-    if output_format == "json":
+    if output == Output.JSON:
         _printer().value(
             {"builtin": builtins, "pseudo": sorted(PSEUDO), "images": policy.images, "exec": policy.exec}
         )
@@ -61,39 +61,31 @@ def list_functions(config: Path | None, output_format: str) -> int:
 @functions.command()
 @click.argument("images", nargs=-1)
 @click.option(
-    "--package",
+    "--package-dir",
     "packages",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Take the images that the pipelines of this package name and that are not built in.",
 )
-@click.option(
-    "--runtime", type=click.Choice(ENGINES), help="Engine to pull with.  [default: the configuration's]"
-)
+@runtime_option
 @click.option(
     "--control",
-    metavar="REPOSITORY",
     help="Pin in the lock of this control repository: a working copy, a bare one, or a URL.",
 )
-@click.option(
-    "--cache-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    envvar="RECONCILER_CACHE_DIR",
-    help="Where mirrors of repositories are kept; safe to delete.  [default: the user's cache]",
-)
-@click.option("--local", is_flag=True, help="Pin what is on this machine; pull nothing.")
-@CONFIG
-@format_option
+@cache_dir_option
+@click.option("--offline", is_flag=True, help="Pin what is on this machine; pull nothing.")
+@config_option
+@output_options(Output.TEXT, Output.JSON)
 def pull(
     images: tuple[str, ...],
     packages: tuple[Path, ...],
     runtime: str | None,
     *,
-    local: bool,
+    offline: bool,
     control: str | None,
     cache_dir: Path | None,
     config: Path | None,
-    output_format: str,
+    output: str,
 ) -> int:
     r"""Pull images and pin the digests that their tags have now.
 
@@ -107,7 +99,7 @@ def pull(
 
     \b
     Example:
-      reconciler functions pull --config reconciler.yaml --package blueprints/nginx --runtime podman
+      reconciler functions pull --config reconciler.yaml --package-dir blueprints/nginx --runtime podman
     """
     from dataclasses import replace
 
@@ -124,13 +116,13 @@ def pull(
     if not names:
         raise UsageError("No image is named", hint="Name images, or a package that needs some.")
     container = ContainerRuntime(replace(policy, runtime=cast("Engine", engine)))
-    results = {image: (container.digest(image) if local else container.pull(image)) for image in names}
+    results = {image: (container.digest(image) if offline else container.pull(image)) for image in names}
     pins = {image: digest for image, (digest, _) in results.items() if digest}
     if config is not None and pins:
         _write_pins(config, pins)
     if lock is not None and pins:
         lock.write(pins)
-    _print_pins(results, output_format)
+    _print_pins(results, output)
     if len(pins) < len(names):
         failed = ", ".join(image for image in names if image not in pins)
         raise UnavailableError(f"Not pinned: {failed}", hint="Check the names and the registry.")
@@ -216,8 +208,8 @@ def _write_pins(config: Path, pins: dict[str, str]) -> None:
     config.write_text(apply_edits(config.read_text(encoding="utf-8"), edits).text, encoding="utf-8")
 
 
-def _print_pins(results: dict[str, tuple[str, str]], output_format: str) -> None:
-    if output_format == "json":
+def _print_pins(results: dict[str, tuple[str, str]], output: str) -> None:
+    if output == Output.JSON:
         _printer().value(
             {image: {"digest": digest, "error": error} for image, (digest, error) in results.items()}
         )

@@ -5,13 +5,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.output import control_options, make_printer, show_unread
+from reconciler.cli.output import (
+    Output,
+    control_options,
+    make_printer,
+    out_file_option,
+    output_options,
+    show_unread,
+)
 from reconciler.errors import Exit, UsageError, worst
+from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from reconciler.run.options import RunOptions
-
-_FORMS = ("text", "mermaid", "dot", "svg", "json")
 
 
 @click.command()
@@ -23,11 +29,9 @@ _FORMS = ("text", "mermaid", "dot", "svg", "json")
     metavar="PACKAGE|KIND",
     help="Highlight one path from a manifest to a package, or to the owner of a kind.",
 )
-@click.option("--output", "-o", "form", type=click.Choice(_FORMS), default="text", show_default=True)
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the picture to this file."
-)
-def graph(settings: "RunOptions", cluster: str, why: str, form: str, out: Path | None) -> Exit:
+@output_options(Output.TEXT, Output.MERMAID, Output.DOT, Output.SVG, Output.JSON)
+@out_file_option("Write the picture to this file.")
+def graph(settings: "RunOptions", cluster: str, why: str, output: str, out: Path | None) -> Exit:
     r"""Draw the dependencies of the fleet: what needs what, who owns which kind, what is shared or unused.
 
     It draws the locks as `lock` would write them now; clusters with equal locks are drawn once. A shared
@@ -53,8 +57,10 @@ def graph(settings: "RunOptions", cluster: str, why: str, form: str, out: Path |
     printer = make_printer(color=False)
     exits = show_unread(printer, find_unread(inputs.inventory))
     locks = resolve_inputs(inputs).locks
-    if cluster and cluster not in {scope.cluster for scope in locks.scopes}:
-        hint = "`reconciler lock --check` lists the clusters with dependencies."
+    clusters = {scope.cluster for scope in locks.scopes}
+    if cluster and cluster not in clusters:
+        otherwise = "`reconciler lock --check` lists the clusters with dependencies."
+        hint = suggest(cluster, clusters, otherwise=otherwise)
         raise UsageError(f"No cluster with dependencies is called {cluster}", hint=hint)
     picture = dependency_graph(locks, cluster=cluster)
     if why:
@@ -62,13 +68,13 @@ def graph(settings: "RunOptions", cluster: str, why: str, form: str, out: Path |
         if not picture.groups:
             hint = "`reconciler graph` prints the names of packages, and the kinds that they own."
             raise UsageError(f"No package is called {why}, and none owns such a kind", hint=hint)
-    if not picture.groups and form == Picture.TEXT:
+    if not picture.groups and output == Picture.TEXT:
         printer.lines(["No cluster has dependencies."])
         return worst(exits)
-    if form == "json":
+    if output == Output.JSON:
         text = dump(graph_value(picture), printer.redactor)
     else:
-        text = printer.redactor.text(draw(picture, Picture(form)))
+        text = printer.redactor.text(draw(picture, Picture(output)))
     if out is not None:
         out.write_text(text, encoding="utf-8")
     else:

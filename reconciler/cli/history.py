@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("package", metavar="REPO/PACKAGE")
-def history(settings: "RunOptions", output: str, package: str, *, no_color: bool) -> Exit:
+def history(settings: "RunOptions", output: str, package: str) -> Exit:
     r"""List the revisions of a package, the newest first: when, from which upstream, what changed, by whom.
 
     BY is the author of the commit on main: of a merge the person who approved it. Open drafts come first,
@@ -26,10 +26,10 @@ def history(settings: "RunOptions", output: str, package: str, *, no_color: bool
       reconciler history edge-east/nginx
       reconciler history edge-east/nginx -o json
     """
-    from reconciler.cli.pull_requests import suggest
     from reconciler.report.history import history_lines, history_value
     from reconciler.run.history import package_names, read_history
     from reconciler.run.inputs import read_inputs
+    from reconciler.suggestions import suggest
 
     inputs = read_inputs(settings)
     try:
@@ -38,7 +38,7 @@ def history(settings: "RunOptions", output: str, package: str, *, no_color: bool
         require_readable(inputs.inventory, [package])
         hint = suggest(package, package_names(inputs), otherwise="`reconciler status` shows every package.")
         raise UsageError(str(error), hint=hint) from error
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     if output == Output.JSON:
         printer.value(history_value(package, entries))
     else:

@@ -1,12 +1,14 @@
 """The `index` commands: which packages there are, and which one implements an interface where."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.cli.output import Command, Output, make_printer, output_options
+from reconciler.cli.output import Command, Output, make_printer, output_options, show_files
 from reconciler.errors import ConfigurationError, Exit, UsageError
+from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from reconciler.dependencies.catalog.index import IndexContents, IndexEntry
@@ -25,7 +27,19 @@ def _control(command: Command) -> Command:
 
 def _layer(command: Command) -> Command:
     command = click.option("--environment", default="", help="Only for this environment.")(command)
-    return click.option("--cluster", default="", help="Only for this cluster.")(command)
+    return click.option("--cluster", default="", metavar="NAME", help="Only for this cluster.")(command)
+
+
+def _label(help_: str) -> Callable[[Command], Command]:
+    return click.option("--label", "labels", multiple=True, metavar="LABEL", help=help_)
+
+
+def _keyword(help_: str) -> Callable[[Command], Command]:
+    return click.option("--keyword", "keywords", multiple=True, metavar="WORD", help=help_)
+
+
+def _interface(help_: str) -> Callable[[Command], Command]:
+    return click.option("--interface", default="", metavar="NAME", help=help_)
 
 
 @click.group()
@@ -48,11 +62,13 @@ def index() -> None:
 @_control
 @_layer
 @click.option("--name", default="", help="Part of the name.")
-@click.option("--label", default="", metavar="KEY=VALUE", help="A label of some version.")
-@click.option("--interface", default="", help="An interface that some version implements.")
-@click.option("--keyword", default="", help="A keyword of some version.")
+@_label("A label that some version has; repeated ones must all match.")
+@_keyword("A keyword that some version has; repeated ones must all match.")
+@_interface("An interface that some version implements.")
 @output_options(Output.TEXT, Output.JSON)
-def list_(control: str, output: str, *, no_color: bool, **words: str) -> Exit:
+def list_(
+    control: str, output: str, *, labels: tuple[str, ...], keywords: tuple[str, ...], **words: str
+) -> Exit:
     r"""List the packages that pass every filter; `*` marks the default of that layer.
 
     \b
@@ -64,19 +80,16 @@ def list_(control: str, output: str, *, no_color: bool, **words: str) -> Exit:
     from reconciler.report.json import listing
 
     index = _read(_root(control))
-    key, equals, value = words["label"].partition("=")
-    if words["label"] and not equals:
-        raise UsageError(f"{words['label']} is not KEY=VALUE")
     environment = words["environment"] or index.environment_of(words["cluster"])
     listed = list_packages(
         build_catalogue(index.candidates),
         index.defaults_of(words["cluster"], environment).effective(),
         name=words["name"],
-        label=(key, value) if equals else None,
+        labels=_label_pairs(labels).items(),
         interface=words["interface"],
-        keyword=words["keyword"],
+        keywords=keywords,
     )
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     if output == Output.JSON:
         printer.value(listing("IndexPackage", map(_value, listed)))
     else:
@@ -86,16 +99,23 @@ def list_(control: str, output: str, *, no_color: bool, **words: str) -> Exit:
 
 @index.command()
 @_control
+@output_options(Output.TEXT, Output.JSON)
 @click.argument("package")
-def show(control: str, package: str) -> Exit:
+def show(control: str, output: str, package: str) -> Exit:
     r"""Show every version of a package: its needs, its APIs, and its file.
 
     \b
     Example:
       reconciler index show crossplane:x.example.com/acme/aws
     """
+    candidates = _candidates(_read(_root(control)), package)
+    if output == Output.JSON:
+        from reconciler.report.json import listing
+
+        make_printer().value(listing("IndexVersion", map(_version_value, candidates)))
+        return Exit.DONE
     lines = []
-    for candidate in _candidates(_read(_root(control)), package):
+    for candidate in candidates:
         withdrawn = f" (withdrawn: {candidate.withdrawn})" if candidate.withdrawn else ""
         lines.append(f"{candidate.id} {candidate.version}{withdrawn}  {candidate.location}")
         lines += [f"  needs {need}{' (optional)' if need.optional else ''}" for need in candidate.requires]
@@ -110,13 +130,21 @@ def show(control: str, package: str) -> Exit:
 @_layer
 @click.argument("source")
 @click.argument("version")
-@click.option("--manifest", "manifests", multiple=True, type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--manifest",
+    "manifests",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="A manifest of that version.",
+)
 @click.option("--digest", default="", help="Digest of the content.")
 @click.option("--provides", multiple=True, metavar="GROUP/VERSION/KIND", help="An API that it brings.")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE")
-@click.option("--keyword", "keywords", multiple=True)
-@click.option("--interface", default="", help="Make it the default of this interface.")
-def add(control: str, environment: str, cluster: str, interface: str, **options: Any) -> Exit:
+@_label("A label of that version; repeatable.")
+@_keyword("A keyword of that version; repeatable.")
+@_interface("The interface that it becomes the default of.")
+@output_options(Output.TEXT, Output.JSON)
+def add(control: str, environment: str, cluster: str, interface: str, output: str, **options: Any) -> Exit:
     r"""Add a version: SOURCE is the package's name in its registry. MANIFESTs are copied beside it.
 
     Without a MANIFEST write SOURCE as ECOSYSTEM:NAME; with --interface it is a bundle that implements it.
@@ -143,22 +171,27 @@ def add(control: str, environment: str, cluster: str, interface: str, **options:
         problem = reading.problems[0]
         raise ConfigurationError(problem.message, location=problem.location, hint=problem.hint)
     add_version(root, folder, files)
-    make_printer().lines([f"added {reading.candidates[0].id} {options['version']} as {folder}"])
+    id_ = reading.candidates[0].id
+    lines, written = [f"added {id_} {options['version']} as {folder}"], [f"{folder}/{name}" for name in files]
     if interface:
-        _choose(root, interface, reading.candidates[0].id, environment, cluster)
+        chosen = _choose(root, interface, id_, environment, cluster)
+        lines, written = [*lines, chosen.line], [*written, chosen.path]
+    show_files(make_printer(), output, lines, written=written)
     return Exit.DONE
 
 
 @index.command()
 @_control
 @click.argument("package")
-@click.option("--version", default="", help="Only this version.  [default: all, and as a default]")
-def remove(control: str, package: str, version: str) -> Exit:
-    r"""Remove a package, or one version of it, from the index.
+@click.argument("version", default="", metavar="[VERSION]")
+@output_options(Output.TEXT, Output.JSON)
+def remove(control: str, package: str, version: str, output: str) -> Exit:
+    r"""Remove a package from the index and as a default, or only one version of it.
 
     \b
-    Example:
-      reconciler index remove crossplane:x.example.com/acme/aws --version v1.2.0
+    Examples:
+      reconciler index remove crossplane:x.example.com/acme/aws v1.2.0
+      reconciler index remove crossplane:x.example.com/acme/aws
     """
     from reconciler.dependencies.catalog.index import IndexLayer, remove_package
     from reconciler.workdir.index import remove_folders, write_layer
@@ -168,17 +201,19 @@ def remove(control: str, package: str, version: str) -> Exit:
     versions = _candidates(index, package)
     gone = [candidate for candidate in versions if version in ("", candidate.version.text)]
     if not gone:
-        raise UsageError(f"{package} has no version {version}")
+        hint = suggest(version, [candidate.version.text for candidate in versions], otherwise="")
+        raise UsageError(f"{package} has no version {version}", hint=hint)
     folders = sorted({candidate.location.path.rpartition("/")[0] for candidate in gone})
     remove_folders(root, folders)
-    lines = [f"removed {folder}" for folder in folders]
+    lines, written = [f"removed {folder}" for folder in folders], []
     if len(gone) == len(versions):
         for path, layer in sorted(index.layers.items()):
             left = remove_package(IndexLayer(defaults=layer.defaults), gone[0].id).defaults
             if left != layer.defaults:
                 write_layer(root, path, layer._replace(defaults=left))
                 lines.append(f"changed {path}")
-    make_printer().lines(lines)
+                written.append(path)
+    show_files(make_printer(), output, lines, written=written, removed=folders)
     return Exit.DONE
 
 
@@ -187,7 +222,10 @@ def remove(control: str, package: str, version: str) -> Exit:
 @_layer
 @click.argument("interface")
 @click.argument("package", metavar="ECOSYSTEM:NAME")
-def set_default(control: str, environment: str, cluster: str, interface: str, package: str) -> Exit:
+@output_options(Output.TEXT, Output.JSON)
+def set_default(
+    *, control: str, environment: str, cluster: str, interface: str, package: str, output: str
+) -> Exit:
     r"""Choose the package that implements an interface, for the fleet, an environment or a cluster.
 
     \b
@@ -199,11 +237,19 @@ def set_default(control: str, environment: str, cluster: str, interface: str, pa
     id_ = parse_id(package)
     if id_ is None:
         raise UsageError(f"{package} is not ECOSYSTEM:NAME", hint="For example bundle:r.example.com/mysql.")
-    _choose(_root(control), interface, id_, environment, cluster)
+    chosen = _choose(_root(control), interface, id_, environment, cluster)
+    show_files(make_printer(), output, [chosen.line], written=[chosen.path])
     return Exit.DONE
 
 
-def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> None:
+class _Chosen(NamedTuple):
+    """The file of a chosen default, and a line about it."""
+
+    path: str
+    line: str
+
+
+def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> _Chosen:
     from reconciler.dependencies.catalog.index import NO_DEFAULTS, IndexLayer, add_package, layer_path
     from reconciler.dependencies.dialects.references import canonical_interface
     from reconciler.workdir.index import write_layer
@@ -214,13 +260,11 @@ def _choose(root: Path, interface: str, id_: "PackageId", environment: str, clus
     layer = contents.layers.get(path, NO_DEFAULTS)
     chosen = add_package(IndexLayer(defaults=layer.defaults), id_, interface=name).defaults
     write_layer(root, path, layer._replace(defaults=chosen))
-    make_printer().lines([f"{name} is {id_} in {path}"])
     implementations = {c.id for c in contents.candidates if any(i.id == name for i in c.interfaces)}
     if id_ not in implementations:
-        message = (
-            f"note: No version of {id_} in the index implements {name}, so nothing will use this default"
-        )
-        make_printer().lines([message], err=True)
+        message = f"No version of {id_} in the index implements {name}, so nothing will use this default"
+        make_printer().notes([message])
+    return _Chosen(path, f"{name} is {id_} in {path}")
 
 
 def _one_layer(environment: str, cluster: str) -> None:
@@ -282,7 +326,9 @@ def _candidates(contents: "IndexContents", package: str) -> "list[Candidate]":
     if len(named) != 1:
         names = ", ".join(map(str, named))
         message = f"{package} may be {names}" if named else f"The index has no package {package}"
-        raise UsageError(message, hint="`reconciler index list` lists them.")
+        spelled = {text for id_ in catalogue.packages for text in (id_.name, str(id_))}
+        otherwise = "`reconciler index list` lists them."
+        raise UsageError(message, hint=otherwise if named else suggest(package, spelled, otherwise=otherwise))
     return list(catalogue.candidates(named[0]))
 
 
@@ -293,7 +339,7 @@ def _header(options: dict[str, Any]) -> bytes:
     from reconciler.krm.yaml import emit
 
     bare = options["interface"] and not options["manifests"]
-    labels = dict(label.partition("=")[::2] for label in options["labels"])
+    labels = _label_pairs(options["labels"])
     optional = {
         "ecosystem": options["ecosystem"] or ("bundle" if bare else ""),
         "interfaces": {canonical_interface(options["interface"]): ""} if bare else {},
@@ -315,6 +361,30 @@ def _line(entry: "IndexEntry") -> str:
     mark = "*" if entry.is_default else " "
     implements = f"  implements {', '.join(entry.interfaces)}" if entry.interfaces else ""
     return f"{mark} {entry.package}  {', '.join(entry.versions)}{implements}"
+
+
+def _version_value(candidate: "Candidate") -> dict[str, Any]:
+    return {
+        "package": str(candidate.id),
+        "version": str(candidate.version),
+        "withdrawn": candidate.withdrawn,
+        "path": candidate.location.path,
+        "needs": [{"need": str(need), "optional": need.optional} for need in candidate.requires],
+        "provides": [str(gvk) for gvk in candidate.provides],
+        "interfaces": [{"interface": i.id, "version": str(i.version or "")} for i in candidate.interfaces],
+    }
+
+
+def _label_pairs(labels: Iterable[str]) -> dict[str, str]:
+    """Return labels by their keys.
+
+    Raises:
+        UsageError: One is not KEY=VALUE.
+    """
+    for label in labels:
+        if "=" not in label:
+            raise UsageError(f"{label} is not KEY=VALUE")
+    return dict(label.partition("=")[::2] for label in labels)
 
 
 def _value(entry: "IndexEntry") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.output import make_printer
+from reconciler.cli.output import Output, make_printer, output_options, show_files
 from reconciler.errors import Exit, RefusedError, UsageError
 from reconciler.workdir.starter import FILES, FORGES, SCHEMAS, Starter
 
@@ -19,10 +19,19 @@ _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=".")
 @click.option("--instance", default="", help="Name of the instance.  [default: the directory's name]")
 @click.option("--forge", type=click.Choice(FORGES), help="Where pull requests are.  [default: none]")
-@click.option("--upstream", default="", metavar="URL", help="The repository with the packages to install.")
+@click.option(
+    "--upstream-url",
+    "upstream",
+    default="",
+    metavar="URL",
+    help="The repository with the packages to install.",
+)
 @click.option("--package", default="web", show_default=True, help="A package of it.")
 @click.option("--revision", type=click.IntRange(1), default=1, show_default=True, help="Its revision.")
-@click.option("--downstream", default="", metavar="URL", help="The repository of a cluster.")
+@click.option(
+    "--downstream-url", "downstream", default="", metavar="URL", help="The repository of a cluster."
+)
+@output_options(Output.TEXT, Output.JSON)
 @click.option(
     "--from-porch",
     "exports",
@@ -41,6 +50,7 @@ def init(
     revision: int,
     downstream: str,
     exports: tuple[Path, ...],
+    output: str,
 ) -> Exit:
     r"""Write the first files of a control repository into DIRECTORY, and print the next steps.
 
@@ -51,8 +61,8 @@ def init(
     \b
     Examples:
       reconciler init fleet
-      reconciler init fleet --forge github --upstream https://github.com/acme/blueprints.git \
-        --package web --downstream https://github.com/acme/edge.git
+      reconciler init fleet --forge github --upstream-url https://github.com/acme/blueprints.git \
+        --package web --downstream-url https://github.com/acme/edge.git
       kubectl get repositories.config.porch.kpt.dev,packagevariants,packagevariantsets -A -o yaml > porch.yaml
       reconciler init fleet --from-porch porch.yaml
     """
@@ -66,9 +76,10 @@ def init(
     files |= _schemas(files)
     _write(directory, files)
     printer = make_printer()
-    printer.lines(f"note: {note}" for note in notes)
-    printer.lines(f"wrote {directory / path}" for path in files)
-    printer.lines(_next_steps(directory, starter, files, converted=bool(exports)))
+    written = [directory / path for path in files]
+    lines = [*(f"note: {note}" for note in notes), *(f"wrote {path}" for path in written)]
+    lines += _next_steps(directory, starter, files, converted=bool(exports))
+    show_files(printer, output, lines, written=written)
     return Exit.DONE
 
 

@@ -36,7 +36,6 @@ def lock(
     *,
     check: bool,
     frozen: bool,
-    no_color: bool,
 ) -> Exit:
     r"""Choose the version of every package for each cluster, and lock it.
 
@@ -69,7 +68,7 @@ def lock(
     else:
         locking = lock_fleet(settings, options)
         exits = set(locking.outcome.exits)
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     exits |= show_unread(printer, locking.unread)
     show_locking(printer, locking, Output(output))
     if frozen:
@@ -98,7 +97,7 @@ def _check_frozen(locking: "LockResult") -> None:
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("name", metavar="[NAMESPACE/]VARIANT")
 @click.argument("what", default="", metavar="[REVISION|TAG|BRANCH]")
-def hold(settings: "RunOptions", output: str, name: str, what: str, *, no_color: bool) -> Exit:
+def hold(settings: "RunOptions", output: str, name: str, what: str) -> Exit:
     r"""Keep the upstream of a variant at one commit, whatever its tag, range or branch comes to mean.
 
     Without a second word it stays where it is locked now. An older one is a rollback: `apply` drafts
@@ -111,14 +110,14 @@ def hold(settings: "RunOptions", output: str, name: str, what: str, *, no_color:
     """
     from reconciler.run.lock import PinRequest
 
-    return _lock(settings, PinRequest(hold={name: what}), output, no_color=no_color)
+    return _lock(settings, PinRequest(hold={name: what}), output)
 
 
 @lock.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("names", nargs=-1, required=True, metavar="[NAMESPACE/]VARIANT...")
-def follow(settings: "RunOptions", output: str, names: tuple[str, ...], *, no_color: bool) -> Exit:
+def follow(settings: "RunOptions", output: str, names: tuple[str, ...]) -> Exit:
     r"""Let the upstream of variants follow their tag, range or branch again.
 
     \b
@@ -127,15 +126,15 @@ def follow(settings: "RunOptions", output: str, names: tuple[str, ...], *, no_co
     """
     from reconciler.run.lock import PinRequest
 
-    return _lock(settings, PinRequest(follow=frozenset(names)), output, no_color=no_color)
+    return _lock(settings, PinRequest(follow=frozenset(names)), output)
 
 
-def _lock(settings: "RunOptions", pinning: "PinRequest", output: str, *, no_color: bool) -> Exit:
+def _lock(settings: "RunOptions", pinning: "PinRequest", output: str) -> Exit:
     from reconciler.dependencies.update.options import DEFAULT_OPTIONS
     from reconciler.run.lock import lock_fleet
 
     locking = lock_fleet(settings, DEFAULT_OPTIONS, pinning)
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     exits = show_unread(printer, locking.unread) | locking.outcome.exits
     show_locking(printer, locking, Output(output))
     return worst(exits | ({Exit.INVALID_INPUT} if locking.problems else set()))
@@ -182,6 +181,7 @@ def _pin_notes(locking: "LockResult") -> Iterator[str]:
 @click.option(
     "--manifest",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
     help="The manifest of that version; else it needs what the highest known version needs.",
 )
 def what_if(
@@ -191,7 +191,6 @@ def what_if(
     output: str,
     *,
     remove: bool,
-    no_color: bool,
 ) -> Exit:
     r"""Show which clusters could take a change, what moves along, and what blocks the others.
 
@@ -216,7 +215,7 @@ def what_if(
     from reconciler.run.what_if import find_hypothesis
 
     inputs = read_inputs(settings)
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     exits = show_unread(printer, find_unread(inputs.inventory))
     fleet = resolve_inputs(inputs)
     hypothesis = find_hypothesis(change, fleet, inputs.inventory, removes=remove, manifest=manifest)

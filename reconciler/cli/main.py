@@ -7,7 +7,6 @@ import platform
 import signal
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -15,12 +14,14 @@ from typing import NamedTuple
 import click
 
 from reconciler import __version__
+from reconciler.cli.common import add_common_options
 from reconciler.cli.output import redact_standard_streams
 from reconciler.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.git import effects
 from reconciler.git.command import is_local_failure
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
+from reconciler.suggestions import close_names
 
 
 class Command(NamedTuple):
@@ -102,9 +103,7 @@ class LazyGroup(click.Group):
         name = args[0]
         if name.startswith("-") or name in self.list_commands(ctx):
             return super().resolve_command(ctx, args)
-        near = get_close_matches(name, self.list_commands(ctx), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+        raise _no_such_command(name, self.list_commands(ctx), ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, without importing them."""
@@ -113,12 +112,21 @@ class LazyGroup(click.Group):
 
 
 def _laid_out(command: click.Command) -> click.Command:
-    r"""Let `\b` in a raw docstring mean what click wants of it: do not wrap what follows."""
+    r"""Add the common options; let `\b` in a raw docstring keep click from wrapping what follows."""
     command.help = (command.help or "").replace("\\b\n", "\b\n")
+    if not isinstance(command, click.Group) or command.invoke_without_command:
+        add_common_options(command)
     if isinstance(command, click.Group):
         for sub in command.commands.values():
             _laid_out(sub)
     return command
+
+
+def _no_such_command(name: str, names: Sequence[str], context: click.Context) -> click.UsageError:
+    """Return the error of a command that does not exist."""
+    near = close_names(name, names, most=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return click.UsageError(f"No such command {name!r}.{hint}", context)
 
 
 @click.group(

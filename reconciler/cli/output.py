@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from reconciler.cli.common import is_quiet, wants_color
 from reconciler.errors import Exit, Problem, UnavailableError, UsageError
 from reconciler.report.console import Paint, ansi, plain
 from reconciler.report.escape import inert, terminal
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from reconciler.run.options import RunOptions
     from reconciler.run.report_cache import ReportCache
 
-_FORMS = ("text", "json")
-_FORM = "Form of the report."
+_FORM = "Form of the report; JSON is an API with a schema."
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -41,6 +41,9 @@ class Output(StrEnum):
     YAML = "yaml"
     JSONL = "jsonl"
     CSV = "csv"
+    MERMAID = "mermaid"
+    DOT = "dot"
+    SVG = "svg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class Printer:
     """Characters of a line of the terminal; None where there is none."""
     file: TextIO | None = None
     """Where to print instead of standard output."""
+    quiet: bool = False
+    """Whether the user wants no notes."""
     printed: list[tuple[bool, str]] = field(default_factory=list)
     """Everything that was printed, and whether to standard error."""
 
@@ -66,6 +71,11 @@ class Printer:
         text = "\n".join(lines)
         if text:
             self.text(f"{text}\n", err=err)
+
+    def notes(self, notes: Iterable[str]) -> None:
+        """Print notes to standard error, unless the user wants none."""
+        if not self.quiet:
+            self.lines((f"note: {note}" for note in notes), err=True)
 
     def text(self, text: str, *, err: bool = False) -> None:
         """Print text that brings its own newlines."""
@@ -89,85 +99,58 @@ def make_printer(*, color: bool = True) -> Printer:
     colored = color and wants_color()
     # Pipes get whole rows: another program reads them.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    return Printer(Redactor.of_environment(os.environ), ansi if colored else plain, width)
+    return Printer(Redactor.of_environment(os.environ), ansi if colored else plain, width, quiet=is_quiet())
 
 
 @contextmanager
-def printer_to(out: Path | None, *, color: bool = True) -> Iterator[Printer]:
+def printer_to(out: Path | None) -> Iterator[Printer]:
     """Yield the printer for this process; what it prints is written to a file, if there is one."""
     if out is None:
-        yield make_printer(color=color)
+        yield make_printer()
         return
     with out.open("w", encoding="utf-8") as file:
-        yield Printer(Redactor.of_environment(os.environ), file=file)
+        yield Printer(Redactor.of_environment(os.environ), file=file, quiet=is_quiet())
 
 
-def wants_color() -> bool:
-    """Return whether to use colors: on a terminal, unless NO_COLOR is set."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
-
-
-def output_options(*forms: Output) -> Callable[[F], F]:
-    """Add `--output` with these forms, and `--no-color`, to a command."""
-
-    def decorate(command: F) -> F:
-        command = click.option(
-            "--output",
-            "-o",
-            type=click.Choice([str(form) for form in forms]),
-            default=str(Output.TEXT),
-            show_default=True,
-            help="Form of the report; JSON is an API with a schema.",
-        )(command)
-        return click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")(command)
-
-    return decorate
+def output_options(*forms: Output, help_: str = _FORM) -> Callable[[F], F]:
+    """Add `--output` with these forms to a command; the first one is its default."""
+    return click.option(
+        "--output",
+        "-o",
+        type=click.Choice([str(form) for form in forms]),
+        default=str(forms[0]),
+        show_default=True,
+        help=help_,
+    )
 
 
 def listing_options(command: F) -> F:
-    """Add `--all` and `--quiet`, which a command that prints a plan receives as `unchanged` and `quiet`."""
-    command = click.option("--quiet", "-q", is_flag=True, help="Leave out progress and notes.")(command)
+    """Add `--all`, which a command that prints a plan receives as `unchanged`."""
     return click.option(
         "--all", "unchanged", is_flag=True, help="List also the packages that stay as they are."
     )(command)
 
 
-def format_option(command: F) -> F:
-    """Add `--output text|json`, which the command receives as `output_format`, to one without a report."""
-    forms = click.Choice([str(Output.TEXT), str(Output.JSON)])
-    command = click.option("--output-format", type=forms, hidden=True)(command)
-    return click.option(
-        "--output", "-o", "output_format", type=forms, default="text", show_default=True, help=_FORM
-    )(command)
+detailed_exitcode_option = click.option(
+    "--detailed-exitcode", is_flag=True, help="Exit 10 instead of 0 where something changes or differs."
+)
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="A reconciler.yaml that says which functions may run, and how.",
+)
 
 
-def result_options(help_: str, *, required: bool = False) -> Callable[[F], Callable[..., Any]]:
-    """Add `--out PATH` and `--output text|json`, which a command receives as `out` and `output_format`.
+def out_file_option(help_: str) -> Callable[[F], F]:
+    """Add `--out FILE`, which a command receives as `out`."""
+    return click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help=help_)
 
-    `--output PATH`, as it was once, is still understood where the value is clearly a path.
-    """
 
-    def decorate(command: F) -> Callable[..., Any]:
-        @click.option("--out", type=click.Path(path_type=Path), help=help_)
-        @click.option(
-            "--output", "-o", "form", default="text", show_default=True, metavar="[text|json]", help=_FORM
-        )
-        @click.option("--output-format", "old_form", type=click.Choice(_FORMS), hidden=True)
-        @wraps(command)
-        def with_result(*args: Any, out: Path | None, form: str, old_form: str | None, **options: Any) -> Any:
-            if form not in _FORMS and out is None and (os.sep in form or Path(form).is_dir()):
-                click.echo("note: --output names the form of the report: write --out PATH", err=True)
-                out, form = Path(form), str(Output.TEXT)
-            if form not in _FORMS:
-                hint = "'text' or 'json' is the form of the report; a path is given with --out"
-                raise click.BadParameter(f"{form!r} is none: {hint}", param_hint="'--output' / '-o'")
-            if required and out is None:
-                raise click.UsageError("Missing option '--out'.")
-            return command(*args, out=out, output_format=old_form or form, **options)
-
-        return with_result
-
-    return decorate
+def out_directory_option(help_: str, *, required: bool = False) -> Callable[[F], F]:
+    """Add `--out-dir DIRECTORY`, which a command receives as `out`."""
+    path = click.Path(file_okay=False, path_type=Path)
+    return click.option("--out-dir", "out", type=path, metavar="DIRECTORY", required=required, help=help_)
 
 
 class RedactedStream:
@@ -233,6 +216,13 @@ def require_readable(inventory: "Inventory", names: Iterable[str]) -> None:
 
 
 Command = Callable[..., Any]
+cache_dir_option = click.option(
+    "--cache-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="RECONCILER_CACHE_DIR",
+    metavar="DIRECTORY",
+    help="Where mirrors of repositories are kept; safe to delete.  [default: the user's cache]",
+)
 
 
 def control_options(command: Command) -> Command:
@@ -245,12 +235,7 @@ def control_options(command: Command) -> Command:
         show_default=True,
         help="The control repository: a working copy (its HEAD is read), a bare repository, or a URL.",
     )
-    @click.option(
-        "--cache-dir",
-        type=click.Path(file_okay=False, path_type=Path),
-        envvar="RECONCILER_CACHE_DIR",
-        help="Where mirrors of repositories are kept; safe to delete.  [default: the user's cache]",
-    )
+    @cache_dir_option
     @wraps(command)
     def with_settings(*args: Any, control: str, cache_dir: Path | None, **options: Any) -> Any:
         from reconciler.run.options import RunOptions
@@ -282,7 +267,7 @@ def open_reports(settings: "RunOptions", printer: Printer, *, writes: bool = Fal
 
     context = click.get_current_context()
     options = sorted((name, str(value)) for name, value in context.params.items() if name != "full")
-    look = [str(printer.is_colored), str(printer.width)]
+    look = [str(printer.is_colored), str(printer.width), str(printer.quiet)]
     question = [context.command_path, *(part for option in options for part in option), *look]
     return ReportCache(settings, question, os.environ, writes=writes)
 
@@ -340,3 +325,21 @@ def with_shard(settings: "RunOptions", shard: str) -> "RunOptions":
     from reconciler.plan.shard import parse_shard
 
     return replace(settings, shard=parse_shard(shard, os.environ))
+
+
+def show_files(
+    printer: Printer,
+    output: str,
+    lines: Iterable[str],
+    *,
+    written: Iterable[object],
+    removed: Iterable[str] = (),
+) -> None:
+    """Print which files a command wrote and removed: as lines of text, or as JSON."""
+    if output != Output.JSON:
+        printer.lines(lines)
+        return
+    from reconciler.report.json import API_VERSION
+
+    files = {"written": [str(path) for path in written], "removed": list(removed)}
+    printer.value({"apiVersion": API_VERSION, "kind": "Files", **files})

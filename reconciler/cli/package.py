@@ -1,19 +1,26 @@
 """`package`: update, render, compare and list packages in directories, as kpt does."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
-from reconciler.cli.output import result_options
+from reconciler.cli.output import (
+    Output,
+    config_option,
+    detailed_exitcode_option,
+    out_directory_option,
+    output_options,
+)
 from reconciler.errors import Exit, UsageError
-from reconciler.policy import MergeMode, OnConflict, Strategy
+from reconciler.policy import Engine, MergeMode, OnConflict, Strategy
 
 if TYPE_CHECKING:
     from reconciler.functions.step import PipelineResult
     from reconciler.objects import Files
-    from reconciler.policy import Engine, FunctionPolicy
+    from reconciler.policy import FunctionPolicy
     from reconciler.render.update import Conflict, Updated, UpdateRefused
 
 EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -21,20 +28,35 @@ EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 
 @click.group()
 def package() -> None:
-    """Update, render, compare and list packages in directories."""
+    r"""Update, render, compare and list packages in directories.
+
+    \b
+    Examples:
+      reconciler package tree edge-east/nginx
+      reconciler package diff blueprints/nginx edge-east/nginx
+      reconciler package render edge-east/nginx
+      reconciler package update --original nginx-v1 --upstream nginx-v2 --local nginx --out-dir nginx
+    """
 
 
 @package.command()
 @click.option("--original", type=EXISTING, required=True, help="The upstream that the package was made from.")
 @click.option("--upstream", type=EXISTING, required=True, help="The upstream to update to.")
 @click.option("--local", type=EXISTING, required=True, help="The package, with what people changed in it.")
-@result_options("Where the result goes; may be the local directory.  [required]", required=True)
+@out_directory_option("Where the result goes; may be the local directory.", required=True)
+@output_options(Output.TEXT, Output.JSON)
 @click.option(
     "--strategy",
     type=click.Choice([s.value for s in Strategy]),
     help="[default: the Kptfile's, else resource-merge]",
 )
-@click.option("--mode", type=click.Choice([m.value for m in MergeMode]), default="default", show_default=True)
+@click.option(
+    "--mode",
+    type=click.Choice([m.value for m in MergeMode]),
+    default="default",
+    show_default=True,
+    help="How to merge: `compatible` as kpt does, also where it loses data.",
+)
 @click.option(
     "--on-conflict",
     type=click.Choice([c.value for c in OnConflict]),
@@ -44,7 +66,7 @@ def package() -> None:
 )
 @click.option("--ref", default="", help="The upstream's new ref, to be recorded in the Kptfile.")
 @click.option("--commit", default="", help="The upstream's new commit, to be recorded in the Kptfile.")
-def update(original: Path, upstream: Path, local: Path, out: Path, output_format: str, **options: Any) -> int:
+def update(original: Path, upstream: Path, local: Path, out: Path, output: str, **options: Any) -> int:
     r"""Bring a new upstream into a package that people have edited.
 
     Nothing is written unless the whole package could be updated.
@@ -54,7 +76,7 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output_format
 
     \b
     Example:
-      reconciler package update --original nginx-v1 --upstream nginx-v2 --local edge/nginx --out edge/nginx
+      reconciler package update --original nginx-v1 --upstream nginx-v2 --local nginx --out-dir nginx
     """
     from reconciler.read.files import read_directory
     from reconciler.render.update import UpdateRefused
@@ -65,56 +87,73 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output_format
     try:
         updated = _update(*sides, **options)
     except UpdateRefused as refused:
-        _print_refusal(refused, sides, output_format)
+        _print_refusal(refused, sides, output)
         return _refusal_exit(refused)
     write_directory(updated.files, out, replaces=local)
-    _print_update(updated, sides, output_format)
+    _print_update(updated, sides, output)
     return Exit.WAITING if updated.conflicts else Exit.DONE
 
 
 @package.command()
 @click.argument("first", type=EXISTING)
 @click.argument("second", type=EXISTING)
-@click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when the packages differ.")
-def diff(first: Path, second: Path, *, detailed_exitcode: bool) -> int:
+@detailed_exitcode_option
+@output_options(Output.TEXT, Output.JSON)
+def diff(first: Path, second: Path, output: str, *, detailed_exitcode: bool) -> int:
     r"""Show what differs between two packages, as a unified diff.
 
     \b
     Example:
       reconciler package diff blueprints/nginx edge-east/nginx
     """
-    from difflib import unified_diff
-
+    from reconciler.cli.output import make_printer
     from reconciler.read.files import read_directory
+    from reconciler.report.json import API_VERSION
 
     before, after = read_directory(first), read_directory(second)
-    lines: list[str] = []
-    for path in sorted(before.keys() | after.keys()):
-        old, new = before.get(path), after.get(path)
-        if old == new:
-            continue
-        names = (f"a/{path}" if old else "/dev/null", f"b/{path}" if new else "/dev/null")
-        if old and new and old.mode != new.mode:
-            lines.append(f"mode of {path}: {old.mode:o} -> {new.mode:o}")
-        lines += (line.rstrip("\n") for line in unified_diff(_shown(old), _shown(new), *names))
-    _print(lines)
-    return Exit.PENDING if lines and detailed_exitcode else Exit.DONE
+    paths = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    lines = {path: list(_file_diff(path, before.get(path), after.get(path))) for path in paths}
+    if output == Output.JSON:
+        changes = {path: change for change, of in _changes(before, after).items() for path in of}
+        files = [{"path": p, "change": changes[p], "diff": "\n".join(lines[p]) + "\n"} for p in paths]
+        make_printer().value({"apiVersion": API_VERSION, "kind": "PackageDiff", "files": files})
+    else:
+        _print([line for path in paths for line in lines[path]])
+    return Exit.PENDING if paths and detailed_exitcode else Exit.DONE
 
 
 @package.command()
 @click.argument("directory", type=EXISTING)
-def tree(directory: Path) -> int:
+@output_options(Output.TEXT, Output.JSON)
+def tree(directory: Path, output: str) -> int:
     r"""List a package's resources and sub-packages.
 
     \b
     Example:
       reconciler package tree edge-east/nginx
     """
+    from reconciler.cli.output import make_printer
     from reconciler.read.files import read_directory
-    from reconciler.render.update.documents import list_package
+    from reconciler.render.update.documents import list_package, package_contents
+    from reconciler.report.json import API_VERSION
 
-    _print(list_package(directory.resolve().name, read_directory(directory)))
+    files = read_directory(directory)
+    if output == Output.JSON:
+        head = {"apiVersion": API_VERSION, "kind": "PackageTree", "name": directory.resolve().name}
+        make_printer().value({**head, "files": package_contents(files)})
+    else:
+        _print(list_package(directory.resolve().name, files))
     return Exit.DONE
+
+
+def _file_diff(path: str, old: Any, new: Any) -> Iterator[str]:
+    """Yield the unified diff of one file, after the change of its mode if there is one."""
+    from difflib import unified_diff
+
+    names = (f"a/{path}" if old else "/dev/null", f"b/{path}" if new else "/dev/null")
+    if old and new and old.mode != new.mode:
+        yield f"mode of {path}: {old.mode:o} -> {new.mode:o}"
+    yield from (line.rstrip("\n") for line in unified_diff(_shown(old), _shown(new), *names))
 
 
 def _update(
@@ -144,10 +183,10 @@ def _refusal_exit(refused: "UpdateRefused") -> Exit:
     return Exit.WAITING if refused.conflicts else Exit.REFUSED
 
 
-def _print_update(updated: "Updated", sides: tuple["Files", ...], output_format: str) -> None:
+def _print_update(updated: "Updated", sides: tuple["Files", ...], output: str) -> None:
     changes = _changes(sides[2], updated.files)
     conflicts = [_conflict_value(conflict, sides) for conflict in updated.conflicts]
-    if output_format == "json":
+    if output == Output.JSON:
         details = {"notes": list(updated.notes), "fallbacks": updated.fallbacks}
         _print_json({"updated": True, "changes": changes, "conflicts": conflicts, **details})
         return
@@ -155,9 +194,9 @@ def _print_update(updated: "Updated", sides: tuple["Files", ...], output_format:
     _print([*lines, *updated.notes, *_conflict_lines(conflicts)] or ["Nothing changed"])
 
 
-def _print_refusal(refused: "UpdateRefused", sides: tuple["Files", ...], output_format: str) -> None:
+def _print_refusal(refused: "UpdateRefused", sides: tuple["Files", ...], output: str) -> None:
     conflicts = [_conflict_value(conflict, sides) for conflict in refused.conflicts]
-    if output_format == "json":
+    if output == Output.JSON:
         why = {"reason": refused.reason, "message": refused.message, "paths": list(refused.paths)}
         _print_json({"updated": False, "refused": why, "conflicts": conflicts})
         return
@@ -226,19 +265,25 @@ def _print_json(value: Any) -> None:
     click.echo(orjson.dumps(redacted, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode())
 
 
-ENGINES = ("docker", "podman", "nerdctl")
+runtime_option = click.option(
+    "--runtime",
+    type=click.Choice(get_args(Engine)[1:]),
+    help="The engine of containers, for pinned images.  [default: the configuration's]",
+)
 
 
 @package.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@result_options("Where the result goes.  [default: DIRECTORY]")
-@click.option("--results-dir", type=click.Path(path_type=Path), help="Write results.yaml there, as kpt does.")
+@out_directory_option("Where the result goes.  [default: DIRECTORY]")
+@output_options(Output.TEXT, Output.JSON)
 @click.option(
-    "--config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A reconciler.yaml that says which functions may run, and how.",
+    "--results-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIRECTORY",
+    help="Write results.yaml there, as kpt does.",
 )
-@click.option("--runtime", type=click.Choice(ENGINES), help="Run pinned images by this engine.")
+@config_option
+@runtime_option
 @click.option(
     "--engine-argument", multiple=True, metavar="ARG", help="One more argument of the engine's run."
 )
@@ -248,7 +293,7 @@ ENGINES = ("docker", "podman", "nerdctl")
     "--exec", "executables", multiple=True, metavar="NAME=PATH", help="Map a name to an executable."
 )
 @click.option("--compatible", is_flag=True, help="Copy the faults of the functions that are reproduced.")
-@click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when the package changed.")
+@detailed_exitcode_option
 def render(directory: Path, out: Path | None, results_dir: Path | None, **options: Any) -> int:
     r"""Run the functions of a package and of its sub-packages.
 
@@ -260,7 +305,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
 
     \b
     Example:
-      reconciler package render edge-east/nginx --out rendered
+      reconciler package render edge-east/nginx --out-dir rendered
     """
     from reconciler.functions.pipeline import run_pipeline
     from reconciler.read.files import read_directory
@@ -278,7 +323,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
         _write_results(results_dir, result)
     if result.ok and (dict(result.files) != before or target != directory):
         write_directory(result.files, target, replaces=directory)
-    _print_result(result, before, options["output_format"])
+    _print_result(result, before, options["output"])
     if not result.ok:
         return Exit.REFUSED if result.unrunnable else Exit.INVALID_INPUT
     changed = dict(result.files) != before
@@ -344,12 +389,12 @@ def _write_results(directory: Path, result: "PipelineResult") -> None:
     (directory / "results.yaml").write_text(emit(listed) + "\n", encoding="utf-8")
 
 
-def _print_result(result: "PipelineResult", before: "Files", output_format: str) -> None:
+def _print_result(result: "PipelineResult", before: "Files", output: str) -> None:
     from reconciler.cli.output import make_printer
     from reconciler.report.escape import terminal
 
     printer = make_printer(color=False)
-    if output_format == "json":
+    if output == Output.JSON:
         printer.value(_rendered_value(result, before))
         return
     lines = [line for run in result.steps for line in _step_lines(run)]

@@ -9,10 +9,12 @@ from reconciler.cli.differences import changed_files, diff_option, show_differen
 from reconciler.cli.output import (
     Output,
     control_options,
+    detailed_exitcode_option,
     full_option,
     listing_options,
     make_printer,
     open_reports,
+    out_file_option,
     output_options,
     printer_to,
     resolving_options,
@@ -35,11 +37,11 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @shard_option
 @diff_option
 @output_options(*FORMS)
-@click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when changes are pending.")
+@detailed_exitcode_option
 @listing_options
 @resolving_options
 @full_option
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
+@out_file_option("Write the report to this file.")
 @click.argument("names", nargs=-1, metavar="[PACKAGE|SET]...")
 def plan(
     settings: "RunOptions",
@@ -48,11 +50,9 @@ def plan(
     names: tuple[str, ...],
     *,
     shard: str,
-    no_color: bool,
     detailed_exitcode: bool,
     shows_diff: bool,
     unchanged: bool,
-    quiet: bool,
     full: bool,
 ) -> Exit:
     r"""Show what `apply` would do to every package, and why. Writes nothing.
@@ -82,9 +82,9 @@ def plan(
 
         planned = plan_run(settings)
         changes = select_changes(planned, names) if names else changed_files(planned)
-        show_differences(make_printer(color=not no_color), planned, changes, unfolded=unchanged)
+        show_differences(make_printer(), planned, changes, unfolded=unchanged)
         return _exit_of(planned, detailed=detailed_exitcode)
-    with printer_to(out, color=not no_color) as printer:
+    with printer_to(out) as printer:
         reports = open_reports(settings, printer)
         if not full and (report := reports.find()):
             printer.repeat(report.texts)
@@ -92,7 +92,7 @@ def plan(
         from reconciler.run.plan import plan_run
 
         planned, form = plan_run(settings, opened=reports.opened), Output(output)
-        show_plan(printer, planned, form, quiet=quiet, unchanged=unchanged, detailed=detailed_exitcode)
+        show_plan(printer, planned, form, unchanged=unchanged, detailed=detailed_exitcode)
         code = _exit_of(planned, detailed=detailed_exitcode)
         reports.keep(reports.inputs_of(planned), printer.printed, code)
     return code
@@ -122,7 +122,6 @@ def show_plan(
     planned: "PlannedRun",
     output: Output,
     *,
-    quiet: bool = False,
     unchanged: bool = False,
     detailed: bool = False,
 ) -> None:
@@ -135,7 +134,7 @@ def show_plan(
                 planned.plan,
                 planned.names,
                 paint=printer.paint,
-                quiet=quiet,
+                quiet=printer.quiet,
                 unchanged=unchanged,
                 width=printer.width,
             )

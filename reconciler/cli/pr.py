@@ -59,7 +59,6 @@ def list_(
     settings: "RunOptions",
     output: str,
     *,
-    no_color: bool,
     every: bool,
     sets: tuple[str, ...],
     labels: tuple[str, ...],
@@ -82,7 +81,7 @@ def list_(
     listed = [f for f in chosen.select(list_pulls(world)) if every or f.pull.state is PullState.OPEN]
     recorded = {(s.repository, s.head): s for s in world.inventory.statuses.values()}
     unread = find_unread(world.inventory)
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     if output == Output.JSON:
         printer.value(
             listing("PullRequest", ({**_value(f), "status": _recorded(f, recorded)} for f in listed))
@@ -98,7 +97,7 @@ def list_(
 @control_options
 @output_options(*FORMS)
 @click.argument("name")
-def show(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> Exit:
+def show(settings: "RunOptions", output: str, name: str) -> Exit:
     r"""Show the title, the text and the changes of a pull request.
 
     \b
@@ -112,7 +111,7 @@ def show(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> E
     world = read_inputs(settings, lists_ended=True)
     require_readable(world.inventory, [name])
     listed = find_pulls(list_pulls(world), name)
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     if output == Output.JSON:
         printer.value(listing("PullRequest", (_value(f, body=True) for f in listed)))
     else:
@@ -126,7 +125,7 @@ def show(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> E
 @output_options(*FORMS)
 @click.argument("name")
 @dry_run_option
-def merge(settings: "RunOptions", output: str, name: str, *, no_color: bool, dry_run: bool) -> Exit:
+def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> Exit:
     r"""Merge a pull request that is ready; a draft is approved with `reconciler approve`.
 
     \b
@@ -150,7 +149,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, no_color: bool, dry
             raise outdated_error(error, listed, plan) from error
 
     done = _Step("Merge", "merged", "merge", "merged")
-    return done.take(chosen.pulls, act, make_printer(color=not no_color), output, dry_run=dry_run)
+    return done.take(chosen.pulls, act, make_printer(), output, dry_run=dry_run)
 
 
 @pr.command()
@@ -159,9 +158,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, no_color: bool, dry
 @click.argument("name")
 @click.option("--comment", default="", help="Why.")
 @dry_run_option
-def close(
-    settings: "RunOptions", output: str, name: str, comment: str, *, no_color: bool, dry_run: bool
-) -> Exit:
+def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_run: bool) -> Exit:
     r"""Close a pull request: exactly this content is not proposed again.
 
     \b
@@ -181,7 +178,7 @@ def close(
         return {}
 
     done = _Step("Close", "closed", "close", "closed")
-    return done.take(chosen.pulls, act, make_printer(color=not no_color), output, dry_run=dry_run)
+    return done.take(chosen.pulls, act, make_printer(), output, dry_run=dry_run)
 
 
 @pr.command()
@@ -189,7 +186,7 @@ def close(
 @output_options(*FORMS)
 @click.argument("name")
 @dry_run_option
-def reopen(settings: "RunOptions", output: str, name: str, *, no_color: bool, dry_run: bool) -> Exit:
+def reopen(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> Exit:
     r"""Open a closed pull request again, as its branch is now: it is no rejection any more.
 
     \b
@@ -203,7 +200,7 @@ def reopen(settings: "RunOptions", output: str, name: str, *, no_color: bool, dr
 
     done = _Step("Reopen", "reopened", "reopen", "open")
     chosen = _choose(settings, name)
-    return done.take(chosen.pulls, act, make_printer(color=not no_color), output, dry_run=dry_run)
+    return done.take(chosen.pulls, act, make_printer(), output, dry_run=dry_run)
 
 
 class _Chosen(NamedTuple):

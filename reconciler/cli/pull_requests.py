@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -22,12 +21,14 @@ from reconciler.plan.context import by_weight
 from reconciler.refs import HEADS, short_branch
 from reconciler.run.inputs import RunInputs
 from reconciler.state import PackageVariantRecord
+from reconciler.suggestions import suggest
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 from reconciler.values import dataclass
 
 _PATTERN = re.compile(r"[*?\[]")
 _SET = "PackageVariantSet"
 _MOST_NAMES = 5
+_LIST = "`reconciler pr list` shows what there is."
 
 
 class ListedPull(NamedTuple):
@@ -236,15 +237,7 @@ def _opened(world: RunInputs, view: RepositoryView, head: str, text: str) -> Lis
 def _some(named: list[ListedPull], text: str, candidates: Iterable[str]) -> list[ListedPull]:
     if named:
         return named
-    raise UsageError(f"There is no pull request {text}", hint=suggest(text, candidates))
-
-
-def suggest(
-    text: str, candidates: Iterable[str], *, otherwise: str = "`reconciler pr list` shows what there is."
-) -> str:
-    """Return a hint that names what comes closest, or else where to look."""
-    close = get_close_matches(text, sorted(set(candidates)), n=3)
-    return f"Did you mean {' or '.join(close)}?" if close else otherwise
+    raise UsageError(f"There is no pull request {text}", hint=suggest(text, candidates, otherwise=_LIST))
 
 
 def _names(listed: ListedPull) -> Iterator[str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.output import make_printer
+from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import Exit
 
 if TYPE_CHECKING:
@@ -18,17 +18,22 @@ OUTPUTS = {
     "Diagnosis": ("doctor",),
     "Expansion": ("expand",),
     "Explanation": ("explain",),
+    "Files": ("index add", "index remove", "index set-default", "init", "demo"),
     "Functions": ("functions list",),
     "Graph": ("graph",),
     "History": ("history",),
     "Images": ("functions pull",),
     "IndexPackage": ("index list",),
+    "IndexVersion": ("index show",),
     "Lock": ("lock", "lock hold", "lock follow"),
+    "PackageDiff": ("package diff",),
     "PackageRender": ("package render",),
+    "PackageTree": ("package tree",),
     "PackageUpdate": ("package update",),
     "Plan": ("plan", "apply"),
     "Prospect": ("lock what-if",),
     "PullRequest": ("pr list", "pr show", "pr merge", "pr close", "pr reopen"),
+    "SnapshotImport": ("snapshot import",),
     "SnapshotKind": ("snapshot kinds",),
     "Standstill": ("why-not",),
     "Status": ("status",),
@@ -37,8 +42,11 @@ OUTPUTS = {
 
 
 @click.command()
-@click.argument("kind", type=click.Choice((*NAMES, *OUTPUTS), case_sensitive=False), default=NAMES[0])
-def schema(kind: str) -> Exit:
+@click.argument(
+    "kind", type=click.Choice((*NAMES, *OUTPUTS), case_sensitive=False), default=NAMES[0], metavar="[KIND]"
+)
+@output_options(Output.JSON)
+def schema(kind: str, output: str) -> Exit:
     r"""Print the JSON schema of a manifest or an output; of reconciler.yaml unless a kind is named.
 
     Editors take it for completion and checks. Unknown fields are refused by the schema as they are
@@ -50,6 +58,7 @@ def schema(kind: str) -> Exit:
       echo '# yaml-language-server: $schema=reconciler.schema.json' | cat - reconciler.yaml
       reconciler schema status             of what `reconciler status -o json` prints
     """
+    del output  # a schema is JSON
     if kind in OUTPUTS:
         make_printer().text(_output_schema(kind))
         return Exit.DONE

@@ -19,7 +19,7 @@ def find_change(planned: "PlannedRun", package: str) -> "Change":
         UsageError: The plan has no such package.
         UnavailableError: Its repository could not be read.
     """
-    from reconciler.cli.pull_requests import suggest
+    from reconciler.suggestions import suggest
 
     names = planned.names
     for change in planned.plan.changes:
@@ -27,7 +27,7 @@ def find_change(planned: "PlannedRun", package: str) -> "Change":
             return change
     require_readable(planned.inputs.inventory, [package])
     names_in_plan = [names.of(change) for change in planned.plan.changes]
-    hint = suggest(package, names_in_plan)
+    hint = suggest(package, names_in_plan, otherwise="`reconciler status` shows every package.")
     if problem := next(iter(planned.plan.problems), None):
         # A manifest that nobody can parse names no package: it may be this one's.
         hint += f" Or mend its manifest: {problem}."
@@ -43,8 +43,8 @@ def select_changes(planned: "PlannedRun", texts: Sequence[str]) -> "list[Change]
         UsageError: A text names no package and no set.
         UnavailableError: The repository that it names could not be read.
     """
-    from reconciler.cli.pull_requests import suggest
     from reconciler.report.summary import sorted_changes
+    from reconciler.suggestions import suggest
 
     changes = sorted_changes(planned.plan)
     names = {change.package: set(change_names(planned, change)) for change in changes}

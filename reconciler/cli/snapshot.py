@@ -4,32 +4,43 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.output import Output, control_options, make_printer, output_options, show_unread
+from reconciler.cli.output import (
+    Output,
+    control_options,
+    make_printer,
+    out_directory_option,
+    output_options,
+    show_unread,
+)
 from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
-    from reconciler.read.snapshot.importing import KindCount
+    from reconciler.read.snapshot.importing import KindCount, SnapshotFiles
     from reconciler.run.options import RunOptions
 
 
 @click.group()
 def snapshot() -> None:
-    """Turn cluster objects into the snapshot that plans read."""
+    r"""Turn cluster objects into the snapshot that plans read.
+
+    \b
+    Example:
+      KINDS=$(reconciler snapshot kinds)
+      kubectl get "$KINDS" -A -o json | reconciler snapshot import - --cluster edge-1 --kinds "$KINDS"
+    """
 
 
 @snapshot.command("import")
 @click.argument("files", nargs=-1, metavar="[FILE...|-]")
+@out_directory_option("Directory of the snapshot.  [default: as configured, below it the cluster's]")
+@output_options(Output.TEXT, Output.JSON)
 @click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of the snapshot.  [default: as configured, below it the cluster's]",
+    "--cluster", default="", metavar="NAME", help="Name of the cluster that was listed.  [default: as before]"
 )
-@click.option("--output", "out", type=click.Path(file_okay=False, path_type=Path), hidden=True)
-@click.option("--cluster", default="", help="Name of the cluster that was listed.  [default: as before]")
 @click.option("--kinds", default="", help="What was asked for, as kubectl takes it: Kind.group,Kind.group,…")
 @click.option("--namespace", "-n", default="", help="The one namespace that was listed.  [default: all]")
 @click.option("--partial", is_flag=True, help="A selector left objects out: absence means nothing.")
@@ -50,6 +61,7 @@ def import_(
     files: tuple[str, ...],
     *,
     out: Path | None,
+    output: str,
     cluster: str,
     kinds: str,
     namespace: str,
@@ -98,9 +110,12 @@ def import_(
     planned = plan_import(inputs, read_directory(directory), options, snapshot_limits(Limits()))
     write_directory(directory, planned)
     printer = make_printer()
+    if output == Output.JSON:
+        printer.value(_import_value(directory, planned))
+        return Exit.DONE
     printer.lines(map(_line, planned.counts))
     printer.lines([f"written to {directory}"])
-    printer.lines((f"note: {note}" for note in planned.notes), err=True)
+    printer.notes(planned.notes)
     return Exit.DONE
 
 
@@ -121,7 +136,7 @@ def _configured_directory() -> Path:
     except OSError:
         data = None
     if copy is None or data is None:
-        hint = "Run it in a working copy of the control repository, or name the directory: --out PATH."
+        hint = "Run it in a working copy of the control repository, or name the directory: --out-dir PATH."
         raise UsageError(f"There is no {path} here that says where the snapshot is", hint=hint)
     directory = copy.root / parse_configuration(data, path, os.environ).snapshot.path
     return directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
@@ -130,7 +145,7 @@ def _configured_directory() -> Path:
 @snapshot.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
-def kinds(settings: "RunOptions", output: str, *, no_color: bool) -> Exit:
+def kinds(settings: "RunOptions", output: str) -> Exit:
     r"""Print the kinds that this fleet needs from its clusters, on one line as kubectl takes them.
 
     These are the kinds that sets select, those that packages want to have injected, and, where
@@ -149,7 +164,7 @@ def kinds(settings: "RunOptions", output: str, *, no_color: bool) -> Exit:
 
     needed = find_needed_kinds(settings)
     needed_kinds, is_whole = needed.kinds, not needed.problems and not needed.unread
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     if output == Output.JSON:
         printer.value(
             listing("SnapshotKind", ({"group": kind.group, "kind": kind.kind} for kind in needed_kinds))
@@ -157,13 +172,11 @@ def kinds(settings: "RunOptions", output: str, *, no_color: bool) -> Exit:
     elif needed_kinds:
         printer.lines([",".join(map(str, needed_kinds))])
     elif is_whole:
-        printer.lines(
-            ["note: This fleet needs no snapshot: no set selects objects, and nothing is injected"], err=True
-        )
+        printer.notes(["This fleet needs no snapshot: no set selects objects, and nothing is injected"])
     printer.lines(problem_lines(needed.problems, paint=printer.paint), err=True)
     exits = show_unread(printer, needed.unread)
     if not is_whole:
-        printer.lines(["note: What could not be read may need kinds that are not listed"], err=True)
+        printer.notes(["What could not be read may need kinds that are not listed"])
     return worst(exits | ({Exit.INVALID_INPUT} if needed.problems else set()))
 
 
@@ -202,3 +215,20 @@ def _read(name: str) -> tuple[str, bytes]:
         return name, Path(name).read_bytes()
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+
+
+def _import_value(directory: Path, planned: "SnapshotFiles") -> dict[str, Any]:
+    from reconciler.report.json import API_VERSION
+
+    kinds = [
+        {
+            "group": count.kind.group,
+            "kind": count.kind.kind,
+            "objects": count.now,
+            "before": count.before,
+            "complete": count.complete,
+        }
+        for count in planned.counts
+    ]
+    head = {"apiVersion": API_VERSION, "kind": "SnapshotImport", "directory": str(directory)}
+    return {**head, "kinds": kinds, "notes": list(planned.notes)}

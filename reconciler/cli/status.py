@@ -58,7 +58,6 @@ def status(
     sort: str | None,
     names: Sequence[str],
     watch: bool,
-    no_color: bool,
 ) -> Exit:
     r"""Show every package: versions on main and in review, state, age, pull request, and what it waits for.
 
@@ -86,7 +85,7 @@ def status(
     if watch and (output not in (Output.TEXT, Output.WIDE) or not sys.stdout.isatty()):
         raise UsageError("--watch needs a terminal, and text", hint="Run `reconciler status` from a timer.")
     filters = StatusFilter(tuple(names), sets, labels, states, repositories)
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     while True:
         observed = read_status(settings)
         _check_names(observed.owners, filters)
@@ -156,8 +155,8 @@ def _check_names(owners: "Iterable[Owner]", filters: "StatusFilter") -> None:
     """
     from fnmatch import fnmatchcase
 
-    from reconciler.cli.pull_requests import suggest
     from reconciler.report.status import owner_names, set_names
+    from reconciler.suggestions import suggest
 
     every = list(owners)
     own_labels = {(key, value) for owner in every for key, value in (owner.get("labels") or {}).items()}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("package", metavar="REPO/PACKAGE")
 @click.argument("version", default="", metavar="[VERSION]")
-def why_not(settings: "RunOptions", output: str, package: str, version: str, *, no_color: bool) -> Exit:
+def why_not(settings: "RunOptions", output: str, package: str, version: str) -> Exit:
     r"""Explain what keeps a package from an upstream revision: the newest one unless VERSION names another.
 
     The manifest may ask for another one, the lock may hold it, the draft may wait for people; every
@@ -37,7 +37,7 @@ def why_not(settings: "RunOptions", output: str, package: str, version: str, *, 
     planned = plan_run(settings)
     change = find_change(planned, package)
     standstill = explain_standstill(planned, change, version)
-    printer = make_printer(color=not no_color)
+    printer = make_printer()
     name = planned.names.of(change)
     if output == Output.JSON:
         obstacles = [obstacle._asdict() for obstacle in standstill.obstacles]

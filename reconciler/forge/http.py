@@ -30,7 +30,7 @@ from reconciler.forge.api_errors import (
 )
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock
 from reconciler.forge.reply_cache import CachedReply, ReplyCache
-from reconciler.git.effects import effect
+from reconciler.git.effects import effect, timed
 from reconciler.report.redact import Redactor, learn_credential, mask_credentials
 
 if TYPE_CHECKING:
@@ -309,7 +309,8 @@ class Transport:
         cached = self._replies.find(address) if self._replies and conditional else None
         if cached is not None:
             headers["If-None-Match"] = cached.etag
-        with self._client.stream(method, url, content=content, params=params, headers=headers) as reply:
+        sent = self._client.stream(method, url, content=content, params=params, headers=headers)
+        with timed(f"{method} {self._redacted(url)}"), sent as reply:
             data = bytearray()
             for chunk in reply.iter_bytes():
                 data += chunk

@@ -10,7 +10,7 @@ from reconciler.api import porch
 from reconciler.api.annotations import check_keys
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.api.validation import FieldError, parse_model, suggest
+from reconciler.api.validation import FieldError, parse_model
 from reconciler.dependencies.dialects import GROUPS
 from reconciler.errors import Location, Problem
 from reconciler.expand.migration import migrate_set, untranslated_fields
@@ -18,6 +18,7 @@ from reconciler.ids import GroupKind, ObjectKey, group_of
 from reconciler.inventory import Source, SourcedDocument
 from reconciler.read.documents import BrokenDocument, ParsedObject, SourcePosition
 from reconciler.reasons import Reason
+from reconciler.suggestions import suggest
 from reconciler.values import dataclass
 
 _SIMILAR = 0.85
@@ -116,7 +117,7 @@ def _other_version(current: ManifestKind, value: Mapping[str, Any]) -> Unsupport
 
 def _unknown_kind(group: str, kind: str) -> UnsupportedObject:
     kinds = [other.kind for other in MANIFEST_KINDS if other.group == group]
-    hint = suggest(kind, kinds)
+    hint = suggest(kind, kinds, most=1)
     meant = next((GroupKind(group, k) for k in kinds if hint == f"Did you mean {k}?"), None)
     return UnsupportedObject(Reason.UNKNOWN_KIND, f"Unknown kind {kind} of {group}", hint, "kind", meant)
 

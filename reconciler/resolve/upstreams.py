@@ -1,7 +1,6 @@
 """Upstream selection (D9): from the words of a manifest to one package at one commit."""
 
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 
 from reconciler.api.porch import Upstream
 from reconciler.dependencies.versions import (
@@ -22,6 +21,7 @@ from reconciler.refs import short_branch, short_tag
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.verification import check_pin
+from reconciler.suggestions import suggest
 from reconciler.values import dataclass
 
 NOT_FOUND = "could not find upstream package revision"
@@ -242,11 +242,9 @@ def _packages(view: RepositoryView) -> list[str]:
 def _near(name: str, names: list[str]) -> str:
     """Return a hint that lists what exists: names like this one first, else some of all."""
     existing = sorted(set(names))
-    near = get_close_matches(name, existing, n=_SHOWN, cutoff=0.5)
-    if near:
-        return f"Did you mean {' or '.join(near)}?"
     more = f" and {len(existing) - _SHOWN} more" if len(existing) > _SHOWN else ""
-    return f"There is {', '.join(existing[:_SHOWN])}{more}." if existing else "There is none."
+    listed = f"There is {', '.join(existing[:_SHOWN])}{more}." if existing else "There is none."
+    return suggest(name, existing, otherwise=listed, most=_SHOWN)
 
 
 def _field(variant: DesiredVariant, *path: str) -> Location:

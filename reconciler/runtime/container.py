@@ -14,7 +14,6 @@ from reconciler.policy import FunctionPolicy
 from reconciler.runtime.process import ProcessRun, read_run, run_process, write_call
 from reconciler.runtime.result_cache import ImageCache
 
-ENGINES: Final = ("docker", "podman", "nerdctl")
 _ENVIRONMENT: Final = (
     "PATH",
     "HOME",

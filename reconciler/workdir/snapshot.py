@@ -71,4 +71,6 @@ def write_directory(directory: Path, files: SnapshotFiles) -> None:
             target.write_bytes(data)
     except OSError as error:
         message = f"{error.filename or directory} cannot be written: {error.strerror}"
-        raise ConfigurationError(message, hint="Check the directory, or name another with --out.") from error
+        raise ConfigurationError(
+            message, hint="Check the directory, or name another with --out-dir."
+        ) from error

@@ -160,7 +160,7 @@ def update_in_a_process(sides: tuple[Path, ...], output: Path) -> None:
     ]
     for name, side in zip(("original", "upstream", "local"), sides, strict=True):
         command += [f"--{name}", str(side)]
-    command += ["--out", str(output), "--ref", "v2", "--commit", "2a" * 20]
+    command += ["--out-dir", str(output), "--ref", "v2", "--commit", "2a" * 20]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr.decode())

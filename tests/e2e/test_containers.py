@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -18,8 +19,8 @@ from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionCall
 from reconciler.functions.step import PipelineResult
 from reconciler.objects import File
-from reconciler.policy import FunctionPolicy
-from reconciler.runtime.container import ENGINES, ContainerRuntime
+from reconciler.policy import Engine, FunctionPolicy
+from reconciler.runtime.container import ContainerRuntime
 
 REQUIRED = os.environ.get("RECONCILER_CONTAINERS") == "required"
 BUSYBOX = shutil.which("busybox")
@@ -77,7 +78,7 @@ def _working(directory: Path) -> tuple[FunctionPolicy | None, str]:
     if BUSYBOX is None:
         return None, "busybox-static is not installed: there is nothing to build an image of"
     tar = _root(directory)
-    for engine in filter(shutil.which, ENGINES):
+    for engine in filter(shutil.which, get_args(Engine)):
         command = [engine, "import", "--change", 'ENTRYPOINT ["/function"]', str(tar), IMAGE]
         made = subprocess.run(command, capture_output=True, text=True, check=False)
         if made.returncode:

@@ -249,7 +249,7 @@ def snapshot_files(root: Path) -> dict[str, str]:
     source.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     kinds = ["--cluster", "management", "--kinds", "WorkloadCluster.infra.nephio.org"]
     when = ["--time", "2026-01-01T00:00:00Z"]
-    result = run_line(["snapshot", "import", str(source), "--out", str(output), *kinds, *when])
+    result = run_line(["snapshot", "import", str(source), "--out-dir", str(output), *kinds, *when])
     assert result.code == 0, result
     files = {
         f"snapshot/{p.relative_to(output)}": p.read_text() for p in sorted(output.rglob("*")) if p.is_file()

@@ -30,9 +30,9 @@ def plan(root: Path, capsys: pytest.CaptureFixture[str]) -> str:
 def test_first_draft_of_an_own_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_world(tmp_path / "w", ("edge-1",))
     addresses = [
-        "--upstream",
+        "--upstream-url",
         str(tmp_path / "w/blueprints.git"),
-        "--downstream",
+        "--downstream-url",
         str(tmp_path / "w/edge-1.git"),
     ]
 

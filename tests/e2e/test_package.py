@@ -32,7 +32,7 @@ def sides(tmp_path: Path) -> Path:
 
 def update(sides: Path, *options: str, output: str = "out") -> int:
     paths = [f"--{side}={sides / side}" for side in ("original", "upstream", "local")]
-    return invoke(["package", "update", *paths, f"--out={sides / output}", *options])
+    return invoke(["package", "update", *paths, f"--out-dir={sides / output}", *options])
 
 
 def test_conflicts_are_shown_and_exit_7(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,19 +212,11 @@ def test_git_is_left_out(tmp_path: Path) -> None:
     assert list(read_directory(tmp_path)) == ["a"]
 
 
-def test_path_given_as_output_is_still_understood(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    paths = [f"--{side}={sides / side}" for side in ("original", "upstream", "local")]
-
-    assert invoke(["package", "update", *paths, f"--output={sides / 'out'}", "--on-conflict=local"]) == 0
-    assert (sides / "out/Kptfile").is_file()
-    assert "write --out PATH" in capsys.readouterr().err
-
-
 def test_output_is_the_form_of_the_report(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [f"--{side}={sides / side}" for side in ("original", "upstream", "local")]
 
-    assert invoke(["package", "update", *paths, "--output=jsn", f"--out={sides / 'out'}"]) == 2
-    assert "'text' or 'json'" in capsys.readouterr().err
+    assert invoke(["package", "update", *paths, "--output=jsn", f"--out-dir={sides / 'out'}"]) == 2
+    assert "'text', 'json'" in capsys.readouterr().err
     assert invoke(["package", "update", *paths, "--output=json"]) == 2
-    assert "--out" in capsys.readouterr().err
+    assert "--out-dir" in capsys.readouterr().err
     assert not (sides / "out").exists()

@@ -159,7 +159,7 @@ def test_the_result_may_go_elsewhere(tmp_path: Path) -> None:
     )
     before = content(directory)
 
-    said = reconciler("package", "render", directory, "--out", tmp_path / "out", "--detailed-exitcode")
+    said = reconciler("package", "render", directory, "--out-dir", tmp_path / "out", "--detailed-exitcode")
 
     assert said.returncode == 10
     assert content(directory) == before
@@ -183,7 +183,7 @@ def test_functions_pull_says_what_it_cannot_pull() -> None:
         "localhost/reconciler-no-such-image:v1",
         "--runtime",
         Path(docker).name,
-        "--local",
+        "--offline",
     )
 
     assert said.returncode == 5

@@ -31,6 +31,7 @@ def walk(command: click.Command, context: click.Context) -> Iterator[tuple[click
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None, name
+            below._help_option = None  # click keeps that of the first context, which may be a test's
             yield from walk(below, click.Context(below, info_name=name, parent=context))
 
 

@@ -65,26 +65,26 @@ def list_packages(
     defaults: Iterable[tuple[str, PackageId]] = (),
     *,
     name: str = "",
-    label: tuple[str, str] | None = None,
+    labels: Iterable[tuple[str, str]] = (),
     interface: str = "",
-    keyword: str = "",
+    keywords: Iterable[str] = (),
 ) -> tuple[IndexEntry, ...]:
     """Return the packages that pass every given filter, sorted, versions highest first.
 
     `is_default` is set if the package is the default of the given interface, or of any without one.
     """
-    interface = canonical_interface(interface)
+    interface, wanted, words = canonical_interface(interface), frozenset(labels), frozenset(keywords)
     chosen = {id_ for own, id_ in defaults if interface in ("", own)}
     entries = []
     for id_, candidates in sorted(catalogue.packages.items()):
         interfaces = sorted(
             {implemented.id for candidate in candidates for implemented in candidate.interfaces}
         )
-        labels = {pair for candidate in candidates for pair in candidate.labels}
-        keywords = {word for candidate in candidates for word in candidate.keywords}
-        if name.lower() not in id_.name.lower() or (label is not None and label not in labels):
+        own_labels = {pair for candidate in candidates for pair in candidate.labels}
+        own_keywords = {word for candidate in candidates for word in candidate.keywords}
+        if name.lower() not in id_.name.lower() or not (wanted <= own_labels and words <= own_keywords):
             continue
-        if (interface and interface not in interfaces) or (keyword and keyword not in keywords):
+        if interface and interface not in interfaces:
             continue
         versions = tuple(str(candidate.version) for candidate in reversed(candidates))
         entries.append(IndexEntry(id_, versions, tuple(interfaces), id_ in chosen))

@@ -1,7 +1,7 @@
 """Split a file into its resource documents, join, edit and list them without losing a byte."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from reconciler.api.kptfile import KPTFILE
@@ -155,6 +155,23 @@ def list_package(name: str, files: Files) -> list[str]:
     return [f"Package {name}", *_list_directory(files, "")]
 
 
+def package_contents(files: Files) -> list[dict[str, object]]:
+    """Return each file of a package with its sub-package and resources, as JSON values."""
+    packages = {path.rpartition("/")[0] for path in files if path.rpartition("/")[2] == KPTFILE}
+    return [
+        {"path": path, "package": _package_of(path, packages), "resources": list(_identities(files, path))}
+        for path in sorted(files)
+    ]
+
+
+def _package_of(path: str, packages: Collection[str]) -> str:
+    """Return the directory of the innermost package that holds a file, "" for the package itself."""
+    directory = path.rpartition("/")[0]
+    while directory and directory not in packages:
+        directory = directory.rpartition("/")[0]
+    return directory
+
+
 def _list_directory(files: Files, prefix: str) -> Iterator[str]:
     names = sorted({path.removeprefix(prefix).partition("/")[0] for path in files if path.startswith(prefix)})
     for place, name in enumerate(names):
@@ -168,6 +185,9 @@ def _list_directory(files: Files, prefix: str) -> Iterator[str]:
 
 
 def _list_resources(files: Files, path: str) -> Iterator[str]:
+    yield from (f"[{identity}]" for identity in _identities(files, path))
+
+
+def _identities(files: Files, path: str) -> Iterator[str]:
     if path.endswith((".yaml", ".yml")):
-        for document in documents_of(files[path]):
-            yield f"[{document.identity}]"
+        yield from (str(document.identity) for document in documents_of(files[path]))

@@ -271,7 +271,7 @@ class Fleet:
             source = Path(scratch) / "objects.json"
             source.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
             output = Path(scratch) / "snapshot"
-            where = ["--out", str(output), "--cluster", cluster, "--kinds", KINDS]
+            where = ["--out-dir", str(output), "--cluster", cluster, "--kinds", KINDS]
             result = run_line(["snapshot", "import", str(source), *where, "--time", "2026-01-01T00:00:00Z"])
             assert result.code == 0, result
             return {

@@ -107,7 +107,7 @@ def _compare_compatible(fleet: Fleet, variant: VariantSpec, pull: Pull) -> Itera
             _write_files(scratch / name, files)
         options = [word for name in sides for word in (f"--{name}", str(scratch / name))]
         result = run_line(
-            ["package", "update", *options, "--mode", "compatible", "--out", str(scratch / "local")]
+            ["package", "update", *options, "--mode", "compatible", "--out-dir", str(scratch / "local")]
         )
         if result.code:
             yield f"kpt updates {pull.package}, and here: exit {result.code} {result.out}{result.err}"

@@ -11,8 +11,9 @@ from pydantic import BaseModel
 from reconciler import api
 from reconciler.api.crossplane import MetaDependency
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.api.validation import FieldError, field_text, parse_model, suggest
+from reconciler.api.validation import FieldError, field_text, parse_model
 from reconciler.reasons import Reason
+from reconciler.suggestions import suggest
 
 PV = {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "PackageVariant", "metadata": {"name": "a"}}
 

@@ -89,7 +89,7 @@ def test_adding_with_an_interface_chooses_it_and_removing_forgets_it_everywhere(
     manifest = copy.parent / "helm.yaml"
     run(copy, "add", "r.io/helm", "1.1.0", "--manifest", str(manifest), "--interface", MYSQL)
 
-    run(copy, "remove", "r.io/helm", "--version", "1.1.0")
+    run(copy, "remove", "r.io/helm", "1.1.0")
     assert "index/defaults.yaml" in files(copy)
     run(copy, "remove", "bundle:r.io/helm")
     assert files(copy) == ["index/r.io/azure/1.0.0/azure.yaml", "index/r.io/azure/1.0.0/version.yaml"]
@@ -167,7 +167,7 @@ def test_a_bundle_that_is_added_for_an_interface_implements_it_and_is_its_defaul
         (("add", "/etc", "1.0.0"), UsageError),
         (("add", "x.io/aws", "not a version"), ConfigurationError),
         (("show", "gone"), UsageError),
-        (("remove", "r.io/helm", "--version", "9.0.0"), UsageError),
+        (("remove", "r.io/helm", "9.0.0"), UsageError),
         (("set-default", MYSQL, "helm"), UsageError),
         (("set-default", MYSQL, "bundle:x", "--cluster", "a", "--environment", "b"), UsageError),
         (

@@ -19,9 +19,9 @@ from reconciler.krm.yaml import load_documents
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
 
 ADDRESSES = (
-    "--upstream",
+    "--upstream-url",
     "https://github.com/acme/blueprints.git",
-    "--downstream",
+    "--downstream-url",
     "https://github.com/acme/edge",
 )
 FOLDERS = {
@@ -147,9 +147,9 @@ def test_first_manifests_are_valid(tmp_path: Path, complete: bool) -> None:
 def test_repositories_of_one_name_get_two(tmp_path: Path) -> None:
     run(
         str(tmp_path),
-        "--upstream",
+        "--upstream-url",
         "https://a.example/x/Web_1.git",
-        "--downstream",
+        "--downstream-url",
         "git@b.example:x/web-1.git",
     )
 
@@ -187,8 +187,8 @@ def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
     "arguments",
     [
         ("--instance", "A/B"),
-        ("--forge", "gitlab", "--downstream", "git@gitlab.com:acme/edge.git"),
-        ("--upstream", "https://a.example/x: y", "--downstream", "b"),
+        ("--forge", "gitlab", "--downstream-url", "git@gitlab.com:acme/edge.git"),
+        ("--upstream-url", "https://a.example/x: y", "--downstream-url", "b"),
     ],
 )
 def test_what_no_file_could_hold_is_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:

@@ -39,10 +39,10 @@ def names(**filters: object) -> list[str]:
 def test_the_list_is_filtered_by_each_word() -> None:
     assert names() == ["r.io/azure-mysql", "r.io/helm-mysql", "r.io/redis"]
     assert names(name="MySQL") == ["r.io/azure-mysql", "r.io/helm-mysql"]
-    assert names(label=("app", "mysql")) == ["r.io/helm-mysql"]
+    assert names(labels=[("app", "mysql")]) == ["r.io/helm-mysql"]
     assert names(interface=MYSQL) == ["r.io/azure-mysql", "r.io/helm-mysql"]
-    assert names(keyword="cache") == ["r.io/redis"]
-    assert names(name="mysql", keyword="cache") == []
+    assert names(keywords=["cache"]) == ["r.io/redis"]
+    assert names(name="mysql", keywords=["cache"]) == []
 
 
 def test_versions_are_listed_highest_first_and_the_default_is_marked() -> None:

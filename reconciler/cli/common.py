@@ -1,0 +1,53 @@
+"""Options that every command has: colors, notes and progress, details of the work."""
+
+import os
+import sys
+from typing import Any
+
+import click
+
+_KEY = "reconciler.common"
+
+
+def add_common_options(command: click.Command) -> None:
+    """Give a command `--quiet`, `--verbose` and `--no-color`, unless it has them."""
+    present = {parameter.name for parameter in command.params}
+    command.params += [option for option in _options() if option.name not in present]
+
+
+def _options() -> list[click.Option]:
+    def flag(*names: str, text: str) -> click.Option:
+        return click.Option(names, is_flag=True, expose_value=False, callback=_remember, help=text)
+
+    return [
+        flag("--quiet", "-q", text="Leave out progress and notes."),
+        flag("--verbose", "-v", text="Name each Git command and forge request with its time."),
+        flag("--no-color", text="No colours, also on a terminal."),
+    ]
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Keep a flag for the whole call; what a group was called with holds for its command too."""
+    key = f"{_KEY}.{parameter.name}"
+    if value and parameter.name == "verbose" and key not in context.meta:
+        from reconciler.git import effects
+
+        effects.watch(lambda name, seconds: click.echo(f"{seconds:8.3f} s  {name}", err=True))
+    if value:
+        context.meta[key] = True
+
+
+def _is_set(name: str) -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(f"{_KEY}.{name}"))
+
+
+def is_quiet() -> bool:
+    """Return whether the user wants neither notes nor progress."""
+    return _is_set("quiet")
+
+
+def wants_color() -> bool:
+    """Return whether to use colors: on a terminal, unless `--no-color` or NO_COLOR is given."""
+    refused = _is_set("no_color") or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not refused and sys.stdout.isatty()

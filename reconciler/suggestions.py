@@ -1,0 +1,41 @@
+"""Hints for misspelt names: what comes closest of what exists."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_SHORTEST_START = 3
+_SHOWN = 12
+
+
+def close_names(word: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
+    """Return the candidates that a person who wrote `word` may have meant, the likeliest first.
+
+    Letter case does not count. Where no name is spelled alike, those that start alike count, else those
+    whose last part is spelled alike: `edge-1/web` for `wbe`.
+    """
+    folded = {name.casefold(): name for name in sorted(set(candidates))}
+    wanted = word.casefold()
+    close = get_close_matches(wanted, folded, n=most, cutoff=0.6)
+    if not close and wanted:
+        close = [name for name in folded if _starts_alike(name, wanted)]
+    if not close:
+        last = get_close_matches(wanted, {name.rpartition("/")[2] for name in folded}, n=1, cutoff=0.6)
+        close = [name for name in folded if name.rpartition("/")[2] in last]
+    return [folded[name] for name in close[:most]]
+
+
+def suggest(word: str, candidates: Iterable[str], *, otherwise: str | None = None, most: int = 3) -> str:
+    """Return a hint with the closest candidates; without one `otherwise`, or else a list of all."""
+    names = sorted(set(candidates))
+    close = close_names(word, names, most=most)
+    if close:
+        return f"Did you mean {' or '.join(close)}?"
+    if otherwise is not None or not names:
+        return otherwise or ""
+    return f"Known here: {', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}."
+
+
+def _starts_alike(left: str, right: str) -> bool:
+    return min(len(left), len(right)) >= _SHORTEST_START and (
+        left.startswith(right) or right.startswith(left)
+    )

@@ -1,0 +1,123 @@
+"""The whole command tree: one type and one meaning for each option name, an example in every help."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from reconciler.cli.main import main
+from reconciler.cli.schema import NAMES, OUTPUTS
+from tests.support.cli_reference import walk
+
+EVERYWHERE = {"--quiet", "-q", "--verbose", "-v", "--no-color"}
+WITHOUT_JSON = {
+    "action": "runs another command, whose outputs a workflow gets",
+}
+"""Commands that print no JSON, and why."""
+ONE_MEANING = {
+    "--all": "leave nothing out",
+    "--cluster": "the name of a cluster",
+    "--control": "the control repository",
+    "--interface": "an interface that packages implement",
+    "--keyword": "a keyword of packages",
+    "--label": "a label",
+    "--manifest": "a file with the manifest of a version",
+    "--out": "a file that gets the result",
+    "--out-dir": "a directory that gets the result",
+}
+"""The meaning of each option whose help differs between commands. Add one only after a look at all of them:
+another meaning takes another name."""
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield every command with its whole name, groups too."""
+    for command, context in walk(main, click.Context(main, info_name="reconciler")):
+        yield context.command_path.removeprefix("reconciler").strip(), command
+
+
+def leaves() -> Iterator[tuple[str, click.Command]]:
+    """Yield the commands that do something by themselves."""
+    for name, command in commands():
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            yield name, command
+
+
+def options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            yield from ((name, parameter) for name in (*parameter.opts, *parameter.secondary_opts))
+
+
+LEAVES = dict(leaves())
+EVERY = dict(commands())
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_has_the_common_options(name: str) -> None:
+    assert set(dict(options(LEAVES[name]))) >= EVERYWHERE
+
+
+def test_an_option_has_one_type_in_all_commands() -> None:
+    types = defaultdict(set)
+    for command in LEAVES.values():
+        for name, option in options(command):
+            types[name].add(_type(option))
+
+    assert {name: kinds for name, kinds in types.items() if len(kinds) > 1} == {}
+
+
+def _type(option: click.Option) -> tuple[object, ...]:
+    """Return what a value of an option is; which words a choice has is the command's."""
+    kind = option.type
+    look: tuple[object, ...] = (type(kind).__name__, option.is_flag, option.metavar)
+    return (*look, kind.file_okay, kind.dir_okay) if isinstance(kind, click.Path) else look
+
+
+def test_an_option_has_one_meaning_in_all_commands() -> None:
+    texts = defaultdict(set)
+    for command in LEAVES.values():
+        for name, option in options(command):
+            texts[name].add(option.help)
+
+    assert {name for name, own in texts.items() if len(own) > 1} == ONE_MEANING.keys()
+
+
+def test_no_option_is_hidden_or_without_help() -> None:
+    bare = [
+        f"{command} {name}"
+        for command, each in LEAVES.items()
+        for name, option in options(each)
+        if option.hidden or not option.help
+    ]
+
+    assert bare == []
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_help_of_every_command_has_an_example_of_it(name: str) -> None:
+    help_text = EVERY[name].help or ""
+    _, found, examples = help_text.partition("Example")
+    _, tried, more = help_text.partition("Try it:")
+
+    assert found or tried
+    assert f"reconciler {name}" in examples + more
+
+
+@pytest.mark.parametrize("name", sorted(LEAVES.keys() - WITHOUT_JSON.keys()))
+def test_every_command_prints_json_with_a_schema(name: str) -> None:
+    form = dict(options(LEAVES[name]))["-o"]
+
+    assert isinstance(form.type, click.Choice)
+    assert "json" in form.type.choices
+    assert form.default in form.type.choices
+    assert [kind for kind, printing in OUTPUTS.items() if name in printing] or name == "schema"
+
+
+def test_no_output_has_the_name_of_a_manifest() -> None:
+    assert {*NAMES}.isdisjoint(OUTPUTS)
+
+
+@pytest.mark.parametrize("name", WITHOUT_JSON)
+def test_commands_without_json_have_no_output_option(name: str) -> None:
+    assert "-o" not in dict(options(LEAVES[name]))

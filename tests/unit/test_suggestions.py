@@ -1,0 +1,38 @@
+"""What comes closest to a misspelt name."""
+
+import pytest
+
+from reconciler.suggestions import close_names, suggest
+
+PACKAGES = ["edge-1/web", "edge-1/db", "edge-2/web", "team/Monitoring"]
+
+
+@pytest.mark.parametrize(
+    ("word", "close"),
+    [
+        ("edge-1/wbe", ["edge-1/web", "edge-1/db", "edge-2/web"]),
+        ("team/monitoring", ["team/Monitoring"]),
+        ("web", ["edge-1/web", "edge-2/web"]),
+        ("wbe", ["edge-1/web", "edge-2/web"]),
+        ("monitorign", ["team/Monitoring"]),
+        ("zzz", []),
+        ("", []),
+    ],
+)
+def test_close_names_are_those_that_may_be_meant(word: str, close: list[str]) -> None:
+    assert close_names(word, PACKAGES) == close
+
+
+def test_a_start_is_enough_of_a_name() -> None:
+    assert close_names("label", ["labelSelector", "name"]) == ["labelSelector"]
+
+
+def test_only_so_many_are_named() -> None:
+    assert close_names("web", [f"edge-{n}/web" for n in range(9)], most=2) == ["edge-0/web", "edge-1/web"]
+
+
+def test_the_hint_names_all_if_none_is_close() -> None:
+    assert suggest("zzz", ["b", "a"]) == "Known here: a, b."
+    assert suggest("zzz", "abcdefghijklmnop") == "Known here: a, b, c, d, e, f, g, h, i, j, k, l, …."
+    assert suggest("zzz", ["a"], otherwise="Look there.") == "Look there."
+    assert suggest("zzz", []) == ""
