@@ -99,9 +99,7 @@ def _local(line: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> str:
     return capfd.readouterr().out
 
 
-def test_output_about_files_is_as_its_schema_says(
-    world: World, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_output_about_files_is_as_its_schema_says(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for directory, text in ((first, "a: 1\n"), (second, "a: 2\n")):
         (directory / "sub").mkdir(parents=True)

@@ -1,6 +1,6 @@
 # What the guide to GitHub made: the control repository acme/fleet, applied and merged.
-reconciler init fleet --forge github --upstream https://github.com/acme/blueprints.git \
-  --downstream https://github.com/acme/east.git
+reconciler init fleet --forge github --upstream-url https://github.com/acme/blueprints.git \
+  --downstream-url https://github.com/acme/east.git
 cat >> fleet/reconciler.yaml <<'EOF'
   credentials:
   - prefix: https://github.com/acme/
