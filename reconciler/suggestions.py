@@ -8,18 +8,18 @@ _SHOWN = 12
 
 
 def close_names(word: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
-    """Return the candidates that a person who wrote `word` may have meant, the likeliest first.
+    """Return the candidates closest to `word`, by descending similarity.
 
     Letter case does not count. Where no name is spelled alike, those that start alike count, else those
     whose last part is spelled alike: `edge-1/web` for `wbe`.
     """
     folded = {name.casefold(): name for name in sorted(set(candidates))}
-    wanted = word.casefold()
-    close = get_close_matches(wanted, folded, n=most, cutoff=0.6)
-    if not close and wanted:
-        close = [name for name in folded if _starts_alike(name, wanted)]
+    typed = word.casefold()
+    close = get_close_matches(typed, folded, n=most, cutoff=0.6)
+    if not close and typed:
+        close = [name for name in folded if _starts_alike(name, typed)]
     if not close:
-        last = get_close_matches(wanted, {name.rpartition("/")[2] for name in folded}, n=1, cutoff=0.6)
+        last = get_close_matches(typed, {name.rpartition("/")[2] for name in folded}, n=1, cutoff=0.6)
         close = [name for name in folded if name.rpartition("/")[2] in last]
     return [folded[name] for name in close[:most]]
 

@@ -73,7 +73,7 @@ def list_packages(
 
     `is_default` is set if the package is the default of the given interface, or of any without one.
     """
-    interface, wanted, words = canonical_interface(interface), frozenset(labels), frozenset(keywords)
+    interface, required, words = canonical_interface(interface), frozenset(labels), frozenset(keywords)
     chosen = {id_ for own, id_ in defaults if interface in ("", own)}
     entries = []
     for id_, candidates in sorted(catalogue.packages.items()):
@@ -82,7 +82,7 @@ def list_packages(
         )
         own_labels = {pair for candidate in candidates for pair in candidate.labels}
         own_keywords = {word for candidate in candidates for word in candidate.keywords}
-        if name.lower() not in id_.name.lower() or not (wanted <= own_labels and words <= own_keywords):
+        if name.lower() not in id_.name.lower() or not (required <= own_labels and words <= own_keywords):
             continue
         if interface and interface not in interfaces:
             continue
