@@ -11,7 +11,7 @@ def close_names(word: str, candidates: Iterable[str], *, most: int = 3) -> list[
     """Return the candidates closest to `word`, by descending similarity.
 
     Letter case does not count. Where no name is spelled alike, those that start alike count, else those
-    whose last part is spelled alike: `edge-1/web` for `wbe`.
+    with such a last part: `edge-1/web` for `wbe`.
     """
     folded = {name.casefold(): name for name in sorted(set(candidates))}
     typed = word.casefold()
