@@ -1,6 +1,7 @@
 """The inventory of a run: one immutable value that `read` fills and the pure stages compute from."""
 
 import dataclasses
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -347,6 +348,38 @@ class PullRequest:
     status: HeadStatus | None = None
 
 
+class PullRequests(tuple[PullRequest, ...]):  # noqa: SLOT001 - the index is kept in its dictionary
+    """The pull requests of one repository, which may be thousands, found by their heads."""
+
+    @classmethod
+    def of(cls, pulls: Iterable[PullRequest]) -> "PullRequests":
+        """Return the pull requests with their index; what has one already is returned as it is."""
+        return pulls if isinstance(pulls, cls) else cls(pulls)
+
+    def at(self, head: str) -> tuple[PullRequest, ...]:
+        """Return those of one branch, in the order of all."""
+        return self._by_head.get(head, ())
+
+    def below(self, prefix: str) -> Iterator[PullRequest]:
+        """Yield those of all branches that start with a prefix, sorted by branch."""
+        heads = self._heads
+        for index in range(bisect_left(heads, prefix), len(heads)):
+            if not heads[index].startswith(prefix):
+                return
+            yield from self._by_head[heads[index]]
+
+    @cached_property
+    def _by_head(self) -> dict[str, tuple[PullRequest, ...]]:
+        by_head: dict[str, list[PullRequest]] = {}
+        for pull in self:
+            by_head.setdefault(pull.head, []).append(pull)
+        return {head: tuple(pulls) for head, pulls in by_head.items()}
+
+    @cached_property
+    def _heads(self) -> list[str]:
+        return sorted(self._by_head)
+
+
 def unreadable_problem(where: Location, repository: str, pull: PullRequest, subject: str = "") -> Problem:
     """Return the problem of one pull request that cannot be read."""
     about = f"; the package of its branch {pull.head} is kept as it is" if pull.head else ""
@@ -457,6 +490,7 @@ class Opening(NamedTuple):
 
 
 ALWAYS_OPEN = Opening()
+_NO_PULLS = PullRequests()
 
 
 @dataclasses.dataclass(frozen=True)  # not a struct: it keeps an index
@@ -522,6 +556,14 @@ class Inventory:
     def views_of(self, url: str) -> tuple[RepositoryView, ...]:
         """Return the views of one Git repository, most specific directory first."""
         return self._views_by_url.get(url, ())
+
+    def pulls_of(self, url: str) -> PullRequests:
+        """Return the pull requests of one Git repository."""
+        return self._pulls_by_url.get(url, _NO_PULLS)
+
+    @cached_property
+    def _pulls_by_url(self) -> Mapping[str, PullRequests]:
+        return {url: PullRequests.of(pulls) for url, pulls in self.pulls.items()}
 
     @cached_property
     def _views_by_url(self) -> Mapping[str, tuple[RepositoryView, ...]]:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, PullState, RepositoryView
+from reconciler.inventory import (
+    Draft,
+    Inventory,
+    PackageState,
+    PullRequest,
+    PullRequests,
+    PullState,
+    RepositoryView,
+)
 from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
 from reconciler.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.render.rendered import Rendered
@@ -40,7 +48,7 @@ class PlanTarget:
     draft: Draft | None = None
     merged: tuple[Draft, ...] = ()
     others: tuple[Draft, ...] = ()
-    pulls: tuple[PullRequest, ...] = ()
+    pulls: PullRequests = PullRequests()
 
     @property
     def drafts(self) -> tuple[Draft, ...]:
@@ -169,7 +177,7 @@ def _deleted(
 def make_target(view: RepositoryView, package: PackageState, inventory: Inventory) -> PlanTarget:
     """Return the target of one package: its owner, and our drafts of it."""
     key = PackageKey(view.url, package.path)
-    pulls = inventory.pulls.get(view.url, ())
+    pulls = inventory.pulls_of(view.url)
     drafts = our_drafts(package, view, inventory)
     merged = tuple(d for d in drafts if is_merged(d, package, pulls))
     opened = [d for d in drafts if d not in merged]
@@ -187,14 +195,13 @@ def make_target(view: RepositoryView, package: PackageState, inventory: Inventor
         draft=draft,
         merged=merged,
         others=tuple(opened[1:]),
-        pulls=tuple(pulls),
+        pulls=pulls,
     )
 
 
 def newest_pull(pulls: Iterable[PullRequest], ref: str) -> PullRequest | None:
     """Return the pull request of a branch that counts: the first open one, else the last that ended."""
-    head = short_branch(ref)
-    return max((p for p in pulls if p.head == head), key=by_weight, default=None)
+    return max(PullRequests.of(pulls).at(short_branch(ref)), key=by_weight, default=None)
 
 
 def by_weight(pull: PullRequest) -> tuple[bool, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from reconciler.ids import Lifecycle, Oid
-from reconciler.inventory import Draft, PullRequest, PullState
+from reconciler.inventory import Draft, PullRequest, PullRequests, PullState
 from reconciler.plan.changes import ClosePull, MoveRef, Write, WriteDraft
 from reconciler.plan.commits import (
     CLONE,
@@ -47,7 +47,8 @@ def next_workspace(target: PlanTarget) -> str:
         names.append(f"{WORKSPACE_PREFIX}{revision.revision}" if unknown else revision.workspace)
     prefix = f"{DRAFTS}{package.path}/"
     # A forge keeps closed pull requests by the name of their branch: a reused name would look rejected.
-    names += [p.head.removeprefix(prefix) for p in target.pulls if p.head.startswith(prefix)]
+    own = PullRequests.of(target.pulls).below(prefix)
+    names += [pull.head.removeprefix(prefix) for pull in own]
     return f"{WORKSPACE_PREFIX}{1 + max(map(workspace_number, names), default=0)}"
 
 
@@ -121,11 +122,10 @@ def close_drafts(drafts: Iterable[Draft]) -> tuple[Write, ...]:
 def close_pulls(target: PlanTarget, refs: Iterable[str], comment: str) -> tuple[ClosePull, ...]:
     """Return the closing of the open pull requests of these branches."""
     heads = {short_branch(ref) for ref in refs if not is_group(ref)}
-    return tuple(
-        ClosePull(pull.number, pull.head, comment)
-        for pull in target.pulls
-        if pull.head in heads and pull.state is PullState.OPEN
-    )
+    pulls = PullRequests.of(target.pulls)
+    own = [pull for head in heads for pull in pulls.at(head) if pull.state is PullState.OPEN]
+    own.sort(key=lambda pull: pull.number)
+    return tuple(ClosePull(pull.number, pull.head, comment) for pull in own)
 
 
 def latest_pull(target: PlanTarget, ref: str) -> PullRequest | None:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from reconciler.expand import DesiredVariant
 from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import PackageState, PullRequest, PullState
+from reconciler.inventory import PackageState, PullRequest, PullRequests, PullState
 from reconciler.objects import Commit
 from reconciler.plan.context import PlanTarget, by_weight
 from reconciler.refs import DRAFTS
@@ -68,8 +68,8 @@ def retry_text(variant: DesiredVariant, record: PackageVariantRecord | None) -> 
 
 def _last_pull(target: PlanTarget, record: PackageVariantRecord) -> PullRequest | None:
     own = f"{DRAFTS}{target.package.path}/"
-    pulls = (pull for pull in target.pulls if pull.head.startswith(own) or pull.head == record.group)
-    return max(pulls, key=by_weight, default=None)
+    pulls = PullRequests.of(target.pulls)
+    return max((*pulls.below(own), *pulls.at(record.group)), key=by_weight, default=None)
 
 
 def _states(package: PackageState) -> Iterator[tuple[Oid, Commit]]:

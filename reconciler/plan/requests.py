@@ -77,7 +77,7 @@ def plan_requests(context: PlanContext, changes: Sequence[Change]) -> tuple[Chan
             sharing.setdefault((change.package.url, head), []).append(change)
     done: dict[object, Change] = {}
     for (url, head), members in sorted(sharing.items()):
-        for change in _with_pull(head, members, context.inventory.pulls.get(url, ()), context):
+        for change in _with_pull(head, members, context.inventory.pulls_of(url).at(head), context):
             done[change.package] = change
     return tuple(done.get(change.package, change) for change in described)
 
@@ -202,7 +202,7 @@ def _with_pull(
 ) -> Iterable[Change]:
     """Yield the changes of one pull request with its content, if anything of it is to be written."""
     closing = {close.number for change in members for close in change.close}
-    candidates = [pull for pull in pulls if pull.head == head and pull.number not in closing]
+    candidates = [pull for pull in pulls if pull.number not in closing]
     there = max(candidates, key=by_weight, default=None)
     opened = there if there is not None and there.state is PullState.OPEN else None
     requested = next((change.pull for change in members if change.pull is not None), None)

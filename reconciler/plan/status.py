@@ -12,7 +12,7 @@ from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
-from reconciler.inventory import Draft, PullRequest, PullState
+from reconciler.inventory import Draft, PullRequest, PullRequests, PullState
 from reconciler.plan.changes import (
     Change,
     MoveRef,
@@ -189,8 +189,8 @@ def _refused_pull(target: PlanTarget, context: PlanContext) -> PullRequest | Non
     """Return the newest pull request of the package if a person closed it, though its branch is gone."""
     deletion = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
     own = f"{DRAFTS}{target.package.path}/"
-    pulls = [p for p in target.pulls if p.head == deletion or p.head.startswith(own)]
-    newest = max(pulls, key=by_weight, default=None)
+    pulls = PullRequests.of(target.pulls)
+    newest = max((*pulls.at(deletion), *pulls.below(own)), key=by_weight, default=None)
     return newest if newest is not None and newest.state is PullState.CLOSED else None
 
 

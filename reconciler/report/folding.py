@@ -130,11 +130,13 @@ def general_text(text: str, change: Change, names: Names) -> str:
     own = {names.of(change), change.package.path, change.repository.name}
     own |= {change.package.path.rpartition("/")[2], change.package.url}
     own |= {str(change.variant), change.variant.name} if change.variant else set()
-    pattern = "|".join(re.escape(name) for name in sorted(own, key=lambda name: (-len(name), name)) if name)
     shown, upstream = change.upstream_from, change.upstream_to
     # The upstream is the cause itself, and often has the name of the package.
     head, joint, rest = text.partition("; ") if shown or upstream else ("", "", text)
-    return head + joint + re.sub(rf"(?<![\w.-])(?:{pattern}|#\d+)(?![\w-])", _ELLIPSIS, rest)
+    # Making a pattern is slow, and most texts have no name in them.
+    there = sorted((name for name in own if name and name in rest), key=lambda name: (-len(name), name))
+    pattern = "|".join((*map(re.escape, there), r"#\d+"))
+    return head + joint + re.sub(rf"(?<![\w.-])(?:{pattern})(?![\w-])", _ELLIPSIS, rest)
 
 
 def names_text(changes: Sequence[Change], names: Names) -> str:

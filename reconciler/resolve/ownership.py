@@ -6,7 +6,15 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP
 from reconciler.expand.variants import PAUSED, DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
-from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, PullState, RepositoryView
+from reconciler.inventory import (
+    Draft,
+    Inventory,
+    PackageState,
+    PullRequest,
+    PullRequests,
+    PullState,
+    RepositoryView,
+)
 from reconciler.refs import relative_package, short_branch, workspace_number
 from reconciler.resolve.resolution import Downstreams
 
@@ -81,21 +89,23 @@ def our_drafts(package: PackageState, view: RepositoryView, inventory: Inventory
     commits, and the branch may have none but theirs.
     """
     where = PackageKey(view.url, package.path)
-    pulls = inventory.pulls.get(view.url, ())
-    opened = {pull.head for pull in pulls if pull.state is PullState.OPEN}
-    ended = {(pull.head, pull.head_oid) for pull in pulls}
+    pulls = inventory.pulls_of(view.url)
     ours = [
         draft
         for draft in package.drafts
-        if (
-            draft.written is not None
-            or short_branch(draft.ref) in opened
-            or (short_branch(draft.ref), draft.tip.oid) in ended
-        )
+        if (draft.written is not None or _has_pull(draft, pulls))
         and workspace_number(draft.workspace)
         and find_owner(draft.header, where, inventory)
     ]
     return tuple(sorted(ours, key=lambda d: (-workspace_number(d.workspace), d.ref)))
+
+
+def _has_pull(draft: Draft, pulls: PullRequests) -> bool:
+    """Tell whether a branch has an open pull request, or one that ended at its tip."""
+    return any(
+        pull.state is PullState.OPEN or pull.head_oid == draft.tip.oid
+        for pull in pulls.at(short_branch(draft.ref))
+    )
 
 
 def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest]) -> bool:
@@ -105,8 +115,8 @@ def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest])
     """
     if draft.tree == package.main_tree or draft.base == draft.tip.oid:
         return True
-    head = short_branch(draft.ref)
-    if any(p.state is PullState.MERGED and p.head == head and p.head_oid == draft.tip.oid for p in pulls):
+    own = PullRequests.of(pulls).at(short_branch(draft.ref))
+    if any(pull.state is PullState.MERGED and pull.head_oid == draft.tip.oid for pull in own):
         return True
     since = [revision.tree for revision in package.unpublished]
     if draft.base_tree in since:
@@ -117,7 +127,9 @@ def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest])
 
 def current_draft(package: PackageState, view: RepositoryView, inventory: Inventory) -> Draft | None:
     """Return the one open draft of ours that a variant works on, None if there is none."""
-    pulls = inventory.pulls.get(view.url, ())
+    if not package.drafts:
+        return None
+    pulls = inventory.pulls_of(view.url)
     return next(
         (d for d in our_drafts(package, view, inventory) if not is_merged(d, package, pulls)),
         None,

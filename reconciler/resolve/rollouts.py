@@ -300,8 +300,7 @@ def _draft(outcome: Outcome | None) -> tuple[str | None, Pin | None]:
 
 def _in_review(rolling: _Set, key: ObjectName, name: str, head: str) -> MemberStatus:
     place = _place(rolling, rolling.outcomes.get(key))
-    pulls = rolling.inventory.pulls.get(place[0].url, ()) if place else ()
-    mine = [pull for pull in pulls if pull.head == head]
+    mine = rolling.inventory.pulls_of(place[0].url).at(head) if place else ()
     newest = max(mine, key=lambda pull: (pull.state is PullState.OPEN, pull.number), default=None)
     if newest is not None and newest.state is PullState.CLOSED:
         return MemberStatus(key, name, MemberPhase.REFUSED, why=f"pull request {newest.number} was closed")
