@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository, Upstream
+from reconciler.confidence import Confidences
 from reconciler.errors import Location, Problem
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid
 from reconciler.objects import Commit, Files
@@ -511,8 +512,9 @@ class Inventory:
     - `documents`: manifests of dependency dialects; `index`: documents of the package index.
     - `images`: locked digests of function images.
     - `trust`: verified revisions of each repository that a rule of `verify` names, by URL.
+    - `confidences`: how packages fared with upstream revisions; empty unless a policy asks for confidence.
     - `opening`: state of the schedule of pull requests; `now`: the time of the run, in seconds, 0 unless
-      rollouts are configured. Nothing else depends on the clock.
+      rollouts or confidence are configured. Nothing else depends on the clock.
     """
 
     policy: Policy
@@ -542,6 +544,7 @@ class Inventory:
     documents: tuple[SourcedDocument, ...] = ()
     index: tuple[SourcedDocument, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
+    confidences: Confidences = field(default_factory=dict)
     opening: Opening = ALWAYS_OPEN
     now: int = 0
     trust: Mapping[str, Trust] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.api.meta import LabelSelector
+from reconciler.confidence import UNTRIED, UpstreamRevision
 from reconciler.expand.selectors import compile_selector
 from reconciler.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.plan.changes import Approval, Change, Op
@@ -12,6 +13,9 @@ from reconciler.plan.drafts import latest_pull
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
+from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.rollout.confidence import judge_confidence
+from reconciler.rollout.model import GateResult, Verdict
 
 Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
 _STATES: Mapping[CheckState | None, str] = {
@@ -62,12 +66,20 @@ def _awaiting(change: Change, rules: Finder, context: PlanContext) -> Change:
     target = context.targets[change.package]
     fitting = _fitting_rules(change, target, rules, context)
     draft = target.draft
-    if draft is None or not fitting or any(not rule.checks for rule in fitting):
+    if draft is None or not fitting:
+        return change
+    judged = [(rule, _confidence(rule, change, context)) for rule in fitting]
+    confident = [rule for rule, result in judged if result.result is Verdict.PASSED]
+    if not confident:
+        return replace(
+            change, reason=Reason.AWAITING_CONFIDENCE, message=f"Approval waits for {judged[0][1].message}"
+        )
+    if any(not rule.checks for rule in confident):
         return change
     key = change.package.url, draft.tip.oid
     passed = context.inventory.passed_checks.get(key, frozenset())
     others = context.inventory.other_checks.get(key)
-    missing = min(([name for name in rule.checks if name not in passed] for rule in fitting), key=len)
+    missing = min(([name for name in rule.checks if name not in passed] for rule in confident), key=len)
     if not missing:
         return change
     if others is None:
@@ -76,6 +88,22 @@ def _awaiting(change: Change, rules: Finder, context: PlanContext) -> Change:
         states = (f"{name} {_STATES[others.get(name)]}" for name in missing)
         message = f"Approval waits for checks: {', '.join(states)}"
     return replace(change, reason=Reason.AWAITING_CHECKS, message=message)
+
+
+def _confidence(rule: ApprovalRule, change: Change, context: PlanContext) -> GateResult:
+    """Return whether a rule's confidence in the upstream revision that a draft brings is met."""
+    resolved = context.resolved.get(change.variant) if change.variant else None
+    if rule.confidence is None or resolved is None or _is_same(resolved):
+        return GateResult(Verdict.PASSED)
+    pin, inventory = resolved.pin, context.inventory
+    confidence = inventory.confidences.get(UpstreamRevision(pin.package.path, pin.commit.oid), UNTRIED)
+    result, why = judge_confidence(confidence, rule.confidence, inventory.now)
+    return GateResult(result, f"confidence in {pin.label}: {why}" if why else "")
+
+
+def _is_same(resolved: ResolvedVariant) -> bool:
+    """Tell whether main has the upstream revision already, so that a draft brings none."""
+    return resolved.base is not None and resolved.base.tree == resolved.pin.tree
 
 
 def _approved(change: Change, approval: Approval) -> Change:
@@ -100,7 +128,11 @@ def _find_approval(
     """Return the merge of a change's open pull request if one rule lets it pass, None otherwise."""
     draft = target.draft
     pull = latest_pull(target, draft.ref) if draft else None
-    fitting = _fitting_rules(change, target, rules, context)
+    fitting = [
+        rule
+        for rule in _fitting_rules(change, target, rules, context)
+        if _confidence(rule, change, context).result is Verdict.PASSED
+    ]
     if draft is None or pull is None or not fitting:
         return None
     passed = context.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())

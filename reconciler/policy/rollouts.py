@@ -4,12 +4,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from reconciler.policy.confidence import RequiredConfidence
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
-from reconciler.policy.settings import Duration, SettingsGroup, SortedSet
+from reconciler.policy.settings import Amount, Duration, SettingsGroup, SortedSet
 
-_AMOUNT = re.compile(r"[0-9]{1,6}|([0-9]{1,2}|100)%")
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 PLACEHOLDERS = ("cluster", "namespace", "package", "repository", "variant")
@@ -29,15 +29,6 @@ UNLISTED = "rest"
 """Name of the wave of all targets that no configured wave has."""
 
 
-def _amount(value: object) -> object:
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str):
-        return value
-    if not _AMOUNT.fullmatch(text):
-        raise ValueError(f"{text!r} is neither a number nor a share; write 3 or 25%")
-    return text
-
-
 def _template(text: str) -> str:
     unknown = sorted(set(_PLACEHOLDER.findall(text)) - set(PLACEHOLDERS))
     if unknown:
@@ -46,8 +37,6 @@ def _template(text: str) -> str:
     return text
 
 
-Amount = Annotated[str, BeforeValidator(_amount), Field(json_schema_extra={"type": ["integer", "string"]})]
-"""A number, or a share of a wave such as `25%`."""
 Template = Annotated[str, AfterValidator(_template)]
 Selector = Annotated[dict[str, Any], Field(json_schema_extra=SELECTOR_SCHEMA)]
 
@@ -83,6 +72,8 @@ class Gates(SettingsGroup):
     """Objects of the snapshot that must be healthy, in a snapshot that is younger than the publication."""
     checks: SortedSet = ()
     """Commit statuses and check runs that must have passed on main; the local forge has none."""
+    confidence: RequiredConfidence | None = None
+    """How the packages of this fleet fared with the revision."""
     approval: bool = False
     """A person lets the rollout go on, by the annotation `reconciler.dev/rollout-go` on the set."""
 

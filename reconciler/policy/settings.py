@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS_S = (7 * 24 * 3600, 24 * 3600, 3600, 60, 1)
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_AMOUNT = re.compile(r"[0-9]{1,6}|([0-9]{1,2}|100)%")
 _DIGEST = re.compile(r"(?:id:)?sha256:[0-9a-f]{64}")
 
 
@@ -40,6 +41,24 @@ def _environment_name(value: object) -> object:
     return value
 
 
+def _amount(value: object) -> object:
+    """Read a number or a share such as `25%`."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str):
+        return value
+    if not _AMOUNT.fullmatch(text):
+        raise ValueError(f"{text!r} is neither a number nor a share; write 3 or 25%")
+    return text
+
+
+def amount(text: str, of: int, *, up: bool) -> int:
+    """Return the number that an `Amount` is: a share of `of` is rounded up or down."""
+    if not text.endswith("%"):
+        return int(text)
+    share = int(text[:-1]) * of
+    return -(-share // 100) if up else share // 100
+
+
 def refuse_field(_: object) -> NoReturn:
     """Refuse a field that only a run sets, like any unknown field."""
     raise PydanticCustomError("unexpected_keyword_argument", "Unexpected keyword argument")
@@ -58,6 +77,8 @@ Directory = Annotated[str, BeforeValidator(_directory)]
 VariableName = Annotated[str, BeforeValidator(_environment_name)]
 SortedSet = Annotated[tuple[str, ...], AfterValidator(sorted_set)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Amount = Annotated[str, BeforeValidator(_amount), Field(json_schema_extra={"type": ["integer", "string"]})]
+"""A number, or a share such as `25%`."""
 Count = Annotated[int, Field(ge=0)]
 Bound = Annotated[int, Field(ge=1)]
 Internal = SkipJsonSchema[Annotated[T, BeforeValidator(refuse_field)]]

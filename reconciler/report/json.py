@@ -21,6 +21,7 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus, status_value
+from reconciler.report.confidence import confidence_value
 from reconciler.report.conflicts import answer_value, conflict_value
 from reconciler.report.proposal import proposal_value
 from reconciler.report.redact import Redactor
@@ -64,6 +65,7 @@ def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str,
         "notes": list(plan.notes),
         "lock": proposal_value(plan.lock) if plan.lock else None,
         "rollouts": [rollout_value(rollout) for rollout in plan.rollouts],
+        "confidences": [confidence_value(told) for told in plan.confidences],
         "moves": [move_value(move) for move in plan.version_changes],
         **exits_value(exits_of(plan, detailed=detailed)),
     }

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+from reconciler.confidence import UNTRIED, UpstreamRevision
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory import CheckState, Inventory, RepositoryView
 from reconciler.policy.rollouts import ObjectGate, Wave
 from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.rollout.confidence import judge_confidence
 from reconciler.rollout.health import object_health
 from reconciler.rollout.model import GateResult, Verdict
 from reconciler.rollout.waves import time_text
@@ -35,6 +37,11 @@ def gate_results(
         snapshot = inventory.snapshot.of(_filled(gate.cluster, words) or view.cluster)
         yield _object_result(gate, words, snapshot, published, wave.soak_s)
     yield from _checks(wave, view, inventory)
+    if wave.gates.confidence is not None:
+        revision = UpstreamRevision(outcome.requested.package.path, outcome.requested.commit.oid)
+        confidence = inventory.confidences.get(revision, UNTRIED)
+        result, why = judge_confidence(confidence, wave.gates.confidence, inventory.now)
+        yield GateResult(result, f"confidence in {outcome.requested.label}: {why}" if why else "")
 
 
 def _filled(text: str, words: dict[str, str]) -> str:

@@ -8,6 +8,7 @@ from reconciler.api.meta import LabelSelector
 from reconciler.expand.selectors import compile_selector
 from reconciler.ids import ObjectName
 from reconciler.policy.rollouts import UNLISTED, Wave
+from reconciler.policy.settings import amount
 from reconciler.rollout.model import GO, MemberPhase, MemberStatus, Orders, Verdict, WavePhase, WaveStatus
 
 Labels = Mapping[str, str]
@@ -55,14 +56,6 @@ def recorded_waves(names: Iterable[str], waves: Iterable[Wave]) -> tuple[Wave, .
     """Return the waves of a rollout in its own order; one that is not configured any more has no gates."""
     configured = {wave.name: wave for wave in waves}
     return tuple(configured.get(name) or Wave(name=name) for name in names)
-
-
-def amount(text: str, of: int, *, up: bool) -> int:
-    """Return a number, or a share of `of`, rounded up or down."""
-    if not text.endswith("%"):
-        return int(text)
-    share = int(text[:-1]) * of
-    return -(-share // 100) if up else share // 100
 
 
 def judge_waves(

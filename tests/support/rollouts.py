@@ -12,8 +12,9 @@ from reconciler.api.porch import (
     Target,
     Upstream,
 )
+from reconciler.confidence import UNTRIED, Confidence, UpstreamRevision
 from reconciler.errors import Location
-from reconciler.ids import ObjectName
+from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import CheckState, Inventory, PullState, Source, Sourced
 from reconciler.plan.changes import Plan
 from reconciler.policy import Policy, RolloutPolicy
@@ -64,6 +65,7 @@ class RolloutWorld(ModelWorld):
     failed_checks: list[str] = field(default_factory=list)
     passed_checks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rollouts: dict[ObjectName, RolloutRecord] = field(default_factory=dict)
+    confidence: Confidence = UNTRIED
 
     def __post_init__(self) -> None:
         self.policy = Policy(instance="fleet", rollouts=(POLICY,))
@@ -163,6 +165,7 @@ class RolloutWorld(ModelWorld):
                 (self.repositories[edge].url, self.repositories[edge].refs[MAIN]): frozenset(names)
                 for edge, names in self.passed_checks.items()
             },
+            confidences={UpstreamRevision("web", Oid(self.upstream(self.revision))): self.confidence},
             now=self.time,
         )
 

@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.ids import ObjectName
 from reconciler.policy.rollouts import Gates, Wave
+from reconciler.policy.settings import amount
 from reconciler.rollout.model import (
     GateResult,
     MemberPhase,
@@ -17,7 +18,7 @@ from reconciler.rollout.model import (
     WavePhase,
     WaveStatus,
 )
-from reconciler.rollout.waves import Judgement, amount, assign_waves, judge_waves, recorded_waves, wave_names
+from reconciler.rollout.waves import Judgement, assign_waves, judge_waves, recorded_waves, wave_names
 from tests.support.decision_table import DecisionTable, Row
 
 NOW = 10_000
