@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.api.meta import LabelSelector
-from reconciler.confidence import UNTRIED, UpstreamRevision
 from reconciler.expand.selectors import compile_selector
 from reconciler.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.plan.changes import Approval, Change, Op
@@ -14,7 +13,7 @@ from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.rollout.confidence import judge_confidence
+from reconciler.rollout.confidence import judge_revision
 from reconciler.rollout.model import GateResult, Verdict
 
 Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
@@ -96,9 +95,8 @@ def _confidence(rule: ApprovalRule, change: Change, context: PlanContext) -> Gat
     if rule.confidence is None or resolved is None or _is_same(resolved):
         return GateResult(Verdict.PASSED)
     pin, inventory = resolved.pin, context.inventory
-    confidence = inventory.confidences.get(UpstreamRevision(pin.package.path, pin.commit.oid), UNTRIED)
-    result, why = judge_confidence(confidence, rule.confidence, inventory.now)
-    return GateResult(result, f"confidence in {pin.label}: {why}" if why else "")
+    confidence = inventory.confidence_in(pin.upstream_revision)
+    return judge_revision(pin.label, confidence, rule.confidence, inventory.now)
 
 
 def _is_same(resolved: ResolvedVariant) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE, KptfileHeader
 from reconciler.confidence import Confidence, Confidences, UpstreamRevision
+from reconciler.errors import UnavailableError
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import Oid
@@ -39,20 +40,20 @@ class _Fared:
 
 def read_confidences(
     views: Iterable[RepositoryView], mirrors: Mirrors, upstreams: Iterable[str] | None = None
-) -> Confidences:
+) -> Confidences | None:
     """Return the confidence in every upstream revision that a package ever had on main. Deterministic.
 
     A package counts with its published revisions and what main has since. It went back from a revision if
     the next one is one that it had before. It met a conflict with one if a commit that brought it names one.
 
     Args:
-        views: The repositories; those that could not be read tell nothing.
+        views: The repositories. Where one could not be read, nothing is known: None.
         mirrors: The local mirrors of repositories.
         upstreams: Paths of upstream packages: only packages made from one of them count; all without it.
-
-    Raises:
-        UnavailableError: Objects are missing and cannot be fetched.
     """
+    views = list(views)
+    if any(view.problem for view in views):
+        return None
     wanted = None if upstreams is None else frozenset(upstreams)
     index = HeaderIndex(mirrors.cache_dir / "published-headers.json")
     counted: dict[UpstreamRevision, _Fared] = {}
@@ -61,7 +62,10 @@ def read_confidences(
             continue
         packages = [state for state in view.packages.values() if _is_wanted(state.main_header, wanted)]
         if packages:
-            _count_all(mirrors.open(view.remote), view, packages, index, counted)
+            try:
+                _count_all(mirrors.open(view.remote), view, packages, index, counted)
+            except UnavailableError:
+                return None
     index.save()
     return {
         revision: Confidence(tuple(sorted(fared.since)), fared.reverted, fared.conflicts, fared.total)

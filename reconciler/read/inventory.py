@@ -144,7 +144,7 @@ def _read_repositories(
     return forge_state, package_trees, shard_reader.notes if shard_reader else ()
 
 
-def _confidences(read: Inventory, mirrors: Mirrors) -> Confidences:
+def _confidences(read: Inventory, mirrors: Mirrors) -> Confidences | None:
     return read_confidences(read.repositories.values(), mirrors) if read.policy.asks_confidence else {}
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from reconciler.confidence import UNTRIED, UpstreamRevision
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory import CheckState, Inventory, RepositoryView
 from reconciler.policy.rollouts import ObjectGate, Wave
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.rollout.confidence import judge_confidence
+from reconciler.rollout.confidence import judge_revision
 from reconciler.rollout.health import object_health
 from reconciler.rollout.model import GateResult, Verdict
 from reconciler.rollout.waves import time_text
@@ -38,10 +37,9 @@ def gate_results(
         yield _object_result(gate, words, snapshot, published, wave.soak_s)
     yield from _checks(wave, view, inventory)
     if wave.gates.confidence is not None:
-        revision = UpstreamRevision(outcome.requested.package.path, outcome.requested.commit.oid)
-        confidence = inventory.confidences.get(revision, UNTRIED)
-        result, why = judge_confidence(confidence, wave.gates.confidence, inventory.now)
-        yield GateResult(result, f"confidence in {outcome.requested.label}: {why}" if why else "")
+        pin = outcome.requested
+        confidence = inventory.confidence_in(pin.upstream_revision)
+        yield judge_revision(pin.label, confidence, wave.gates.confidence, inventory.now)
 
 
 def _filled(text: str, words: dict[str, str]) -> str:

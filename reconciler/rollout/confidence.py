@@ -9,6 +9,16 @@ from reconciler.rollout.model import GateResult, Verdict
 from reconciler.wording import plural, verb
 
 
+def judge_revision(
+    label: str, confidence: Confidence | None, required: RequiredConfidence, now: int
+) -> GateResult:
+    """Return whether the confidence in a revision is enough. What could not be counted is waited for."""
+    if confidence is None:
+        return GateResult(Verdict.WAITING, f"confidence in {label}: a repository could not be read")
+    result, why = judge_confidence(confidence, required, now)
+    return GateResult(result, f"confidence in {label}: {why}" if why else "")
+
+
 def judge_confidence(confidence: Confidence, required: RequiredConfidence, now: int) -> GateResult:
     """Return whether the confidence in a revision is enough at a time, in seconds. Total.
 

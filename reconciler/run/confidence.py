@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from reconciler.confidence import UNTRIED, RevisionConfidence, UpstreamRevision
+from reconciler.confidence import UNTRIED, RevisionConfidence
 from reconciler.plan.changes import Plan
 from reconciler.read.confidence import read_confidences
 from reconciler.resolve.resolution import Pin
@@ -13,18 +13,17 @@ from reconciler.values import replace
 def with_confidences(plan: Plan, inputs: RunInputs) -> Plan:
     """Return the plan with the confidence in every revision that it brings to a package that has another one.
 
-    Nothing of what the plan does depends on it.
-
-    Raises:
-        UnavailableError: Objects are missing and cannot be fetched.
+    Nothing of what the plan does depends on it; where a repository could not be read, nothing is told.
     """
-    pins = {UpstreamRevision(pin.package.path, pin.commit.oid): pin for pin in _brought(plan)}
+    pins = {pin.upstream_revision: pin for pin in _brought(plan)}
     if not pins:
         return plan
     inventory = inputs.inventory
     known = inventory.confidences or read_confidences(
         inventory.repositories.values(), inputs.mirrors, {revision.path for revision in pins}
     )
+    if known is None:
+        return plan
     told = (
         RevisionConfidence(pin.label, revision, known.get(revision, UNTRIED))
         for revision, pin in pins.items()

@@ -133,3 +133,20 @@ def test_packages_that_went_back_take_confidence_away(lived: World) -> None:
 
     configure(lived, "  approval:\n    auto:\n    - confidence: {packages: 1, maxReverted: 34%}\n")
     assert "1 to approve" in lived.run("plan").out
+
+
+def test_confidence_is_unknown_where_a_repository_could_not_be_read(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w")
+    settle(world)
+    ask(world, 2, "e1")
+    settle(world)
+    configure(world, "  approval:\n    auto:\n    - confidence: {packages: 1}\n")
+    ask(world, 2, "e2")
+    world.run("apply")
+    (world.root / "e3.git").rename(world.root / "e3.away")
+
+    said = world.run("plan")
+    assert "Approval waits for confidence in web/v2: a repository could not be read" in said.out
+
+    (world.root / "e3.away").rename(world.root / "e3.git")
+    assert "1 to approve" in world.run("plan").out
