@@ -17,7 +17,7 @@ from reconciler.trailers import read_answers
 from reconciler.values import dataclass
 
 _MOST_COMMITS = 100
-"""Commits of one draft whose messages are read."""
+"""Commits of one draft that are searched for conflicts."""
 
 
 class _Stage(NamedTuple):
@@ -54,13 +54,13 @@ def read_confidences(
     views = list(views)
     if any(view.problem for view in views):
         return None
-    wanted = None if upstreams is None else frozenset(upstreams)
+    selected = None if upstreams is None else frozenset(upstreams)
     index = HeaderIndex(mirrors.cache_dir / "published-headers.json")
     counted: dict[UpstreamRevision, _Fared] = {}
     for view in views:
         if not view.is_available or view.head is None:
             continue
-        packages = [state for state in view.packages.values() if _is_wanted(state.main_header, wanted)]
+        packages = [state for state in view.packages.values() if _is_selected(state.main_header, selected)]
         if packages:
             try:
                 _count_all(mirrors.open(view.remote), view, packages, index, counted)
@@ -73,9 +73,9 @@ def read_confidences(
     }
 
 
-def _is_wanted(header: KptfileHeader | None, wanted: frozenset[str] | None) -> bool:
+def _is_selected(header: KptfileHeader | None, selected: frozenset[str] | None) -> bool:
     upstream = _upstream(header)
-    return upstream is not None and (wanted is None or upstream.path in wanted)
+    return upstream is not None and (selected is None or upstream.path in selected)
 
 
 def _upstream(header: KptfileHeader | None) -> UpstreamRevision | None:

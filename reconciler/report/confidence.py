@@ -14,12 +14,12 @@ def confidence_lines(confidences: Iterable[RevisionConfidence]) -> Iterator[str]
             yield f"{label}: {confidence_text(confidence)}"
 
 
-def confidence_value(told: RevisionConfidence) -> dict[str, Any]:
+def confidence_value(item: RevisionConfidence) -> dict[str, Any]:
     """Return the confidence in one revision as a JSON value; times are in seconds."""
-    confidence = told.confidence
+    confidence = item.confidence
     return {
-        "revision": told.label,
-        "upstream": told.revision._asdict(),
+        "revision": item.label,
+        "upstream": item.revision._asdict(),
         "text": confidence_text(confidence),
         "running": confidence.running,
         "since": list(confidence.since),

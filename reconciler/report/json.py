@@ -65,7 +65,7 @@ def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str,
         "notes": list(plan.notes),
         "lock": proposal_value(plan.lock) if plan.lock else None,
         "rollouts": [rollout_value(rollout) for rollout in plan.rollouts],
-        "confidences": [confidence_value(told) for told in plan.confidences],
+        "confidences": [confidence_value(item) for item in plan.confidences],
         "moves": [move_value(move) for move in plan.version_changes],
         **exits_value(exits_of(plan, detailed=detailed)),
     }

@@ -13,22 +13,22 @@ from reconciler.values import replace
 def with_confidences(plan: Plan, inputs: RunInputs) -> Plan:
     """Return the plan with the confidence in every revision that it brings to a package that has another one.
 
-    Nothing of what the plan does depends on it; where a repository could not be read, nothing is told.
+    Nothing of what the plan does depends on it; where a repository could not be read, there is none.
     """
     pins = {pin.upstream_revision: pin for pin in _brought(plan)}
     if not pins:
         return plan
     inventory = inputs.inventory
-    known = inventory.confidences or read_confidences(
+    counted = inventory.confidences or read_confidences(
         inventory.repositories.values(), inputs.mirrors, {revision.path for revision in pins}
     )
-    if known is None:
+    if counted is None:
         return plan
-    told = (
-        RevisionConfidence(pin.label, revision, known.get(revision, UNTRIED))
+    items = (
+        RevisionConfidence(pin.label, revision, counted.get(revision, UNTRIED))
         for revision, pin in pins.items()
     )
-    return replace(plan, confidences=tuple(sorted(told)))
+    return replace(plan, confidences=tuple(sorted(items)))
 
 
 def _brought(plan: Plan) -> Iterator[Pin]:
