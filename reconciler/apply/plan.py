@@ -105,7 +105,7 @@ def apply_changes(
             last = merge_results([reported, branches])
     _report(last.effects, on_effect)
     everything = merge_results([done, last])
-    return Outcome(everything.effects, everything.exits)
+    return Outcome(everything.effects, everything.exits, unfinished, done.opened)
 
 
 def _write_shared(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli.html import html_option, write_page
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 @listing_options
 @resolving_options
 @full_option
+@html_option
 @click.argument(
     "saved", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[FILE]"
 )
@@ -49,6 +51,7 @@ def apply(
     settings: "RunOptions",
     output: str,
     checksum: str,
+    html_file: Path | None,
     saved: Path | None,
     *,
     shard: str,
@@ -67,13 +70,14 @@ def apply(
       reconciler apply --checksum 3f8a…            only the plan that was reviewed
       reconciler apply plan.json                   the same, as `reconciler plan -o json --out` saved it
       reconciler apply -o json > outcome.json      for machines
+      reconciler apply --html report.html          one page for a browser about what was done
     """
     check_event(os.environ)
     checksum = _saved_checksum(saved, checksum) if saved else checksum
     printer = make_printer()
     settings = with_shard(settings, shard)
     reports = open_reports(settings, printer, writes=True)
-    if not full and not checksum and (report := reports.find()):
+    if not full and not checksum and html_file is None and (report := reports.find()):
         printer.repeat(report.texts)
         return report.exit_code
     from reconciler.report.summary import exit_of
@@ -84,6 +88,10 @@ def apply(
     outcome = _apply(printer, planned, checksum, Output(output), unchanged=unchanged)
     code = exit_of(planned.plan, outcome=outcome)
     reports.keep(None if outcome.effects else read, printer.printed, code)
+    if html_file is not None:
+        from reconciler.run.html_report import plan_report
+
+        write_page(html_file, plan_report(planned, outcome))
     return code
 
 

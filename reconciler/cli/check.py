@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.differences import diff_option, show_check_differences
+from reconciler.cli.html import html_option, write_page
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -61,6 +62,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @detailed_exitcode_option
 @click.option("--json-file", type=FILE, metavar="FILE", help="Also write the JSON report there.")
 @click.option("--sarif-file", type=FILE, metavar="FILE", help="Also write the SARIF report there.")
+@html_option
 def check(
     *,
     settings: "RunOptions",
@@ -71,6 +73,7 @@ def check(
     comment_on: int | None,
     json_file: Path | None,
     sarif_file: Path | None,
+    html_file: Path | None,
     shows_diff: bool,
     strict: bool,
     detailed_exitcode: bool,
@@ -88,6 +91,7 @@ def check(
       reconciler check --base release-1         against another branch
       reconciler check --level manifests        without reading any other repository
       reconciler check --diff                   and print what it does to the files of packages
+      reconciler check --html check.html        and write one page for a browser
       reconciler check --comment-on 7           and comment on pull request 7
       reconciler check --control https://git.example/acme/control.git --head my-branch
     """
@@ -108,6 +112,10 @@ def check(
     if shows_diff:
         show_check_differences(printer, checked)
     _tell(runner, checked, code, json_file, sarif_file)
+    if html_file is not None:
+        from reconciler.run.html_report import check_report
+
+        write_page(html_file, check_report(checked))
     if comment_on:
         _comment(printer, checked, comment_on)
     return code

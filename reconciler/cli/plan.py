@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.differences import changed_files, diff_option, show_differences
+from reconciler.cli.html import html_option, write_page
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -42,11 +43,13 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @resolving_options
 @full_option
 @out_file_option("Write the report to this file.")
+@html_option
 @click.argument("names", nargs=-1, metavar="[PACKAGE|SET]...")
 def plan(
     settings: "RunOptions",
     output: str,
     out: Path | None,
+    html_file: Path | None,
     names: tuple[str, ...],
     *,
     shard: str,
@@ -63,7 +66,8 @@ def plan(
     The first line has the counts and the plan's checksum. Changes of one cause are one row, dangerous ones
     first; problems follow with file and line. `--all` lists every package by itself, also those that stay
     as they are; JSON always does. `--diff` prints the differences of files instead, of all packages that
-    change or of those that are named, equal ones once. See docs/reports.md.
+    change or of those that are named, equal ones once. `--html` also writes one page for a browser, with
+    filters, a matrix of packages and clusters, differences and histories. See docs/reports.md.
 
     \b
     Examples:
@@ -73,6 +77,7 @@ def plan(
       reconciler plan --diff edge-1/web            what its files would be
       reconciler plan --diff web --all             each package of the set web
       reconciler plan -o json --out plan.json      to look at, and for `reconciler apply plan.json`
+      reconciler plan --html plan.html             one page for a browser, to share or to print
       reconciler plan -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
     _check_usage(output, out, names, shows_diff=shows_diff)
@@ -83,19 +88,28 @@ def plan(
         planned = plan_run(settings)
         changes = select_changes(planned, names) if names else changed_files(planned)
         show_differences(make_printer(), planned, changes, unfolded=unchanged)
+        _write_html(html_file, planned)
         return _exit_of(planned, detailed=detailed_exitcode)
     with printer_to(out) as printer:
         reports = open_reports(settings, printer)
-        if not full and (report := reports.find()):
+        if not full and html_file is None and (report := reports.find()):
             printer.repeat(report.texts)
             return report.exit_code
         from reconciler.run.plan import plan_run
 
         planned, form = plan_run(settings, opened=reports.opened), Output(output)
         show_plan(printer, planned, form, unchanged=unchanged, detailed=detailed_exitcode)
+        _write_html(html_file, planned)
         code = _exit_of(planned, detailed=detailed_exitcode)
         reports.keep(reports.inputs_of(planned), printer.printed, code)
     return code
+
+
+def _write_html(path: Path | None, planned: "PlannedRun") -> None:
+    if path is not None:
+        from reconciler.run.html_report import plan_report
+
+        write_page(path, plan_report(planned))
 
 
 def _exit_of(planned: "PlannedRun", *, detailed: bool) -> Exit:

@@ -3,10 +3,12 @@
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.html import html_option, write_page
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -45,6 +47,7 @@ SECONDS = 30
 @click.option(
     "--sort", type=click.Choice(SORT_KEYS), help="Order of rows.  [default: name; JSON and YAML: kind]"
 )
+@html_option
 @click.option("--watch", is_flag=True, help=f"Look again every {SECONDS} seconds, on a terminal.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def status(
@@ -56,6 +59,7 @@ def status(
     states: tuple[str, ...],
     repositories: tuple[str, ...],
     sort: str | None,
+    html_file: Path | None,
     names: Sequence[str],
     watch: bool,
 ) -> Exit:
@@ -78,6 +82,7 @@ def status(
       reconciler status --set web --watch          while a change travels
       reconciler status -o wide                    owners, sets, conditions and messages too
       reconciler status -o csv > fleet.csv
+      reconciler status --html fleet.html          one page for a browser, of the whole fleet
     """
     from reconciler.report.status import StatusFilter
     from reconciler.run.queries import read_status
@@ -92,6 +97,10 @@ def status(
         if watch:
             click.clear()
         code = _show(printer, observed, filters, output, sort)
+        if html_file is not None:
+            from reconciler.run.html_report import status_report
+
+            write_page(html_file, status_report(observed.planned))
         if not watch:
             return code
         time.sleep(SECONDS)

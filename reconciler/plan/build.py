@@ -141,10 +141,7 @@ def _with_impacts(changes: Iterable[Change], context: PlanContext, contents: Con
         if not after or before is None:
             yield change
             continue
-        path = change.package.path
-        names = {path, path.rpartition("/")[2], change.repository.name}
-        names |= {change.variant.name} if change.variant else set()
-        yield replace(change, impact=reader.impact(before, after, names))
+        yield replace(change, impact=reader.impact(before, after, change.own_names))
 
 
 # Version changes of generated packages

@@ -279,6 +279,13 @@ class Change:
         return "; ".join(part for part in (self.message, self.repair) if part)
 
     @property
+    def own_names(self) -> frozenset[str]:
+        """Names of the package, its repository and its owner, by which equal differences may differ."""
+        path = self.package.path
+        names = {path, path.rpartition("/")[2], self.repository.name}
+        return frozenset(names | ({self.variant.name} if self.variant else set()))
+
+    @property
     def written(self) -> WriteDraft | GroupPart | None:
         """The package as its draft has it after the change; None if its draft stays as it is."""
         for write in reversed(self.writes):
@@ -430,7 +437,13 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of applying a plan: the effects in order, and further classes of exit."""
+    """Result of applying a plan: the effects in order, and further classes of exit.
+
+    `unfinished` are the packages of which some effect is missing, `opened` the pull requests that were opened
+    or updated, by URL and head: the states of packages after the run are computed from both.
+    """
 
     effects: tuple[Effect, ...] = ()
     exits: frozenset[Exit] = frozenset()
+    unfinished: Mapping[PackageKey, Unfinished] = field(default_factory=dict)
+    opened: Mapping[tuple[str, str], PullRequest] = field(default_factory=dict)

@@ -41,13 +41,20 @@ class PackageOverview(NamedTuple):
     waiting_for: str = ""
 
 
-def package_overviews(plan: Plan) -> dict[ObjectName, PackageOverview]:
-    """Return the overview of the package of each variant, as the fleet is before any effect of the plan."""
+def package_overviews(
+    plan: Plan, statuses: Iterable[PackageStatus] | None = None
+) -> dict[ObjectName, PackageOverview]:
+    """Return the overview of the package of each variant.
+
+    Args:
+        plan: The plan of the fleet.
+        statuses: The states to show; by default those before any effect of the plan.
+    """
     if plan.context is None:
         return {}
     changes = {change.package: change for change in plan.changes}
     overviews = {}
-    for status in current_statuses(plan):
+    for status in current_statuses(plan) if statuses is None else statuses:
         target = plan.context.targets.get(status.package) if status.package else None
         change = changes.get(status.package) if status.package else None
         if status.variant is not None:

@@ -84,7 +84,7 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
         yield f"{variant.fate:9} PackageVariant {terminal(str(variant.key))}{message}"
     for targets in comparison.targets:
         yield f"targets   {terminal(str(targets.key))}: {_count(targets.before)} -> {_count(targets.after)}"
-    for cause in _causes(comparison, names):
+    for cause in comparison_causes(comparison, names):
         yield from _cause_lines(cause, comparison, names)
     yield from (f"lock      {pin_line(pin)}" for pin in comparison.pins[:MOST_PINS])
     if (more := len(comparison.pins) - MOST_PINS) > 0:
@@ -115,8 +115,8 @@ def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
         {"what": str(v.fate), "name": f"PackageVariant {v.key}", "detail": v.message}
         for v in comparison.variants
     ]
-    labels = _labels(comparison)
-    for cause in _causes(comparison, names):
+    labels = comparison_labels(comparison)
+    for cause in comparison_causes(comparison, names):
         change = cause.first
         parts = (str(change.reason), cause.text, *risk_texts(cause.risks))
         row = {"what": labels[change.package], "name": cause_name(cause, names)}
@@ -182,7 +182,8 @@ def _fill(clause: Clause, noun: str) -> str:
     return clause.text.format(things=plural(clause.number, own) if own else clause.number)
 
 
-def _labels(comparison: Comparison) -> dict[PackageKey, str]:
+def comparison_labels(comparison: Comparison) -> dict[PackageKey, str]:
+    """Return what merging does to each package that it affects."""
     return {difference.change.package: str(difference.what) for difference in comparison.packages}
 
 
@@ -191,15 +192,16 @@ def _ordered(comparison: Comparison) -> list[PackageDifference]:
     return sorted(comparison.packages, key=lambda d: (d.what == WITHDRAW, change_order(d.change)))
 
 
-def _causes(comparison: Comparison, names: Names) -> list[FoldedChanges]:
+def comparison_causes(comparison: Comparison, names: Names) -> list[FoldedChanges]:
+    """Return the causes of what merging does, as a plan lists them."""
     changes = [difference.change for difference in _ordered(comparison)]
-    return fold_changes(changes, names, {}, labels=_labels(comparison))
+    return fold_changes(changes, names, {}, labels=comparison_labels(comparison))
 
 
 def _cause_lines(cause: FoldedChanges, comparison: Comparison, names: Names) -> Iterator[str]:
     change = cause.first
     name = plural(len(cause.changes), "package") if cause.is_folded else names.of(change)
-    what = _labels(comparison)[change.package]
+    what = comparison_labels(comparison)[change.package]
     yield f"{what:9} {terminal(name)}  ({change.reason})  {terminal(cause.text)}".rstrip()
     yield from (f"          {terminal(text)}" for text, _ in cause_lines(cause, names))
 

@@ -318,7 +318,7 @@ def fill(template: str, **values: object) -> str:
 def _environment() -> Environment:
     # Markdown is not HTML: the filters below escape, autoescape would garble code spans.
     environment = Environment(  # noqa: S701
-        loader=FunctionLoader(_load), undefined=StrictUndefined, keep_trailing_newline=True
+        loader=FunctionLoader(load_template), undefined=StrictUndefined, keep_trailing_newline=True
     )
     environment.filters["code"] = escape.code
     environment.filters["cell"] = escape.cell
@@ -327,7 +327,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _load(name: str) -> str:
+def load_template(name: str) -> str:
     """Return a template's text, from the installed package or from the checkout around it."""
     package = resources.files("reconciler")
     for folder in (package / "_templates", package / ".." / "templates"):

@@ -23,15 +23,11 @@ _COLORS = {
     Phase.CONFLICT: Color.RED,
     Phase.STALLED: Color.RED,
 }
-_URGENCY = {
-    phase: place
-    for place, phase in enumerate(
-        (
-            *(Phase.STALLED, Phase.CONFLICT, Phase.REJECTED, Phase.NOT_READY, Phase.HELD_BACK),
-            *(Phase.IN_REVIEW, Phase.PENDING, Phase.PAUSED, Phase.PUBLISHED),
-        )
-    )
-}
+URGENCY = (
+    *(Phase.STALLED, Phase.CONFLICT, Phase.REJECTED, Phase.NOT_READY, Phase.HELD_BACK),
+    *(Phase.IN_REVIEW, Phase.PENDING, Phase.PAUSED, Phase.PUBLISHED),
+)
+"""States, those that call for a person first."""
 
 
 class StatusFilter(NamedTuple):
@@ -98,7 +94,7 @@ def sort_owners(owners: Iterable[Owner], key: str) -> list[Owner]:
             "main": lambda: summary.get("main", ""),
             "review": lambda: summary.get("review", ""),
             "since": lambda: package.get("since") or "",
-            "state": lambda: _URGENCY[Phase(package["phase"])] + 1 if package else "",
+            "state": lambda: URGENCY.index(Phase(package["phase"])) + 1 if package else "",
         }
         value = values[key]() if key in values else ""
         return value in ("", None), value, package_name(owner), owner_name(owner)

@@ -75,17 +75,22 @@ def change_risks(change: Change) -> tuple[Risk, ...]:
     return (*own, *(change.impact.risks if change.impact else ()))
 
 
-def risk_summary(changes: Iterable[Change]) -> str:
-    """Return how many packages each class of risk is about; "" for none.
-
-    The classes have names of the configuration, so they have no plural: `deletion in 2 packages, rbac in 12`.
-    """
+def risk_counts(changes: Iterable[Change]) -> dict[str, int]:
+    """Return how many packages each class of risk is about, the worst class first."""
     counts = Counter(
         (weight, category)
         for change in changes
         for category, weight in {(risk.category, risk.weight) for risk in change_risks(change)}
     )
-    numbers = [(category, counts[weight, category]) for weight, category in sorted(counts)]
+    return {category: counts[weight, category] for weight, category in sorted(counts)}
+
+
+def risk_summary(changes: Iterable[Change]) -> str:
+    """Return how many packages each class of risk is about; "" for none.
+
+    The classes have names of the configuration, so they have no plural: `deletion in 2 packages, rbac in 12`.
+    """
+    numbers = list(risk_counts(changes).items())
     first = [f"{category} in {plural(number, 'package')}" for category, number in numbers[:1]]
     return ", ".join([*first, *(f"{category} in {number}" for category, number in numbers[1:])])
 

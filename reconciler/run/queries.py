@@ -21,7 +21,7 @@ from reconciler.resolve.resolution import Needs
 from reconciler.rollout.model import Rollout
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
-from reconciler.run.plan import plan_run, resolve_inputs
+from reconciler.run.plan import PlannedRun, plan_run, resolve_inputs
 from reconciler.values import dataclass
 
 _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})
@@ -30,9 +30,13 @@ _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHI
 
 @dataclass(frozen=True, slots=True)
 class FleetStatus:
-    """The status of every owner, sorted by kind and name, with problems, classes of exit and rollouts."""
+    """The status of every owner, sorted by kind and name, with problems, classes of exit and rollouts.
+
+    `planned` is the run that it was read in.
+    """
 
     owners: list[dict[str, Any]]
+    planned: PlannedRun
     problems: tuple[Problem, ...] = ()
     exits: frozenset[Exit] = frozenset()
     rollouts: tuple[Rollout, ...] = ()
@@ -40,7 +44,8 @@ class FleetStatus:
 
 def read_status(options: RunOptions) -> FleetStatus:
     """Return the phase of every package and the conditions of its owner before any effect."""
-    plan = plan_run(options).plan
+    planned = plan_run(options)
+    plan = planned.plan
     files = current_status(plan)
     values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
     owners = [dict(owner) for value in values for owner in status_entries(value)]
@@ -55,7 +60,7 @@ def read_status(options: RunOptions) -> FleetStatus:
                 "review": overview.review,
                 "waitingFor": overview.waiting_for,
             }
-    return FleetStatus(owners, plan.problems, exits_of(plan), plan.rollouts)
+    return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,11 @@ class _Lane(NamedTuple):
     number: int
 
 
-def svg(graph: Graph) -> str:
-    """Return a graph as an image of its own, light or dark as the reader prefers."""
+def svg(graph: Graph, *, embedded: bool = False) -> str:
+    """Return a graph as an image of its own, light or dark as the reader prefers.
+
+    An `embedded` one is an element of a page, which styles it.
+    """
     parts: list[str] = []
     y = float(_MARGIN)
     lanes = 0
@@ -76,13 +79,15 @@ def svg(graph: Graph) -> str:
         parts += _draw(group, boxes, own)
         y += _GAP
     width = _WIDTH + lanes * _LANE + (_PADDING if lanes else 0)
+    place = "" if embedded else 'style="max-width: 100%; height: auto"'
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y:g}" width="{width}" '
-        'style="max-width: 100%; height: auto" role="img" aria-labelledby="title desc">'
+        f'{place} role="img" aria-labelledby="title desc">'
     )
     title = f'<title id="title">{_text(graph.title)}</title>'
     description = f'<desc id="desc">{_text(graph.description)}</desc>'
-    return "\n".join([head, title, description, f"<style>{_STYLE}</style>", *parts, "</svg>"]) + "\n"
+    style = [] if embedded else [f"<style>{_STYLE}</style>"]
+    return "\n".join([head, title, description, *style, *parts, "</svg>"]) + "\n"
 
 
 def _layout(group: Group, top: float) -> tuple[list[_Box], float]:

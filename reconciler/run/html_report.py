@@ -1,0 +1,209 @@
+"""The HTML report of a run: bring together what its page shows, and read what only the page needs."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from reconciler.dependencies.graph import dependency_graph
+from reconciler.ids import PackageKey
+from reconciler.plan.changes import Outcome
+from reconciler.plan.compare import WITHDRAW
+from reconciler.plan.status import current_status, current_statuses, status_after, statuses_after
+from reconciler.report.comparison import (
+    comparison_causes,
+    comparison_labels,
+    counts,
+    problem_sentence,
+    sentence,
+)
+from reconciler.report.folding import (
+    FoldedChanges,
+    fold_changes,
+    impact_text,
+    names_text,
+    risk_texts,
+)
+from reconciler.report.graph.svg import svg
+from reconciler.report.html.model import CauseRow, DiffRow, HtmlReport, Picture, ReportKind
+from reconciler.report.proposal import pin_line, proposal_lines
+from reconciler.report.rollouts import rollout_texts
+from reconciler.report.status import URGENCY
+from reconciler.report.summary import (
+    Names,
+    change_order,
+    change_risks,
+    count_ops,
+    is_unchanged,
+    move_text,
+    risk_counts,
+    sorted_changes,
+    statuses_of,
+    summary_line,
+)
+from reconciler.report.text import failures, outcome_lines
+from reconciler.run.check import CheckResult
+from reconciler.run.html_diffs import find_differences
+from reconciler.run.html_packages import PackageSources, package_rows
+from reconciler.run.plan import PlannedRun
+from reconciler.values import replace
+from reconciler.wording import plural
+
+MOST_NODES: Final = 400
+"""Boxes of a graph; a larger one is not drawn, but `graph --cluster` draws a part of it."""
+_MOST_PINS: Final = 200
+
+
+def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> HtmlReport:
+    """Return the report of a plan or, with its outcome, of what was applied; states are those after it."""
+    plan, names = planned.plan, planned.names
+    changes, statuses = sorted_changes(plan), statuses_of(plan)
+    changed = [change for change in changes if not is_unchanged(change, statuses.get(change.package))]
+    causes = fold_changes(changed, names, statuses)
+    places, diffs = find_differences(planned, changes)
+    sources = _sources(planned, outcome, places, causes)
+    lines = list(outcome_lines(outcome)) if outcome else []
+    return HtmlReport(
+        ReportKind.APPLY if outcome else ReportKind.PLAN,
+        names.instance,
+        " ".join([*lines[-1:], summary_line(replace(plan, checksum=""), statuses)]),
+        plan.checksum,
+        counts={str(op): count for op, count in count_ops(plan).items()},
+        risks=risk_counts(plan.changes),
+        causes=tuple(_cause_rows(causes, names, places)),
+        packages=package_rows(changes, sources),
+        diffs=diffs,
+        problems={"Problems": plan.problems},
+        refusals=plan.refusals,
+        rollouts=tuple(rollout_texts(plan.rollouts)),
+        lock=(*(f"pin: {move_text(move)}" for move in plan.version_changes), *proposal_lines(plan.lock)),
+        notes=plan.notes,
+        failed=tuple(failures(outcome)) if outcome else (),
+        effects=tuple(lines[:-1]),
+        graph=_graph(planned),
+    )
+
+
+def status_report(planned: PlannedRun) -> HtmlReport:
+    """Return the report of the fleet as it is now, without the changes that a plan would make."""
+    plan = planned.plan
+    order = {str(phase): place for place, phase in enumerate(URGENCY)}
+    places, diffs = find_differences(planned, sorted_changes(plan))
+    rows = package_rows(sorted_changes(plan), _sources(planned, None, places, ()))
+    own = [replace(row, op="", risks=(), categories=(), cause=-1) for row in rows if row.phase]
+    phases = Counter(row.phase for row in own)
+    summary = ", ".join(f"{phases[phase]} {phase}" for phase in order if phases[phase])
+    return HtmlReport(
+        ReportKind.STATUS,
+        planned.names.instance,
+        summary or "No package is there.",
+        packages=tuple(sorted(own, key=lambda row: (order[row.phase], row.full_name))),
+        diffs=diffs,
+        problems={"Problems": plan.problems},
+        refusals=plan.refusals,
+        rollouts=tuple(rollout_texts(plan.rollouts)),
+        graph=_graph(planned),
+    )
+
+
+def check_report(checked: CheckResult) -> HtmlReport:
+    """Return the report of what merging a change does; packages are those of the fleet after merging."""
+    comparison, names, planned = checked.comparison, checked.names, checked.proposed
+    problems = {
+        "New problems": comparison.new,
+        "Not read": comparison.unread,
+        "Fixed problems": comparison.fixed,
+        "Problems that were there before": comparison.old,
+    }
+    report = HtmlReport(
+        ReportKind.CHECK,
+        names.instance,
+        ". ".join(filter(None, (sentence(comparison), problem_sentence(comparison)))),
+        counts=counts(comparison),
+        problems=problems,
+        refusals=comparison.refusals,
+        lock=tuple(map(pin_line, comparison.pins[:_MOST_PINS])),
+        notes=checked.notes,
+    )
+    if planned is None:
+        variants = (" ".join(filter(None, (v.fate, str(v.key), v.message))) for v in comparison.variants)
+        return replace(report, effects=tuple(variants))
+    return _compared_report(report, checked, planned)
+
+
+def _compared_report(report: HtmlReport, checked: CheckResult, planned: PlannedRun) -> HtmlReport:
+    """Return a report with the packages of the fleet, those that merging changes first."""
+    comparison, names = checked.comparison, checked.names
+    differing = {difference.change.package: difference.change for difference in comparison.packages}
+    rest = [change for change in sorted_changes(planned.plan) if change.package not in differing]
+    changes = [*sorted(differing.values(), key=change_order), *rest]
+    causes = comparison_causes(comparison, names)
+    labels = comparison_labels(comparison)
+    places, diffs = find_differences(planned, [c for c in changes if labels.get(c.package) != WITHDRAW])
+    sources = replace(_sources(planned, None, places, causes), labels=labels, other="same")
+    return replace(
+        report,
+        risks=risk_counts(differing.values()),
+        causes=tuple(_cause_rows(causes, names, places, labels)),
+        packages=package_rows(changes, sources),
+        diffs=diffs,
+        rollouts=tuple(rollout_texts(planned.plan.rollouts)),
+        graph=_graph(planned),
+    )
+
+
+def _sources(
+    planned: PlannedRun,
+    outcome: Outcome | None,
+    places: Mapping[PackageKey, int],
+    causes: Sequence[FoldedChanges],
+) -> PackageSources:
+    """Return what rows of packages are made of, with the states before the plan or after its outcome."""
+    plan = planned.plan
+    if outcome is None:
+        statuses, files = current_statuses(plan), current_status(plan)
+    else:
+        statuses = statuses_after(plan, outcome.unfinished, outcome.opened)
+        files = status_after(plan, outcome.unfinished, outcome.opened)
+    of_causes = {change.package: place for place, cause in enumerate(causes) for change in cause.changes}
+    return PackageSources(planned, statuses, files, places, of_causes)
+
+
+def _cause_rows(
+    causes: Iterable[FoldedChanges],
+    names: Names,
+    places: Mapping[PackageKey, int],
+    labels: Mapping[PackageKey, str] | None = None,
+) -> Iterator[CauseRow]:
+    for cause in causes:
+        change = cause.first
+        dangerous = any(change_risks(member) for member in cause.changes)
+        yield CauseRow(
+            (labels or {}).get(change.package, str(change.op)),
+            names.of(change),
+            str(change.reason),
+            cause.text,
+            len(cause.changes),
+            dangerous,
+            tuple(_diff_rows(cause, names, places)),
+        )
+
+
+def _diff_rows(cause: FoldedChanges, names: Names, places: Mapping[PackageKey, int]) -> Iterator[DiffRow]:
+    for diff in cause.diffs:
+        first = diff.changes[0]
+        place = places.get(first.package, -1)
+        size = impact_text(diff.impact) if diff.impact else "Difference" if place >= 0 else ""
+        shown = names_text(diff.changes, names) if cause.is_folded else ""
+        count = f"{len(diff.changes)} x " if len(cause.diffs) > 1 else ""
+        text = ": ".join(filter(None, (f"{count}{shown}", size)))
+        yield DiffRow(text, place, tuple(risk_texts(change_risks(first))))
+
+
+def _graph(planned: PlannedRun) -> Picture:
+    """Return the graph of dependencies, a note where it is too large, nothing where there is none."""
+    graph = dependency_graph(planned.fleet.locks)
+    nodes = sum(len(group.nodes) for group in graph.groups)
+    if nodes > MOST_NODES:
+        note = f"{plural(nodes, 'package')} do not fit a picture: reconciler graph --cluster NAME -o svg"
+        return Picture(note=note)
+    return Picture(svg(graph, embedded=True)) if nodes else Picture()

@@ -1,0 +1,178 @@
+"""Large HTML reports: a fleet of clusters with ten packages each, every text as a run writes it."""
+
+import sys
+from pathlib import Path
+
+from reconciler.errors import Location, Problem
+from reconciler.plan.provenance import Origin
+from reconciler.report.html import html_page
+from reconciler.report.html.model import (
+    CauseRow,
+    ConditionRow,
+    DiffRow,
+    FileDiff,
+    HtmlReport,
+    PackageDiff,
+    PackageRow,
+    ReportKind,
+    Revision,
+    Stage,
+)
+from reconciler.report.redact import Redactor
+from reconciler.report.rollouts import RolloutText
+
+WARES = (
+    "web",
+    "db",
+    "monitoring",
+    "ingress",
+    "cert-manager",
+    "dns",
+    "logging",
+    "policy",
+    "backup",
+    "registry",
+)
+PHASES = ("published", "published", "published", "in review", "pending", "conflict", "held back", "not ready")
+_HUNK = """@@ -1,4 +1,5 @@
+ apiVersion: apps/v1
+ kind: Deployment
+-  replicas: {old}
++  replicas: {new}
++  paused: false
+ status: {{}}"""
+
+
+def large_report(packages: int = 10_000, diffs: int = 300) -> HtmlReport:
+    """Return the report of a plan of many packages: a third changes, in 300 different ways."""
+    rows = tuple(_row(number, diffs) for number in range(packages))
+    counts = {op: sum(row.op == op for row in rows) for op in ("create", "update", "delete", "keep")}
+    return HtmlReport(
+        ReportKind.PLAN,
+        "acme",
+        ", ".join(f"{count} to {op}" for op, count in counts.items()),
+        "c" * 64,
+        counts=counts,
+        risks={"deletion": counts["delete"], "rbac": 40, "storage": 3},
+        causes=tuple(_cause(number) for number in range(40)),
+        packages=rows,
+        diffs=tuple(_diff(number) for number in range(diffs)),
+        problems={"Problems": tuple(_problem(number) for number in range(3))},
+        rollouts=(_ROLLOUT,),
+        stages=(Stage("read", 12.25), Stage("expand", 1.5), Stage("resolve", 3.125), Stage("render", 30.0)),
+    )
+
+
+_ROLLOUT = RolloutText(
+    "web/v2 of default/web: failed, 4 of 12 published",
+    (
+        "wave canary: complete, 2 of 2 published",
+        "wave early: failed, 2 of 4 published, edge-0003/web: Application web is Degraded",
+        "wave rest: waiting, 0 of 6 published",
+    ),
+)
+
+
+def _row(number: int, diffs: int) -> PackageRow:
+    cluster, ware = f"cluster-{number // len(WARES):04}", WARES[number % len(WARES)]
+    changed = number % 3 == 0
+    op = "delete" if number % 999 == 0 else "update" if changed else "keep"
+    variant = f"default/{ware}-{cluster}-{ware}"
+    return PackageRow(
+        cluster,
+        ware,
+        cluster=cluster,
+        set_name=f"default/{ware}",
+        variant=variant,
+        main=f"{ware}/v{1 + number % 4}",
+        review=f"{ware}/v5" if changed else "",
+        phase=PHASES[number % len(PHASES)],
+        since=f"2026-0{1 + number % 9}-{1 + number % 28:02}",
+        op=op,
+        reason="UpstreamChanged" if changed else "UpToDate",
+        detail=f"The package on main of {cluster} also changed" if number % 5 == 0 else "",
+        waiting_for="review by team-platform" if number % 8 == 3 else "",
+        manifest=f"manifests/{ware}.yaml:2",
+        pull=f"#{number % 400}" if changed else "",
+        pull_url=f"https://git.example/acme/{cluster}/pull/{number % 400}" if changed else "",
+        risks=(f"deletion: deletes package {ware}",) if op == "delete" else (),
+        categories=("deletion",) if op == "delete" else (),
+        conditions=tuple(
+            ConditionRow(kind, "True", "NoErrors", "successfully ensured downstream package variant")
+            for kind in ("Ready", "Stalled", "Valid", "DraftExists", "DownstreamEnsured", "ConfigInjected")
+        ),
+        origins=tuple(_origins(cluster, ware, variant)),
+        history=tuple(
+            Revision(
+                name,
+                "2026-01-01",
+                f"{number * 7 + place:08x}",
+                "Kim",
+                f"Approving package revision {ware}/{place}",
+            )
+            for place, name in enumerate(("v2", "v1"))
+        ),
+        revisions=4,
+        diff=number % diffs if changed else -1,
+        cause=number % 40 if changed else -1,
+    )
+
+
+def _origins(cluster: str, ware: str, variant: str) -> list[Origin]:
+    place, commit = Location(f"manifests/{ware}.yaml", 13, 5), f"{WARES.index(ware):040x}"
+    values = {
+        "upstream": f"../blueprints.git {ware} {ware}/v5",
+        "upstreamLock": commit,
+        "metadata.name": ware,
+        "metadata.annotations.reconciler.dev/owner": f"acme/{variant}",
+        "metadata.annotations.reconciler.dev/location": f"{cluster}/{ware}",
+        "data.name": ware,
+        "data.package-path": ware,
+        "data.environment": "staging",
+        "data.region": "europe",
+    }
+    return [
+        Origin("Kptfile", name, value, f"PackageVariantSet default/{ware}: {name}", place)
+        for name, value in values.items()
+    ]
+
+
+def _diff(number: int) -> PackageDiff:
+    names = ("deployment.yaml", "service.yaml", "Kptfile")
+    hunks = (_HUNK.format(old=number, new=number + place) for place in range(len(names)))
+    files = tuple(
+        FileDiff(name, "", 2, 1, "\n".join([text] * 8)) for name, text in zip(names, hunks, strict=True)
+    )
+    return PackageDiff(f"cluster-{number:04}/web", 11, files)
+
+
+def _cause(number: int) -> CauseRow:
+    ware = WARES[number % len(WARES)]
+    if number < 3:
+        risk = (f"deletion: deletes package {ware}",)
+        text = f"PackageVariantSet default/{ware} does not select Cluster default/{number} any more"
+        return CauseRow(
+            "delete", f"cluster-{number:04}/{ware}", "NotDesired", text, 1, True, (DiffRow("", -1, risk),)
+        )
+    names = f"cluster-0001/{ware}, cluster-0002/{ware} and 9 more"
+    diffs = tuple(
+        DiffRow(f"11 x {names}: +{2 + place} -1 in 3 files", number + place, ()) for place in range(3)
+    )
+    text = f"{ware}/v4 -> {ware}/v5; 80 repositories, 3 distinct diffs"
+    return CauseRow("update", f"cluster-0001/{ware}", "UpstreamChanged", text, 83, number < 6, diffs)
+
+
+def _problem(number: int) -> Problem:
+    hint = "Give `target.name` as a text."
+    message = f"Undeclared reference to 'nam{number}'"
+    return Problem(
+        Location("manifests/db.yaml", 12, 5),
+        "InvalidExpression",
+        message,
+        hint,
+        "PackageVariantSet default/db",
+    )
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(html_page(large_report(), Redactor()), encoding="utf-8")
