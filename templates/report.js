@@ -38,7 +38,12 @@
   const fullName = (row) => (row[0] ? `${names(row)[0]}/${names(row)[1]}` : names(row)[1]);
   const address = (row) => `#/${fullName(row).split("/").map(encodeURIComponent).join("/")}`;
   const short = (version) => version.slice(version.lastIndexOf("/") + 1);
-  const moves = (row, shown) => [get(row, "main"), get(row, "review")].filter(Boolean).map(shown).join(" → ");
+  // `web/v1 → v2`: the name is not repeated.
+  const moves = (row, shown) => {
+    const [main, review] = [get(row, "main"), get(row, "review")];
+    const isSame = main.slice(0, -short(main).length) === review.slice(0, -short(review).length);
+    return [shown(main), isSame && main ? short(review) : shown(review)].filter(Boolean).join(" → ");
+  };
   const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
   const slug = (word) => word.replaceAll(" ", "-");
   const searched = (row) => {
@@ -325,9 +330,12 @@
   // The page of a package
   const part = (title, ...content) => [element("h3", {}, title), ...content];
   const plainTable = (caption, heads, rows) => element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    element("table", {}, element("caption", { class: "quiet" }, caption),
-      element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
-      element("tbody", {}, ...rows.map((cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, cell)))))));
+    // The roles hold where a narrow window lays rows out as blocks.
+    element("table", { class: "stack", role: "table" }, element("caption", { class: "quiet" }, caption),
+      element("thead", { role: "rowgroup" }, element("tr", { role: "row" },
+        ...heads.map((head) => element("th", { scope: "col", role: "columnheader" }, head)))),
+      element("tbody", { role: "rowgroup" }, ...rows.map((cells) => element("tr", { role: "row" },
+        ...cells.map((cell, index) => element("td", { role: "cell", "data-head": heads[index] }, cell)))))));
   const bullets = (values, style) => element("ul", { class: "list" }, ...values.map((value) => element("li", { class: style || "" }, value)));
   const facts = (row) => {
     const made = element("dl", { class: "facts" });

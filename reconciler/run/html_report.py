@@ -24,7 +24,7 @@ from reconciler.report.folding import (
     risk_texts,
 )
 from reconciler.report.graph.svg import svg
-from reconciler.report.html.model import CauseRow, DiffRow, HtmlReport, Picture, ReportKind
+from reconciler.report.html.model import NEW, PROBLEMS, CauseRow, DiffRow, HtmlReport, Picture, ReportKind
 from reconciler.report.proposal import pin_line, proposal_lines
 from reconciler.report.rollouts import rollout_texts
 from reconciler.report.status import URGENCY
@@ -72,7 +72,7 @@ def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> HtmlRepo
         causes=tuple(_cause_rows(causes, names, places)),
         packages=package_rows(changes, sources),
         diffs=diffs,
-        problems={"Problems": plan.problems},
+        problems={PROBLEMS: plan.problems},
         refusals=plan.refusals,
         rollouts=tuple(rollout_texts(plan.rollouts)),
         lock=(*(f"pin: {move_text(move)}" for move in plan.version_changes), *proposal_lines(plan.lock)),
@@ -98,7 +98,7 @@ def status_report(planned: PlannedRun) -> HtmlReport:
         summary or "No package is there.",
         packages=tuple(sorted(own, key=lambda row: (order[row.phase], row.full_name))),
         diffs=diffs,
-        problems={"Problems": plan.problems},
+        problems={PROBLEMS: plan.problems},
         refusals=plan.refusals,
         rollouts=tuple(rollout_texts(plan.rollouts)),
         graph=_graph(planned),
@@ -109,7 +109,7 @@ def check_report(checked: CheckResult) -> HtmlReport:
     """Return the report of what merging a change does; packages are those of the fleet after merging."""
     comparison, names, planned = checked.comparison, checked.names, checked.proposed
     problems = {
-        "New problems": comparison.new,
+        NEW: comparison.new,
         "Not read": comparison.unread,
         "Fixed problems": comparison.fixed,
         "Problems that were there before": comparison.old,

@@ -1,7 +1,10 @@
-"""Large HTML reports: a fleet of clusters with ten packages each, every text as a run writes it."""
+"""HTML reports: how a browser reads the data of a page, and a large one with texts as a run writes them."""
 
+import json
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from reconciler.errors import Location, Problem
 from reconciler.plan.provenance import Origin
@@ -20,6 +23,47 @@ from reconciler.report.html.model import (
 )
 from reconciler.report.redact import Redactor
 from reconciler.report.rollouts import RolloutText
+
+COLUMNS = (
+    *("repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason"),
+    *("detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "conflicts"),
+    *("conditions", "origins", "history", "revisions", "diff", "cause"),
+)
+"""The columns of a package, in the order of `report.js`."""
+
+
+def read_data(page: str) -> dict[str, Any]:
+    """Return packages by full name, as columns, and differences, as the script of the page reads them."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    data = json.loads(found[1])
+    packages = [_package(row, data) for row in data["packages"]]
+    diffs = [_diff_of(diff, data) for diff in data["diffs"]]
+    return {**data, "packages": {row["full"]: row for row in packages}, "diffs": diffs}
+
+
+def _package(row: list[Any], data: dict[str, Any]) -> dict[str, Any]:
+    texts, lists = data["texts"], data["lists"]
+    names = [texts[number] for number in row[:3]]
+
+    def text(number: int) -> str:
+        return re.sub(r"[\x01-\x04]", lambda mark: names[ord(mark[0]) - 1], texts[number])
+
+    names.append(text(row[3]))
+    values = dict(zip(COLUMNS, row, strict=True))
+    values |= {name: text(values[name]) for name in COLUMNS[:16]}
+    values |= {name: [text(n) for n in lists[values[name]]] for name in COLUMNS[16:20]}
+    values |= {name: [[text(n) for n in lists[r]] for r in lists[values[name]]] for name in COLUMNS[20:22]}
+    values["history"] = [[*map(text, entry[:-1]), entry[-1]] for entry in values["history"]]
+    return {**values, "full": "/".join(part for part in names[:2] if part)}
+
+
+def _diff_of(diff: list[Any], data: dict[str, Any]) -> dict[str, Any]:
+    texts, name, packages, files, note = data["texts"], *diff
+    rows = [data["lists"][number] for number in files]
+    read = {texts[row[0]]: (texts[row[1]], texts[row[2]], row[3], row[4], texts[row[5]]) for row in rows}
+    return {"name": name, "packages": packages, "note": note, "files": read}
+
 
 WARES = (
     "web",

@@ -5,6 +5,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
@@ -12,8 +13,8 @@ from markupsafe import Markup
 from reconciler.plan.status import Phase
 from reconciler.report.causes import group_problems
 from reconciler.report.escape import terminal
-from reconciler.report.html.encode import data_value, safe_link, script_json
-from reconciler.report.html.model import HtmlReport
+from reconciler.report.html.encode import data_value, script_json
+from reconciler.report.html.model import ALARMING, HtmlReport
 from reconciler.report.markdown import load_template
 from reconciler.report.redact import Redactor
 from reconciler.wording import plural
@@ -47,6 +48,7 @@ def html_page(report: HtmlReport, redactor: Redactor) -> str:
             effects=report.effects[:_MOST_CAUSES],
             more_effects=len(report.effects[_MOST_CAUSES:]),
             problems={head: group_problems(problems) for head, problems in report.problems.items()},
+            alarming=ALARMING,
             sets=sorted({package.set_name for package in report.packages if package.set_name}),
             clusters=len({package.cluster for package in report.packages if package.cluster}),
         )
@@ -66,17 +68,20 @@ def _digest(text: str) -> str:
 
 
 def _environment(redactor: Redactor) -> Environment:
+    shown = _shown(redactor)
     environment = Environment(
         loader=FunctionLoader(load_template),
         undefined=StrictUndefined,
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown(redactor),
+        finalize=shown,
         keep_trailing_newline=True,
     )
-    environment.filters["link"] = safe_link
+    # A part of an address is the text as the page shows it, quoted: the script compares both.
+    environment.filters["quoted"] = lambda text: quote(shown(text))
     environment.filters["plural"] = plural
+    environment.filters["number"] = "{:,}".format
     return environment
 
 

@@ -64,11 +64,11 @@ class _Encoder:
     def package(self, row: PackageRow) -> list[Any]:
         """Return a package as a row; page.js has the same order of columns."""
         names = list(map(self._clean, (row.repository, row.name, row.cluster)))
-        variant = _masked(self._clean(row.variant), names)
-        own = [*names, self._clean(row.variant)]
+        variant = _masked(self._clean(row.variant), _by_length(names))
+        own = _by_length([*names, self._clean(row.variant)])
 
         def text(value: str) -> int:
-            return self._number(_masked(self._clean(value), own))
+            return self._number(_masked(self._clean(value), own)) if value else 0
 
         def rows(values: Iterable[Sequence[str]]) -> int:
             return self._list([self._list(list(map(text, value))) for value in values])
@@ -117,9 +117,15 @@ class _Encoder:
         return number
 
 
-def _masked(text: str, names: Sequence[str]) -> str:
-    """Return a text with a placeholder for each name in it, the longest first; putting them back gives it."""
-    for name, placeholder in sorted(zip(names, _PLACEHOLDERS, strict=False), key=lambda pair: -len(pair[0])):
-        if name:
+def _by_length(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return names with their placeholders, the longest first."""
+    pairs = zip(names, _PLACEHOLDERS, strict=False)
+    return sorted((pair for pair in pairs if pair[0]), key=lambda pair: -len(pair[0]))
+
+
+def _masked(text: str, names: Iterable[tuple[str, str]]) -> str:
+    """Return a text with a placeholder for each name in it; putting the names back gives the text."""
+    for name, placeholder in names:
+        if name in text:
             text = text.replace(name, placeholder)
     return text

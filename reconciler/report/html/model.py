@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from reconciler.errors import Problem
 from reconciler.plan.changes import Refusal
@@ -19,6 +19,12 @@ class ReportKind(StrEnum):
     APPLY = "Apply"
     CHECK = "Check"
     STATUS = "Status"
+
+
+PROBLEMS: Final = "Problems"
+NEW: Final = "New problems"
+ALARMING: Final = (PROBLEMS, NEW)
+"""Lists of problems that call for a person; those of others are known already."""
 
 
 class FileDiff(NamedTuple):

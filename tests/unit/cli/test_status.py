@@ -51,7 +51,9 @@ def show(
     exits: frozenset[Exit] = frozenset(),
 ) -> tuple[int, str]:
     """Return the exit code and the output."""
-    monkeypatch.setattr(queries, "read_status", lambda _: FleetStatus(list(owners), (), exits))
+    monkeypatch.setattr(
+        queries, "read_status", lambda _: FleetStatus(list(owners), planned=None, exits=exits)
+    )
     code = invoke(["status", "--no-color", "--control", "unused", *arguments])
     return code, capsys.readouterr().out
 

@@ -1,0 +1,115 @@
+"""`--html` writes one page: what its data says is what plan, status, explain and history say."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_rollouts import LINES, played
+from tests.support.git import Repo
+from tests.support.html_reports import read_data
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.world import World
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A fleet with four published packages: two get another revision, one is deleted."""
+    world = World(tmp_path_factory.mktemp("w") / "w")
+    write_world(world.root, ("edge-1", "edge-2"))
+    world.run("apply")
+    world.run("approve", "--all")
+    world.run("apply")
+    control = Repo(world.control, time=world.clock + 60)
+    control.commit({manifest(edge, "web"): variant(edge, "web", revision=2) for edge in ("edge-1", "edge-2")})
+    control.commit({manifest("edge-1", "db"): None})
+    return world
+
+
+def test_page_of_a_plan_has_what_the_commands_say(world: World, tmp_path: Path) -> None:
+    ran = world.run("plan", "--html", str(tmp_path / "plan.html"))
+    data = read_data((tmp_path / "plan.html").read_text())
+
+    plan = json.loads(world.run("plan", "-o", "json").out)
+    web = data["packages"]["edge-1/web"]
+    explained = json.loads(world.run("explain", "edge-1/web", "-o", "json").out)
+    history = json.loads(world.run("history", "edge-1/web", "-o", "json").out)["items"]
+    assert [*data["packages"]] == [change["name"] for change in plan["changes"]]
+    assert [row["op"] for row in data["packages"].values()] == [change["op"] for change in plan["changes"]]
+    assert (web["main"], web["review"], web["phase"]) == ("web/v1", "web/v2", "pending")
+    assert [
+        [field["file"], field["field"], field["value"], field["source"]] for field in explained["fields"]
+    ] == [origin[:4] for origin in web["origins"]]
+    assert web["origins"][0][4] == "manifests/edge-1-web.yaml:10:15"
+    assert [(row[0], row[1], row[-1]) for row in web["history"]] == [
+        (entry["revision"], entry["date"][:10], entry["commit"][:8]) for entry in history
+    ]
+    assert plan["checksum"] in (tmp_path / "plan.html").read_text()
+    assert ran.out == world.run("plan").out
+
+
+def test_equal_differences_are_one_and_a_deletion_has_what_goes(world: World, tmp_path: Path) -> None:
+    world.run("plan", "--html", str(tmp_path / "plan.html"))
+    data = read_data((tmp_path / "plan.html").read_text())
+
+    one, other, deleted = (data["packages"][name] for name in ("edge-1/web", "edge-2/web", "edge-1/db"))
+    assert one["diff"] == other["diff"] != deleted["diff"]
+    assert data["diffs"][one["diff"]]["packages"] == 2
+    assert "+        image: registry.example/web:v2" in data["diffs"][one["diff"]]["files"]["app.yaml"][
+        4
+    ].split("\n")
+    assert {file[0] for file in data["diffs"][deleted["diff"]]["files"].values()} == {"removed"}
+    assert deleted["categories"] == ["deletion"]
+
+
+def test_page_of_a_check_has_what_merging_changes_first(world: World, tmp_path: Path) -> None:
+    extra = variant("edge-1", "web").replace("name: web-edge-1", "name: extra")
+    extra = extra.replace("repo: edge-1\n    package: web", "repo: edge-1\n    package: extra")
+    control = Repo(world.control, time=world.clock + 120)
+    control.commit({manifest("edge-1", "extra"): extra}, branch="change", start="main")
+
+    world.run("check", "--head", "change", "--html", str(tmp_path / "check.html"))
+    data = read_data((tmp_path / "check.html").read_text())
+
+    first, *rest = data["packages"].values()
+    assert (first["full"], first["op"]) == ("edge-1/extra", "create")
+    assert {row["op"] for row in rest} == {"same"}
+    assert "Merging this creates 1 draft in 1 repository" in (tmp_path / "check.html").read_text()
+
+
+def test_page_of_an_apply_has_the_states_after_it(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    write_world(world.root, ("edge-1",))
+
+    world.run("apply", "--html", str(tmp_path / "apply.html"))
+    world.run("status", "--html", str(tmp_path / "status.html"))
+
+    applied, status = (read_data((tmp_path / f"{name}.html").read_text()) for name in ("apply", "status"))
+    web = applied["packages"]["edge-1/web"]
+    assert (web["op"], web["phase"], web["pull"]) == ("create", "in review", "#2")
+    assert status["packages"]["edge-1/web"]["phase"] == "in review"
+    # The draft is not written again, and its difference from main is still there.
+    files = status["diffs"][status["packages"]["edge-1/web"]["diff"]]["files"]
+    assert [*files] == ["app.yaml", "package-context.yaml", "Kptfile"]
+
+
+def test_kept_report_does_not_keep_the_page_from_being_written(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    write_world(world.root, ("edge-1",))
+    for command in (("apply",), ("approve", "--all"), ("apply",), ("plan",), ("plan",)):
+        world.run(*command)
+
+    world.run("plan", "--html", str(tmp_path / "plan.html"))
+
+    assert read_data((tmp_path / "plan.html").read_text())["packages"].keys() == {"edge-1/db", "edge-1/web"}
+
+
+def test_waves_are_told_in_the_words_of_the_plan(tmp_path: Path) -> None:
+    world = played(tmp_path / "w", "3-early-is-degraded")
+
+    world.run("plan", "--html", str(tmp_path / "plan.html"))
+
+    page = (tmp_path / "plan.html").read_text()
+    title, *waves = [line.removeprefix("rollout ") for line in LINES]
+    assert f"<h3>{title}</h3>" in page
+    assert [f"<li>{wave}</li>" in page for wave in waves] == [True] * 3

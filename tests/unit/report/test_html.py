@@ -1,0 +1,209 @@
+"""The HTML report: hostile text stays text, secrets stay secret, and 10,000 packages stay small."""
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from reconciler.errors import Location, Problem
+from reconciler.plan.changes import Refusal
+from reconciler.plan.provenance import Origin
+from reconciler.report.html import html_page
+from reconciler.report.html.model import (
+    PROBLEMS,
+    CauseRow,
+    ConditionRow,
+    DiffRow,
+    FileDiff,
+    HtmlReport,
+    PackageDiff,
+    PackageRow,
+    ReportKind,
+    Revision,
+)
+from reconciler.report.redact import MASK, Redactor
+from reconciler.report.rollouts import RolloutText
+from tests.support.html_reports import large_report, read_data
+
+SECRET = "correct-horse-battery"
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "<!--<script>",
+    "]]><img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)',
+    "' autofocus onfocus='alert(1)",
+    "{{ 7 * 7 }}{% raw %}",
+    "{{ report.packages }}",
+    "\u202egnp.exe\u2066",
+    "\x1b[2J\x00\x01\x02\x03\x04",
+    "&lt;b&gt; &amp; &#60;",
+    "\u2028\u2029\ud800",
+]
+
+
+def report_of(text: str, url: str = "") -> HtmlReport:
+    """Return a report that has a text in every place."""
+    problem = Problem(Location(text, 3, 4), text, text, text, text)
+    return HtmlReport(
+        ReportKind.PLAN,
+        text,
+        text,
+        text,
+        counts={text: 1},
+        risks={text: 1},
+        causes=(CauseRow(text, text, text, text, 1, True, (DiffRow(text, 0, (text,)),)),),
+        packages=(
+            PackageRow(
+                *(text,) * 14,
+                pull=text,
+                pull_url=url or text,
+                risks=(text,),
+                categories=(text,),
+                warnings=(text,),
+                conflicts=(text,),
+                conditions=(ConditionRow(text, text, text, text),),
+                origins=(Origin(text, text, text, text, Location(text, 1)),),
+                history=(Revision(text, text, text, text, text),),
+                revisions=1,
+                diff=0,
+                cause=0,
+            ),
+        ),
+        diffs=(PackageDiff(text, 1, (FileDiff(text, text, 1, 1, text, text),), text),),
+        problems={PROBLEMS: (problem,)},
+        refusals=(Refusal(text, text, text),),
+        rollouts=(RolloutText(text, (text,)),),
+        lock=(text,),
+        notes=(text,),
+        failed=((text, text),),
+        effects=(text,),
+    )
+
+
+class Elements(HTMLParser):
+    """Collects every element with its attributes, as a browser that knows no script sees them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, tuple[str, ...]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, tuple(name for name, _ in attrs)))
+
+
+def elements(page: str) -> list[tuple[str, tuple[str, ...]]]:
+    parser = Elements()
+    parser.feed(page)
+    return parser.found
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_text_makes_no_element_and_no_attribute(hostile: str) -> None:
+    harmless = html_page(report_of("harmless"), Redactor())
+
+    page = html_page(report_of(hostile), Redactor())
+
+    assert elements(page) == elements(harmless)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_package_with_a_hostile_name_is_read_as_it_is_shown(hostile: str) -> None:
+    page = html_page(report_of(hostile), Redactor())
+
+    (row,) = read_data(page)["packages"].values()
+
+    assert row["repository"] == row["name"] == row["detail"] == row["variant"]
+    assert row["origins"][0][:4] == [row["name"]] * 4
+    assert not re.search(
+        r"[\x00-\x09\x0b-\x1f\u061c\u200b-\u200f\u202a-\u202e\u2066-\u2069]", page.replace("\t", "")
+    )
+
+
+def test_text_with_names_of_its_package_is_read_back() -> None:
+    row = PackageRow(
+        "cluster-01",
+        "web",
+        cluster="01",
+        variant="default/web-cluster-01-web",
+        detail="webhook of cluster-01/web in cluster 01, not cluster-010",
+        manifest="web.yaml:1",
+    )
+
+    page = html_page(HtmlReport(ReportKind.PLAN, "demo", "", packages=(row,)), Redactor())
+
+    read = read_data(page)["packages"]["cluster-01/web"]
+    assert {name: read[name] for name in ("variant", "detail", "manifest")} == {
+        "variant": row.variant,
+        "detail": row.detail,
+        "manifest": row.manifest,
+    }
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "//evil.example", " https://x"])
+def test_address_that_is_not_of_the_web_is_no_link(url: str) -> None:
+    (row,) = read_data(html_page(report_of("x", url), Redactor()))["packages"].values()
+
+    assert row["url"] == ""
+
+
+def test_address_of_a_pull_request_is_a_link() -> None:
+    url = "https://git.example/acme/edge/pull/3"
+
+    (row,) = read_data(html_page(report_of("x", url), Redactor()))["packages"].values()
+
+    assert row["url"] == url
+
+
+def test_secret_is_in_no_part_of_the_page() -> None:
+    redactor = Redactor([SECRET])
+
+    page = html_page(report_of(f"a {SECRET} b"), redactor)
+
+    assert SECRET not in page
+    assert page.count(MASK) > 20
+
+
+def test_nothing_but_its_own_script_and_style_may_run() -> None:
+    page = html_page(large_report(10, 2), Redactor())
+
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy
+    script, style = (re.search(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL) for tag in ("script", "style"))
+    assert script
+    assert style
+    rules = dict(rule.strip().split(" ", 1) for rule in policy[1].replace("&#39;", "'").split(";"))
+    for rule, element in (("script-src", script), ("style-src", style)):
+        digest = base64.b64encode(hashlib.sha256(element[1].encode()).digest()).decode()
+        assert rules[rule] == f"'sha256-{digest}'"
+    assert rules["default-src"] == "'none'"
+
+
+def test_page_loads_nothing() -> None:
+    page = html_page(large_report(10, 2), Redactor())
+
+    assert not re.search(r"\b(?:src|srcset|action|background)=|@import|url\(|<link|<iframe|<object", page)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|fetch\(", page)
+
+
+def test_equal_reports_have_equal_bytes() -> None:
+    assert html_page(large_report(50, 5), Redactor()) == html_page(large_report(50, 5), Redactor([SECRET]))
+
+
+def test_ten_thousand_packages_take_at_most_three_megabytes() -> None:
+    page = html_page(large_report(), Redactor())
+
+    assert len(page.encode()) <= 3_000_000
+    assert len(read_data(page)["packages"]) == 10_000
+
+
+def test_difference_that_many_packages_share_is_stored_once() -> None:
+    file = FileDiff("app.yaml", "", 1, 1, "@@ -1 +1 @@\n-a: a-value-of-its-own\n+b")
+    diffs = tuple(PackageDiff(f"edge-{number}/web", 1, (file,)) for number in range(9))
+    rows = tuple(PackageRow("edge", f"web-{number}", diff=number % 9) for number in range(99))
+
+    page = html_page(HtmlReport(ReportKind.PLAN, "demo", "", packages=rows, diffs=diffs), Redactor())
+
+    assert page.count("a-value-of-its-own") == 1
+    assert read_data(page)["diffs"][8]["files"]["app.yaml"][-1] == file.hunks
