@@ -19,7 +19,7 @@ from reconciler.plan.status import PackageStatus
 from reconciler.read.contents import fetch_contents
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.folding import risk_texts
-from reconciler.report.html.model import ConditionRow, PackageRow, Revision
+from reconciler.report.html.model import ConditionRow, HistoryRow, PackageRow
 from reconciler.report.status import Owner, condition, package_name
 from reconciler.report.summary import change_risks
 from reconciler.resolve import Needs
@@ -34,7 +34,7 @@ MOST_COMMITS: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class PackageSources:
-    """What the rows of packages are made of.
+    """Values from which the rows of packages are made.
 
     `statuses` are the states to show, `status_files` the files of the status branch with the same states.
     `labels` name what happens to packages where that is not the operation, `other` what happens to the rest.
@@ -141,11 +141,11 @@ class _RowReader:
         tagged = [(f"v{r.revision}", r.commit.oid, r.commit.time) for r in numbered]
         return [*sorted(drafts, key=lambda d: -d[2]), *sorted(untagged, key=lambda s: -s[2]), *tagged]
 
-    def _revision(self, change: Change, name: str, oid: Oid, time: int) -> Revision:
+    def _revision(self, change: Change, name: str, oid: Oid, time: int) -> HistoryRow:
         view = self._inputs.inventory.repositories[change.repository]
         commit = self._inputs.mirrors.open(view.remote).find_commit(oid)
         subject = commit.message.strip().partition("\n")[0] if commit else ""
-        return Revision(name, _date(time), oid[:8], commit.author.name if commit else "", subject)
+        return HistoryRow(name, _date(time), oid[:8], commit.author.name if commit else "", subject)
 
 
 _VARIANT: Final = "PackageVariant"

@@ -24,7 +24,15 @@ from reconciler.report.folding import (
     risk_texts,
 )
 from reconciler.report.graph.svg import svg
-from reconciler.report.html.model import NEW, PROBLEMS, CauseRow, DiffRow, HtmlReport, Picture, ReportKind
+from reconciler.report.html.model import (
+    NEW,
+    PROBLEMS,
+    CauseRow,
+    DiffRow,
+    GraphPicture,
+    HtmlReport,
+    ReportKind,
+)
 from reconciler.report.proposal import pin_line, proposal_lines
 from reconciler.report.rollouts import rollout_texts
 from reconciler.report.status import URGENCY
@@ -199,11 +207,11 @@ def _diff_rows(cause: FoldedChanges, names: Names, places: Mapping[PackageKey, i
         yield DiffRow(text, place, tuple(risk_texts(change_risks(first))))
 
 
-def _graph(planned: PlannedRun) -> Picture:
+def _graph(planned: PlannedRun) -> GraphPicture:
     """Return the graph of dependencies, a note where it is too large, nothing where there is none."""
     graph = dependency_graph(planned.fleet.locks)
     nodes = sum(len(group.nodes) for group in graph.groups)
     if nodes > MOST_NODES:
         note = f"{plural(nodes, 'package')} do not fit a picture: reconciler graph --cluster NAME -o svg"
-        return Picture(note=note)
-    return Picture(svg(graph, embedded=True)) if nodes else Picture()
+        return GraphPicture(note=note)
+    return GraphPicture(svg(graph, embedded=True)) if nodes else GraphPicture()

@@ -14,12 +14,12 @@ from reconciler.report.html.model import (
     ConditionRow,
     DiffRow,
     FileDiff,
+    HistoryRow,
     HtmlReport,
     PackageDiff,
     PackageRow,
     ReportKind,
-    Revision,
-    Stage,
+    StageTime,
 )
 from reconciler.report.redact import Redactor
 from reconciler.report.rollouts import RolloutText
@@ -103,7 +103,12 @@ def large_report(packages: int = 10_000, diffs: int = 300) -> HtmlReport:
         diffs=tuple(_diff(number) for number in range(diffs)),
         problems={"Problems": tuple(_problem(number) for number in range(3))},
         rollouts=(_ROLLOUT,),
-        stages=(Stage("read", 12.25), Stage("expand", 1.5), Stage("resolve", 3.125), Stage("render", 30.0)),
+        stages=(
+            StageTime("read", 12.25),
+            StageTime("expand", 1.5),
+            StageTime("resolve", 3.125),
+            StageTime("render", 30.0),
+        ),
     )
 
 
@@ -147,7 +152,7 @@ def _row(number: int, diffs: int) -> PackageRow:
         ),
         origins=tuple(_origins(cluster, ware, variant)),
         history=tuple(
-            Revision(
+            HistoryRow(
                 name,
                 "2026-01-01",
                 f"{number * 7 + place:08x}",

@@ -47,7 +47,7 @@ class PackageDiff(NamedTuple):
     note: str = ""
 
 
-class Revision(NamedTuple):
+class HistoryRow(NamedTuple):
     """A revision of a package in its history, or an open draft."""
 
     name: str
@@ -96,7 +96,7 @@ class PackageRow:
     conflicts: tuple[str, ...] = ()
     conditions: tuple[ConditionRow, ...] = ()
     origins: tuple[Origin, ...] = ()
-    history: tuple[Revision, ...] = ()
+    history: tuple[HistoryRow, ...] = ()
     revisions: int = 0
     diff: int = -1
     cause: int = -1
@@ -127,14 +127,14 @@ class CauseRow(NamedTuple):
     diffs: tuple[DiffRow, ...]
 
 
-class Picture(NamedTuple):
+class GraphPicture(NamedTuple):
     """A graph as SVG, or a note where it is too large to be drawn; both are empty where there is none."""
 
     svg: str = ""
     note: str = ""
 
 
-class Stage(NamedTuple):
+class StageTime(NamedTuple):
     """One stage of the run with its time in seconds."""
 
     name: str
@@ -161,5 +161,5 @@ class HtmlReport:
     notes: tuple[str, ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
     effects: tuple[str, ...] = ()
-    graph: Picture = Picture()
-    stages: tuple[Stage, ...] = ()
+    graph: GraphPicture = GraphPicture()
+    stages: tuple[StageTime, ...] = ()

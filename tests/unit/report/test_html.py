@@ -17,11 +17,11 @@ from reconciler.report.html.model import (
     ConditionRow,
     DiffRow,
     FileDiff,
+    HistoryRow,
     HtmlReport,
     PackageDiff,
     PackageRow,
     ReportKind,
-    Revision,
 )
 from reconciler.report.redact import MASK, Redactor
 from reconciler.report.rollouts import RolloutText
@@ -65,7 +65,7 @@ def report_of(text: str, url: str = "") -> HtmlReport:
                 conflicts=(text,),
                 conditions=(ConditionRow(text, text, text, text),),
                 origins=(Origin(text, text, text, text, Location(text, 1)),),
-                history=(Revision(text, text, text, text, text),),
+                history=(HistoryRow(text, text, text, text, text),),
                 revisions=1,
                 diff=0,
                 cause=0,
