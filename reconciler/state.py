@@ -1,17 +1,26 @@
 """File format of the records on the state branch: what was applied last, in stable bytes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from io import BytesIO
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
+import msgspec
 import orjson
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from reconciler.ids import ObjectName
 
 SCHEMA = "reconciler.dev/v1alpha1"
+LINES_SCHEMA = "reconciler.dev/v1alpha2"
+"""The version of a branch with one file of records for each repository; an older reconciler refuses it."""
 VARIANTS_DIRECTORY = "packagevariants"
+VARIANTS_FORMAT = f"{VARIANTS_DIRECTORY}/format.json"
+"""The path of the version of the files beside it."""
+LINES_SUFFIX = ".jsonl"
+MOST_BYTES = 1 << 30
+"""The largest file of a machine-owned branch: all packages of a fleet may be in one repository."""
 SETS_DIRECTORY = "packagevariantsets"
 WANTED_LOCK = "lock.json"
 """The path of the record of the lock that was computed last, if locks are reviewed."""
@@ -272,7 +281,13 @@ Record = (
 
 
 def record_bytes(record: Record) -> bytes:
-    """Return the record's canonical bytes: sorted keys, two-space indent, final newline. Deterministic."""
+    """Return the record's canonical bytes, with sorted keys and a final newline. Deterministic.
+
+    The record of a variant is one line without defaults; any other is indented by two spaces.
+    """
+    if isinstance(record, PackageVariantRecord):
+        line = record.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        return orjson.dumps(line, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
     data = record.model_dump(mode="json", by_alias=True)
     return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
@@ -285,7 +300,7 @@ _DIRECTORIES: dict[type[_Record], str] = {
 
 
 def record_path(record: PackageVariantRecord | SetRecord | RolloutRecord) -> str:
-    """Return the record's path on the state branch."""
+    """Return the record's path on the state branch; that of a variant is a name for `branch_files`."""
     directory = _DIRECTORIES[type(record)]
     return f"{directory}/{record.namespace}/{record.name}.json"
 
@@ -293,3 +308,90 @@ def record_path(record: PackageVariantRecord | SetRecord | RolloutRecord) -> str
 def history_path(url: str) -> str:
     """Return the path of a repository's history of pull requests on the status branch."""
     return f"{PULLS_DIRECTORY}/{quote(url)}.json"
+
+
+class _Line(msgspec.Struct):
+    namespace: str
+    name: str
+    repository: str
+
+
+_LINE = msgspec.json.Decoder(_Line)
+_FORMAT = orjson.dumps(
+    {"apiVersion": LINES_SCHEMA, "kind": "PackageVariantRecords"},
+    option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
+)
+
+
+def is_lines_file(path: str) -> bool:
+    """Tell whether a path of the state branch is a file with the records of many variants."""
+    return path.startswith(f"{VARIANTS_DIRECTORY}/") and path.endswith(LINES_SUFFIX)
+
+
+def split_lines(data: bytes) -> Iterable[bytes]:
+    """Return the lines of a file, each with its newline; an empty file is one empty line."""
+    return BytesIO(data) if data else [b""]
+
+
+def branch_files(records: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files of a state branch with these records, by path. Deterministic.
+
+    The records of variants are lines of `packagevariants/NAMESPACE/REPOSITORY.jsonl`, sorted by name.
+    Every other record is a file, and so is what cannot be read as the record that its path names.
+    """
+    files: dict[str, bytes] = {}
+    lines: dict[str, list[tuple[str, bytes]]] = {}
+    for path, data in records.items():
+        line = _line(data) if path.startswith(f"{VARIANTS_DIRECTORY}/") else None
+        if is_lines_file(path):
+            lines.setdefault(path, []).append(("", data))
+        elif line is not None and path == _variant_path(line):
+            lines.setdefault(_lines_path(line), []).append((line.name, data))
+        else:
+            files[path] = data
+    if lines:
+        files[VARIANTS_FORMAT] = _FORMAT
+    return files | {path: b"".join(data for _, data in sorted(own)) for path, own in lines.items()}
+
+
+def branch_records(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the records that the files of a state branch hold, by path; the inverse of `branch_files`.
+
+    Lines that cannot be read stay under the path of their file. A file of an older version, which has
+    one record of a variant, is read too.
+    """
+    records = {path: _of_older_version(path, data) for path, data in files.items() if not is_lines_file(path)}
+    records.pop(VARIANTS_FORMAT, None)
+    for path in filter(is_lines_file, files):
+        for text in split_lines(files[path]):
+            line = _line(text)
+            if line is None:
+                records[path] = records.get(path, b"") + text.rstrip(b"\n") + b"\n"
+            else:
+                records[_variant_path(line)] = text.rstrip(b"\n") + b"\n"
+    return records
+
+
+def _of_older_version(path: str, data: bytes) -> bytes:
+    if not path.startswith(f"{VARIANTS_DIRECTORY}/"):
+        return data
+    try:
+        return record_bytes(PackageVariantRecord.model_validate_json(data, by_alias=True, by_name=False))
+    except ValidationError:
+        return data
+
+
+def _line(data: bytes) -> _Line | None:
+    """Return what places a line; None if it is more or less than one readable line."""
+    try:
+        return _LINE.decode(data) if data.count(b"\n") <= 1 else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _variant_path(line: _Line) -> str:
+    return f"{VARIANTS_DIRECTORY}/{line.namespace}/{line.name}.json"
+
+
+def _lines_path(line: _Line) -> str:
+    return f"{VARIANTS_DIRECTORY}/{line.namespace}/{quote(line.repository, safe='')}{LINES_SUFFIX}"

@@ -40,6 +40,8 @@ from reconciler.state import (
     PackageVariantRecord,
     SetRecord,
     WantedLockRecord,
+    branch_files,
+    is_lines_file,
     record_bytes,
     record_path,
 )
@@ -195,6 +197,8 @@ def _shared_branches(
     def is_decided_here(path: str) -> bool:
         if path in plan.record_owners:
             return path not in elsewhere and plan.record_owners[path] not in failed
+        if is_lines_file(path):  # lines that nobody can read go with the records beside them
+            return path in lines
         if path in plan.records or path.startswith(f"{SETS_DIRECTORY}/"):
             return True
         return is_whole and (path == REFUSED_DELETIONS or is_lock_file(path))
@@ -202,6 +206,7 @@ def _shared_branches(
     def is_observed_here(path: str) -> bool:
         return path not in elsewhere and (is_whole or not path.startswith(_OF_CLUSTERS))
 
+    lines = branch_files({path: data for path, data in plan.records.items() if is_decided_here(path)})
     state = Branch(state_ref(policy.instance), source.state, plan.records, "Record what was applied\n")
     status = _status_branch(plan, inventory)
     time = source.commit.time

@@ -19,9 +19,9 @@ from reconciler.plan.shard import Shard, dashboard_file
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.refs import HEADS
 from reconciler.report.redact import mask_credentials_in
+from reconciler.state import MOST_BYTES, VARIANTS_DIRECTORY, VARIANTS_FORMAT, branch_files, branch_records
 from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
 
-MOST_BYTES = 1 << 30
 MOST_FILES = 1_000_000
 """A fleet has more variants than a package has files."""
 
@@ -35,7 +35,7 @@ CONTROL = "control"
 
 
 class Branch(NamedTuple):
-    """A machine-owned branch: its full ref, the commit we decided on, the files it will hold.
+    """A machine-owned branch: its full ref, the commit we decided on, the records it will hold, by path.
 
     Changes of the directory `optional` alone are no reason to write.
     """
@@ -70,7 +70,7 @@ def surviving_records(
 
 
 def read_branch(mirror: Mirror, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
-    """Return the files of a machine-owned branch at a commit; none if there is no commit.
+    """Return the records of a machine-owned branch at a commit, by path; none if there is no commit.
 
     Raises:
         UnavailableError: The branch holds something that we never write.
@@ -82,7 +82,7 @@ def read_branch(mirror: Mirror, commit: Oid | None, limits: Limits) -> dict[str,
         files = mirror.files(mirror.commit(commit).tree, roomy)
     except PackageRefusedError as error:
         raise UnavailableError(f"{commit} of {mirror.remote} cannot be read: {error}") from error
-    return {path: file.data for path, file in files.items()}
+    return branch_records({path: file.data for path, file in files.items()})
 
 
 def read_dashboards(mirror: Mirror, ref: str, parts: int) -> dict[int, str]:
@@ -110,9 +110,14 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
         return Result()
     pack = Pack(mirror)
     # Messages of remotes are recorded and may quote a credential.
-    files = {path: File.of(mask_credentials_in(data)) for path, data in branch.files.items()}
+    records = {path: mask_credentials_in(data) for path, data in branch.files.items()}
+    files = {path: File.of(data) for path, data in branch_files(records).items()}
     tree = pack.files(files)
-    if _holds(mirror, current, tree) or _holds_all_but(branch.optional, mirror, current, files, pack):
+    if (
+        _holds(mirror, current, tree)
+        or _holds_all_but(branch.optional, mirror, current, files, pack)
+        or _holds_in_old_layout(mirror, current, records)
+    ):
         return Result()
     try:
         commit = _commit(pack, tree, branch, policy, time)
@@ -193,6 +198,14 @@ def _commit(pack: Pack, tree: Oid, branch: Branch, policy: CommitPolicy, time: i
 def _holds(mirror: Mirror, commit: Oid | None, tree: Oid) -> bool:
     existing = mirror.find_commit(commit) if commit else None
     return existing is not None and existing.tree == tree
+
+
+def _holds_in_old_layout(mirror: Mirror, commit: Oid | None, records: Mapping[str, bytes]) -> bool:
+    """Tell whether a commit holds these records as an older version writes them."""
+    is_old = (
+        commit and mirror.subtree(commit, VARIANTS_DIRECTORY) and not mirror.blob_at(commit, VARIANTS_FORMAT)
+    )
+    return bool(is_old) and read_branch(mirror, commit, Limits()) == records
 
 
 def _holds_all_but(

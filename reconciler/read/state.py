@@ -1,10 +1,10 @@
 """Read the records of the state branch, and the statuses of the status branch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -19,6 +19,9 @@ from reconciler.policy import Limits
 from reconciler.read.files import fetch_files
 from reconciler.reasons import Reason
 from reconciler.state import (
+    LINES_SCHEMA,
+    LINES_SUFFIX,
+    MOST_BYTES,
     NOTHING_REFUSED,
     PULLS_DIRECTORY,
     REFUSED_DELETIONS,
@@ -26,6 +29,7 @@ from reconciler.state import (
     SCHEMA,
     SETS_DIRECTORY,
     VARIANTS_DIRECTORY,
+    VARIANTS_FORMAT,
     WANTED_LOCK,
     PackageVariantRecord,
     PullHistory,
@@ -33,11 +37,14 @@ from reconciler.state import (
     RolloutRecord,
     SetRecord,
     WantedLockRecord,
+    is_lines_file,
+    split_lines,
 )
 from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
-R = TypeVar("R", PackageVariantRecord, SetRecord, RolloutRecord, UpstreamLock)
+R = TypeVar("R", SetRecord, RolloutRecord, UpstreamLock)
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -83,7 +90,7 @@ def read_state(objects: Mirror, commit: Oid | None, limits: Limits) -> State:
         return State()
     reader = _Reader(objects, commit, limits)
     return State(
-        records=reader.records(VARIANTS_DIRECTORY, PackageVariantRecord),
+        records=reader.variants(),
         set_records=reader.records(SETS_DIRECTORY, SetRecord),
         rollouts=reader.records(ROLLOUTS_DIRECTORY, RolloutRecord),
         locks=reader.records(UPSTREAMS_DIRECTORY, UpstreamLock),
@@ -107,6 +114,64 @@ class _Reader:
         files = fetch_files(self.objects, self.commit, directory)
         read = (self._record(file.path, file.oid, model) for file in files)
         return {record.key: record for record in read if record}
+
+    def variants(self) -> dict[ObjectName, PackageVariantRecord]:
+        """Return the readable records of variants, those of an older version too."""
+        self._check_format()
+        files = fetch_files(self.objects, self.commit, VARIANTS_DIRECTORY, (".json", LINES_SUFFIX))
+        single = (f for f in files if not is_lines_file(f.path) and f.path != VARIANTS_FORMAT)
+        read = (self._record(file.path, file.oid, PackageVariantRecord) for file in single)
+        records = {record.key: record for record in read if record}
+        for file in files:
+            if is_lines_file(file.path):
+                records |= self._lines(file.path, file.oid)
+        return records
+
+    def _check_format(self) -> None:
+        oid = self._blob(self.commit, VARIANTS_FORMAT)
+        if oid is not None:
+            with suppress(PackageRefusedError):
+                check_schema(VARIANTS_FORMAT, self.objects.blob(oid, self.limits.manifest_bytes))
+
+    def _lines(self, path: str, oid: Oid) -> dict[ObjectName, PackageVariantRecord]:
+        """Return the records of a file; of damaged lines, report the problem and use an earlier version.
+
+        Such a line does not tell what it was, so all records that are missing are taken from there.
+        """
+        lines = self._parsed_lines(oid)
+        if not lines.damage:
+            return lines.records
+        records, version = dict(lines.records), None
+        for commit, earlier in self._versions(path):
+            before = self._parsed_lines(earlier)
+            records = before.records | records
+            if not before.damage:
+                version = commit
+                break
+        (line, why), more = lines.damage[0], len(lines.damage) - 1
+        many = f", and {plural(more, 'more line')}" if more else ""
+        counts = f"; what commit {version} has instead counts" if version else ""
+        self.problems.append(_unreadable(self.commit, path, f"{why}{many}{counts}", line))
+        return records
+
+    def _parsed_lines(self, oid: Oid) -> "_Lines":
+        """Return the records of a fetched file, and why some of its lines are unreadable."""
+        lines = _Lines({}, [])
+        try:
+            data = self.objects.blob(oid, MOST_BYTES)
+        except PackageRefusedError as error:
+            return _Lines({}, [(1, error.reason)])
+        for number, line in enumerate(split_lines(data), start=1):
+            why = _line_error(line, self.limits)
+            if why:
+                lines.damage.append((number, why))
+                continue
+            try:
+                record = PackageVariantRecord.model_validate_json(line, by_alias=True, by_name=False)
+                lines.records[record.key] = record
+            except ValidationError as error:
+                lines.damage.append((number, first_error(PackageVariantRecord, error)))
+        return lines
 
     def wanted_lock(self) -> Oid | None:
         """Return the tree of the reviewed lock that the last run computed."""
@@ -138,6 +203,14 @@ class _Reader:
 
     def _earlier(self, path: str, model: type[M]) -> tuple[Oid | None, M | None]:
         """Return the newest readable version of a record before the commit, with its commit."""
+        for commit, oid in self._versions(path):
+            read = self._parsed(path, oid, model)
+            if not isinstance(read, str):
+                return commit, read
+        return None, None
+
+    def _versions(self, path: str) -> Iterator[tuple[Oid, Oid]]:
+        """Yield the versions of a file before the commit, the newest first: commit and fetched blob."""
         commit = self.commit
         for _ in range(self.limits.record_versions):
             touched = self.objects.last_touching(commit, [path]).get(path)
@@ -145,12 +218,9 @@ class _Reader:
             parent = data.parents[0] if data and data.parents else None
             oid = self._blob(parent, path) if parent else None
             if parent is None or oid is None:
-                break
-            read = self._parsed(path, oid, model)
-            if not isinstance(read, str):
-                return parent, read
+                return
+            yield parent, oid
             commit = parent
-        return None, None
 
     def _blob(self, commit: Oid, path: str) -> Oid | None:
         """Return the blob at a path of a commit, fetched; None if there is no regular file."""
@@ -178,13 +248,28 @@ _CONSENT_HINT = (
 )
 
 
-def _unreadable(commit: Oid, path: str, why: str) -> Problem:
+class _Lines(NamedTuple):
+    """The readable records of a file, and the numbers of its other lines, each with what is wrong."""
+
+    records: dict[ObjectName, PackageVariantRecord]
+    damage: list[tuple[int, str]]
+
+
+def _line_error(line: bytes, limits: Limits) -> str:
+    """Return why a line cannot be a whole record; "" if it may be one."""
+    if not line.endswith(b"\n"):
+        return "the file is cut off" if line else "the file is empty"
+    most = limits.manifest_bytes
+    return f"it has {plural(len(line), 'byte')}, more than the limit {most}" if len(line) > most else ""
+
+
+def _unreadable(commit: Oid, path: str, why: str, line: int = 0) -> Problem:
     # Commits of the branch are never rewritten: its history is the backup.
     hint = (
         "What it owned is kept as it is. The next apply replaces the record; "
         f"`git show {commit}:{path}` in the control repository still shows it."
     )
-    return Problem(Location(path), Reason.INVALID_STATE, f"The record cannot be read: {why}", hint)
+    return Problem(Location(path, line), Reason.INVALID_STATE, f"The record cannot be read: {why}", hint)
 
 
 def check_schema(path: str, data: bytes) -> None:
@@ -194,7 +279,8 @@ def check_schema(path: str, data: bytes) -> None:
         ConfigurationError: The record has an unknown apiVersion.
     """
     # Compare bytes: a record of a newer version may not match any model.
-    if f'"{SCHEMA}"'.encode() not in data and b'"reconciler.dev/' in data:
+    is_readable = any(f'"{schema}"'.encode() in data for schema in (SCHEMA, LINES_SCHEMA))
+    if not is_readable and b'"reconciler.dev/' in data:
         message = "The state was written by a newer version of reconciler"
         raise ConfigurationError(message, location=Location(path), hint="Use that version, or a newer one.")
 

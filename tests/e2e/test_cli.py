@@ -15,6 +15,7 @@ import pytest
 from reconciler.cli.main import COMMANDS, invoke, main
 from tests.support.command_server import run_reconciler
 from tests.support.git import Repo
+from tests.support.records import recorded
 from tests.support.schema import violations
 from tests.support.small_world import EDGES, manifest, repository, variant, write_world
 from tests.support.world import World, git
@@ -174,20 +175,19 @@ def test_a_repository_that_refuses_keeps_its_records_and_the_others_proceed(worl
     hook.chmod(0o755)
 
     refused = world.run("apply")
-    recorded = git(world.control, "ls-tree", "-r", "--name-only", "reconciler/fleet/state")
+    records = recorded(world.control)
 
     assert refused.code == 4
     assert "failed: push edge-2" in refused.out
     assert DRAFT not in world.all_refs()["edge-2.git"]
     assert DRAFT in world.all_refs()["edge-3.git"]
-    assert "packagevariants/default/web-edge-1.json" in recorded
-    assert "packagevariants/default/web-edge-2.json" not in recorded
+    assert "packagevariants/default/web-edge-1.json" in records
+    assert "packagevariants/default/web-edge-2.json" not in records
 
     hook.unlink()
     assert world.run("apply").code == 0
     assert DRAFT in world.all_refs()["edge-2.git"]
-    recorded = git(world.control, "ls-tree", "-r", "--name-only", "reconciler/fleet/state")
-    assert "packagevariants/default/web-edge-2.json" in recorded
+    assert "packagevariants/default/web-edge-2.json" in recorded(world.control)
 
 
 def test_call_outside_a_repository_is_bad_usage(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_damaged_record_of_a_variant_keeps_what_people_rejected(tmp_path: Path, 
     world.revert("edge-1")
     before = world.run("apply")
     assert "Rejected" in before.out
-    damage(world, how, "packagevariants/default/web-edge-1.json")
+    damage(world, how, "packagevariants/default/edge-1.jsonl")
 
     ended = world.run("apply")
 

@@ -12,6 +12,7 @@ from reconciler.expand import expand
 from reconciler.read.dependencies import read_dependencies
 from reconciler.resolve import resolve_fleet
 from reconciler.run.inputs import RunOptions, read_inputs
+from tests.support import records
 from tests.support.world import World, build_world, git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -52,7 +53,7 @@ def ops(world: World, *more: str) -> dict[str, str]:
 
 
 def record(world: World, name: str) -> dict[str, Any]:
-    return dict(json.loads(git(world.control, "show", f"{STATE}:packagevariants/default/{name}.json")))
+    return records.record(world.control, name, STATE)
 
 
 def variant(name: str, repo: str, package: str, selector: str, downstream: str = "") -> str:
@@ -160,7 +161,7 @@ def test_nobody_needs_it_any_more(edges: World) -> None:
     }
     edges.run("apply")
     edges.run("apply")
-    files = git(edges.control, "ls-tree", "-r", "--name-only", STATE)
+    files = " ".join(records.recorded(edges.control, STATE))
     assert "requires-" not in files
     assert "locks/edge-" not in files
 

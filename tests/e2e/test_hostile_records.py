@@ -170,7 +170,7 @@ def test_draft_whose_tip_has_no_author_line_is_still_the_draft(world: World) -> 
 
 def test_record_of_the_state_that_cannot_be_read_stays_in_the_history(world: World) -> None:
     state = "reconciler/fleet/state"
-    path = "packagevariants/default/web-edge-1.json"
+    path = "packagevariants/default/edge-1.jsonl"
     with world.edit("control", "Break a record", branch=state) as copy:
         (copy / path).write_text("{broken")
     broken = refs(world.control)[f"refs/heads/{state}"]
@@ -216,10 +216,10 @@ def test_machine_branch_that_is_no_commit_ends_no_run(world: World, ref: str, ki
     ],
 )
 def test_forged_record_of_a_variant_changes_no_other_package(world: World, change: dict[str, object]) -> None:
-    path = "packagevariants/default/web-edge-1.json"
+    path = "packagevariants/default/edge-1.jsonl"
     with world.edit("control", "Forge a record", branch="reconciler/fleet/state") as copy:
-        record = json.loads((copy / path).read_text())
-        (copy / path).write_text(json.dumps({**record, **change}))
+        db, web = (json.loads(line) for line in (copy / path).read_text().splitlines())
+        (copy / path).write_text(f"{json.dumps(db)}\n{json.dumps({**web, **change})}\n")
 
     applied = world.run("apply")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kept_states import KEPT, STORIES, begin, is_machine_owned, keep, play, restore
+from tests.support.kept_states import KEPT, STORIES, actions, begin, is_machine_owned, keep, play, restore
 from tests.support.world import World, git, refs
 
 
@@ -14,13 +14,13 @@ def test_a_run_goes_on_from_the_state_of_an_earlier_release(kept: Path, tmp_path
     story = next(each for each in STORIES if each.name == kept.name)
     old, new = restore(kept, tmp_path / "old"), begin(story, tmp_path / "new")
     play(story, "before", new)
-    before = _refs_of_others(old)
+    if actions(story / "before")[-1] == ["apply"]:
+        # Digests of inputs hold URLs, and so the place of the world: the first run records them anew.
+        before = _refs_of_others(old)
+        settled = old.run("apply")
+        assert re.search("Nothing was written|No package changed", settled.out), settled
+        assert _refs_of_others(old) == before
 
-    # Digests of inputs hold URLs, and so the place of the world: the first run records them anew.
-    settled = old.run("apply")
-
-    assert re.search("Nothing was written|No package changed", settled.out), settled
-    assert _refs_of_others(old) == before
     # What it says names every draft and pull request, so none is opened twice.
     ours, theirs = (_normal("\n".join(play(story, "after", each)), each) for each in (new, old))
 

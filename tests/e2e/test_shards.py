@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_check import run
+from tests.support import records
 from tests.support.git import Repo
 from tests.support.shards import shard_in, split_root
 from tests.support.small_world import manifest, variant, write_world
@@ -156,10 +157,8 @@ def test_a_shard_keeps_the_records_of_others(tmp_path: Path, last: bool) -> None
 
 def recorded(root: Path, edge: str) -> dict[str, bytes]:
     """Return the records of one repository's variants, by their paths on the state branch."""
-    control = Repo(root / "control.git")
-    branch = "reconciler/fleet/state"
-    names = git(root / "control.git", "ls-tree", "-r", "--name-only", branch, "packagevariants/").split()
-    return {name: control.read(branch, name) for name in names if name.endswith(f"-{edge}.json")}
+    found = records.recorded(root / "control.git")
+    return {path: data for path, data in found.items() if path.endswith(f"-{edge}.json")}
 
 
 def test_each_shard_writes_its_part_of_the_dashboard(tmp_path: Path) -> None:

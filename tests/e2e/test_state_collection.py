@@ -2,17 +2,15 @@
 
 from pathlib import Path
 
+from tests.support.records import recorded
 from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import World, git
 
 
 def files(world: World) -> dict[str, set[str]]:
-    """Return the names of all files of both machine-owned branches."""
-    branches = {name: f"reconciler/fleet/{name}" for name in ("state", "status")}
-    return {
-        name: set(git(world.control, "ls-tree", "-r", "--name-only", branch).split())
-        for name, branch in branches.items()
-    }
+    """Return the names of all records, and of all files of the status branch."""
+    status = git(world.control, "ls-tree", "-r", "--name-only", "reconciler/fleet/status")
+    return {"state": set(recorded(world.control)), "status": set(status.split())}
 
 
 def test_records_of_variants_that_came_and_went_are_collected(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import Exit
+from reconciler.state import VARIANTS_FORMAT
 from tests.faults.moments import MOMENTS
 from tests.faults.promises import final
 from tests.faults.world import FaultWorld, Ran, Runner, make_world
@@ -15,7 +16,7 @@ from tests.support.small_world import EDGES, manifest, variant
 
 STATE = "refs/heads/reconciler/fleet/state"
 STATUS = "refs/heads/reconciler/fleet/status"
-RECORD = "packagevariants/default/web-edge-1.json"
+RECORDS = "packagevariants/default/edge-1.jsonl"
 Fault = Callable[[Repo, str], None]
 
 
@@ -62,7 +63,7 @@ def forge(repo: Repo, ref: str) -> None:
     assert files
     lying = json.dumps({"apiVersion": "reconciler.dev/v1alpha1", "kind": "Nobody", "name": ["web"]})
     branch = ref.removeprefix("refs/heads/")
-    repo.commit({RECORD: "{", "packagevariants/default/db-edge-2.json": lying, "x": "y"}, branch=branch)
+    repo.commit({RECORDS: "{", "packagevariants/default/edge-2.jsonl": lying, "x": "y"}, branch=branch)
 
 
 def replace_by_unrelated(repo: Repo, ref: str) -> None:
@@ -111,9 +112,9 @@ def test_a_lost_state_deletes_nothing_although_a_manifest_went_with_it(world: Fa
 
 def test_the_state_of_a_newer_version_stops_the_run_and_stays(world: FaultWorld) -> None:
     control = world.repo("control")
-    text = control.read(STATE, RECORD).decode()
-    newer = text.replace("reconciler.dev/v1alpha1", "reconciler.dev/v2")
-    control.commit({RECORD: newer}, branch="reconciler/fleet/state")
+    text = control.read(STATE, VARIANTS_FORMAT).decode()
+    newer = text.replace("reconciler.dev/v1alpha2", "reconciler.dev/v2")
+    control.commit({VARIANTS_FORMAT: newer}, branch="reconciler/fleet/state")
     control.commit({manifest(EDGES[0], "web"): variant(EDGES[0], "web", revision=2)})
     before = world.refs()
 

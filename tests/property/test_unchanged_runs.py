@@ -159,7 +159,7 @@ def status_is_lost(world: World) -> None:
 
 @change
 def record_is_damaged(world: World) -> None:
-    path = f"packagevariants/default/web-{CLUSTER}-web.json"
+    path = f"packagevariants/default/{CLUSTER}.jsonl"
     repo(world, "control").commit({path: "damaged"}, branch="reconciler/demo/state")
 
 

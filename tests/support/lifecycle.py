@@ -16,6 +16,7 @@ from reconciler.policy import CommitPolicy
 from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run
+from reconciler.state import branch_records
 from tests.faults.world import Runner
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import repository
@@ -282,9 +283,10 @@ class Life:
         """What is recorded of upstreams exists (I8)."""
         control = self.repos[INSTANCES[instance]]
         state = control.find(f"refs/heads/reconciler/{instance}/state")
-        for path in paths(control, state) if state else ():
+        files = {path: control.read(state, path) for path in paths(control, state)} if state else {}
+        for path, data in branch_records(files).items():
             if path.startswith("packagevariants/"):
-                record = json.loads(control.read(state, path))
+                record = json.loads(data)
                 commit = record["upstreamCommit"]
                 assert any(commit in repo.git for repo in self.repos.values()), f"{path} names {commit}"
 

@@ -28,8 +28,10 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import Oid, PackageKey
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.report.redact import learn_credential
+from reconciler.state import VARIANTS_FORMAT, PackageVariantRecord, record_bytes, record_path
 from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.git import EPOCH, Repo, make_repository
+from tests.support.world import git
 
 REF = "refs/heads/reconciler/demo/state"
 POLICY = CommitPolicy()
@@ -161,6 +163,80 @@ def test_a_fleet_has_more_records_than_a_package_has_files(tmp_path: Path) -> No
     found = mirror(repo)
 
     assert read_branch(found, found.refs()[REF], Limits(package_files=50)) == files
+
+
+def variant(name: str, uid: str = "u") -> PackageVariantRecord:
+    return PackageVariantRecord(
+        namespace="d", name=name, uid=uid, manifest="m", url="u", path=name, repository="edge", spec={}
+    )
+
+
+def records_of(*records: PackageVariantRecord) -> dict[str, bytes]:
+    return {record_path(record): record_bytes(record) for record in records}
+
+
+def files_at(repo: Repo) -> list[str]:
+    return git(repo.path, "ls-tree", "-r", "--name-only", REF).split()
+
+
+def test_variants_of_a_repository_are_one_file(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+
+    write_branch(mirror(repo), branch(records_of(variant("web"), variant("db"))), POLICY, EPOCH)
+
+    assert files_at(repo) == ["packagevariants/d/edge.jsonl", VARIANTS_FORMAT]
+    assert held(repo) == records_of(variant("web"), variant("db"))
+
+
+def test_layout_of_an_older_version_is_written_anew_with_the_next_change(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    old = {
+        path: data.replace(b"{", b'{"kind": "PackageVariantRecord",\n', 1)
+        for path, data in records_of(variant("web"), variant("db")).items()
+    }
+    repo.commit({path: data.decode() for path, data in old.items()}, branch="reconciler/demo/state")
+    first = repo.oid(REF)
+
+    unchanged = write_branch(
+        mirror(repo), branch(records_of(variant("web"), variant("db")), first), POLICY, EPOCH
+    )
+
+    assert (unchanged, repo.oid(REF)) == (Result(), first)
+    write_branch(mirror(repo), branch(records_of(variant("web"), variant("db", "new")), first), POLICY, EPOCH)
+    assert files_at(repo) == ["packagevariants/d/edge.jsonl", VARIANTS_FORMAT]
+    assert held(repo) == records_of(variant("web"), variant("db", "new"))
+
+
+def test_runs_that_change_records_of_one_repository_keep_each_others_lines(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    both = records_of(variant("theirs"), variant("mine"), variant("leaves"))
+    write_branch(mirror(repo), branch(both), POLICY, EPOCH)
+    read = repo.oid(REF)
+    theirs = records_of(variant("theirs", "new"), variant("mine"), variant("leaves"), variant("came"))
+    write_branch(mirror(repo), branch(theirs, read), POLICY, EPOCH)
+
+    decided = {record_path(variant(name)) for name in ("mine", "leaves", "came")}
+    ours = branch(records_of(variant("theirs"), variant("mine", "new")), read)
+    result = share_branch(mirror(repo), ours, decided.__contains__, Policy(), EPOCH)
+
+    assert held(repo) == records_of(variant("theirs", "new"), variant("mine", "new"), variant("came"))
+    assert not result.exits
+
+
+def test_locks_are_written_beside_lines_that_cannot_be_read(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    lines = record_bytes(variant("web")).decode() + "{\n"
+    repo.commit({"packagevariants/d/edge.jsonl": lines}, branch="reconciler/demo/state")
+    control = SimpleNamespace(state=repo.oid(REF), commit=SimpleNamespace(time=EPOCH))
+    inventory = cast("Any", SimpleNamespace(policy=Policy(instance="demo"), control=control))
+
+    write_locks(inventory, mirror(repo), {"locks/c.json": b"{}"})
+
+    assert held(repo) == {
+        **records_of(variant("web")),
+        "packagevariants/d/edge.jsonl": b"{\n",
+        "locks/c.json": b"{}",
+    }
 
 
 def is_lock(path: str) -> bool:

@@ -31,6 +31,7 @@ from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from reconciler.rollout.model import Rollout, RolloutPhase
 from reconciler.state import (
+    SCHEMA,
     AnsweredConflict,
     OpenConflict,
     PackageVariantRecord,
@@ -410,7 +411,7 @@ def test_refused_deletions_are_recorded_with_what_they_were_measured_against() -
     files = plan_records(context_of(None, diff=SetDiff(waiting=waiting)), [KEPT], packages)
 
     assert json.loads(files["deletions.json"]) == {
-        "apiVersion": json.loads(record_bytes(OLD))["apiVersion"],
+        "apiVersion": SCHEMA,
         "kind": "RefusedDeletionsRecord",
         "variants": [
             {"namespace": "default", "name": "a", "of": 8},

@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 import pytest
 
-from reconciler.errors import ConfigurationError
+from reconciler.errors import ConfigurationError, Location
 from reconciler.ids import ObjectName
 from reconciler.inventory import RecordedStatus
 from reconciler.policy import Limits
@@ -15,11 +16,13 @@ from reconciler.reasons import Reason
 from reconciler.state import (
     NOTHING_REFUSED,
     REFUSED_DELETIONS,
+    VARIANTS_FORMAT,
     WANTED_LOCK,
     PackageVariantRecord,
     RefusedDeletionsRecord,
     SetRecord,
     WantedLockRecord,
+    branch_files,
     record_bytes,
     record_path,
 )
@@ -38,6 +41,14 @@ VARIANT = PackageVariantRecord(
 )
 SET = SetRecord(namespace="default", name="fleet", uid="u", manifest="fleet.yaml", targets=3)
 FILES = {record_path(r): record_bytes(r) for r in (VARIANT, SET)}
+LINES = "packagevariants/default/edge.jsonl"
+DB = VARIANT.model_copy(update={"name": "db"})
+BOTH = record_bytes(DB) + record_bytes(VARIANT)
+
+
+def older_file(record: PackageVariantRecord) -> bytes:
+    """Return a record as versions before 0.2 write it: a file of its own, with its version."""
+    return orjson.dumps(record.model_dump(mode="json", by_alias=True), option=orjson.OPT_INDENT_2)
 
 
 def test_missing_branch_is_empty_state(world: Callable[..., World]) -> None:
@@ -85,7 +96,7 @@ def test_as_many_earlier_versions_as_the_limit_are_tried(
 
 
 def test_state_of_a_newer_version_is_an_error(world: Callable[..., World]) -> None:
-    newer = record_bytes(VARIANT).replace(b"reconciler.dev/v1alpha1", b"reconciler.dev/v2")
+    newer = older_file(VARIANT).replace(b"reconciler.dev/v1alpha1", b"reconciler.dev/v2")
     made = world({record_path(VARIANT): newer})
 
     with pytest.raises(ConfigurationError) as caught:
@@ -101,7 +112,7 @@ def test_state_of_a_newer_version_is_an_error(world: Callable[..., World]) -> No
 
 def test_earlier_record_of_a_newer_version_is_an_error_with_its_path(world: Callable[..., World]) -> None:
     path = record_path(VARIANT)
-    newer = record_bytes(VARIANT).replace(b"reconciler.dev/v1alpha1", b"reconciler.dev/v2")
+    newer = older_file(VARIANT).replace(b"reconciler.dev/v1alpha1", b"reconciler.dev/v2")
     made = world({path: newer}, {path: b"{"})
 
     with pytest.raises(ConfigurationError) as caught:
@@ -185,6 +196,89 @@ def test_damaged_record_without_an_earlier_version_owns_nothing(world: Callable[
 
     assert state.records == {}
     assert "counts" not in state.problems[0].message
+
+
+def test_records_are_read_from_the_lines_of_a_repository(world: Callable[..., World]) -> None:
+    made = world(branch_files({record_path(r): record_bytes(r) for r in (VARIANT, DB)}))
+
+    state = read_state(made.mirror, made.commit, Limits())
+
+    assert state.records == {DB.key: DB, VARIANT.key: VARIANT}
+    assert state.problems == ()
+
+
+def test_records_of_an_older_version_are_read_beside_lines_which_count(world: Callable[..., World]) -> None:
+    old = VARIANT.model_copy(update={"uid": "old"})
+    alone = VARIANT.model_copy(update={"name": "alone"})
+    made = world({record_path(old): older_file(old), record_path(alone): older_file(alone), LINES: BOTH})
+
+    assert read_state(made.mirror, made.commit, Limits()).records == {
+        DB.key: DB,
+        VARIANT.key: VARIANT,
+        alone.key: alone,
+    }
+
+
+def test_lines_of_a_newer_version_are_an_error(world: Callable[..., World]) -> None:
+    made = world({LINES: BOTH, VARIANTS_FORMAT: b'{"apiVersion": "reconciler.dev/v1alpha3"}'})
+
+    with pytest.raises(ConfigurationError, match="written by a newer version"):
+        read_state(made.mirror, made.commit, Limits())
+
+
+@pytest.mark.parametrize(
+    ("damaged", "line", "why"),
+    [
+        (b"", 1, "the file is empty"),
+        (BOTH[:20], 1, "the file is cut off"),
+        (BOTH[:-1], 2, "the file is cut off"),
+        (BOTH.replace(b'"uid"', b'"uid2"', 1), 1, "Missing required field uid"),
+        (b"{\n" + record_bytes(VARIANT), 1, "Invalid JSON"),
+        (b"<<<<<<< x\n" + BOTH + b">>>>>>> y\n", 1, "Invalid JSON"),
+        (record_bytes(DB) + b" " * (2 << 20) + b"\n", 2, "it has 2097153 bytes, more than the limit 1048576"),
+    ],
+)
+def test_damaged_lines_count_as_in_the_last_readable_version(
+    world: Callable[..., World], damaged: bytes, line: int, why: str
+) -> None:
+    made = world({LINES: BOTH}, {LINES: damaged})
+    first = made.mirror.commit(made.commit).parents[0]
+
+    state = read_state(made.mirror, made.commit, Limits())
+
+    (problem,) = state.problems
+    assert state.records == {DB.key: DB, VARIANT.key: VARIANT}
+    assert problem.location == Location(LINES, line)
+    assert problem.message.startswith(f"The record cannot be read: {why}")
+    assert problem.message.endswith(f"; what commit {first} has instead counts")
+    assert f"git show {made.commit}:{LINES}" in problem.hint
+
+
+def test_readable_lines_count_whatever_earlier_versions_have(world: Callable[..., World]) -> None:
+    newer, newest = (record_bytes(VARIANT.model_copy(update={"uid": uid})) for uid in ("newer", "newest"))
+    made = world(
+        {LINES: BOTH + b"{\n"},
+        {LINES: record_bytes(DB) + newer},
+        {LINES: b"{\n{\n" + newer},
+        {LINES: b"{\n{\n{\n" + newest},
+    )
+
+    state = read_state(made.mirror, made.commit, Limits())
+
+    assert {key.name: record.uid for key, record in state.records.items()} == {"db": "u", "web": "newest"}
+    assert ", and 2 more lines; what commit " in state.problems[0].message
+
+
+@pytest.mark.parametrize("record_versions", [1, 2])
+def test_damaged_lines_are_looked_up_in_as_many_versions_as_the_limit(
+    world: Callable[..., World], record_versions: int
+) -> None:
+    made = world({LINES: BOTH}, {LINES: b"{\n"}, {LINES: b"{{\n"})
+
+    state = read_state(made.mirror, made.commit, Limits(record_versions=record_versions))
+
+    assert len(state.records) == (2 if record_versions == 2 else 0)
+    assert ("counts" in state.problems[0].message) is (record_versions == 2)
 
 
 PACKAGE = {"phase": "Draft", "head": "drafts/web/v1", "message": "waits", "repository": "edge"}

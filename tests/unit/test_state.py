@@ -1,0 +1,155 @@
+"""Records of variants are lines of one file for each repository; each record is merged by itself."""
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.state import (
+    VARIANTS_FORMAT,
+    OpenConflict,
+    PackageVariantRecord,
+    SetRecord,
+    branch_files,
+    branch_records,
+    record_bytes,
+    record_path,
+)
+
+SET = SetRecord(namespace="default", name="web", uid="s", manifest="web.yaml", targets=3)
+
+
+def variant(
+    name: str, repository: str = "edge", namespace: str = "default", **more: Any
+) -> PackageVariantRecord:
+    return PackageVariantRecord(
+        namespace=namespace,
+        name=name,
+        uid="u",
+        manifest="web.yaml",
+        url=f"/srv/{repository}",
+        path="web",
+        repository=repository,
+        spec={"upstream": {"repo": "blueprints", "package": "web"}},
+        **more,
+    )
+
+
+def records_of(*records: PackageVariantRecord | SetRecord) -> dict[str, bytes]:
+    return {record_path(record): record_bytes(record) for record in records}
+
+
+def older_file(record: PackageVariantRecord) -> bytes:
+    """Return a record as versions before 0.2 write it: a file of its own."""
+    option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
+    return orjson.dumps(record.model_dump(mode="json", by_alias=True), option=option)
+
+
+def test_each_repository_has_one_file_sorted_by_name() -> None:
+    files = branch_files(
+        records_of(
+            variant("b"), SET, variant("a-1"), variant("a"), variant("a", "prod", "team"), variant("c", "x/y")
+        )
+    )
+
+    assert {
+        path: [orjson.loads(line)["name"] for line in data.splitlines()]
+        for path, data in files.items()
+        if path.endswith(".jsonl")
+    } == {
+        "packagevariants/default/edge.jsonl": ["a", "a-1", "b"],
+        "packagevariants/default/x%2Fy.jsonl": ["c"],
+        "packagevariants/team/prod.jsonl": ["a"],
+    }
+    assert files[record_path(SET)] == record_bytes(SET)
+    assert files[VARIANTS_FORMAT] == (
+        b'{\n  "apiVersion": "reconciler.dev/v1alpha2",\n  "kind": "PackageVariantRecords"\n}\n'
+    )
+
+
+def test_line_leaves_out_what_is_default() -> None:
+    conflict = OpenConflict(path="app.yaml", field="spec", upstream=None, local="x")
+
+    line = record_bytes(variant("web", conflicts=(conflict,), facts={"b": "2", "a": "1"}, unready=("x",)))
+
+    assert line == (
+        b'{"conflicts":[{"field":"spec","local":"x","path":"app.yaml","upstream":null}],"facts":{"a":"1","b":"2"},'
+        b'"manifest":"web.yaml","name":"web","namespace":"default","path":"web","repository":"edge",'
+        b'"spec":{"upstream":{"package":"web","repo":"blueprints"}},"uid":"u","unready":["x"],"url":"/srv/edge"}\n'
+    )
+    assert PackageVariantRecord.model_validate_json(line) == variant(
+        "web", conflicts=(conflict,), facts={"b": "2", "a": "1"}, unready=("x",)
+    )
+
+
+def test_branch_without_variants_has_no_version_of_them() -> None:
+    assert branch_files(records_of(SET)) == records_of(SET)
+    assert branch_files({}) == {}
+
+
+names = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=3)
+variants = st.builds(
+    variant,
+    names,
+    st.text(st.characters(codec="utf-8"), max_size=3),
+    st.sampled_from(["default", "team"]),
+    retry=st.sampled_from(["", "1", "\n", "\u2028"]),
+)
+
+
+@given(
+    st.lists(variants),
+    st.dictionaries(st.sampled_from(["locks/a.json", "packagevariants/d/x.json"]), st.binary()),
+)
+def test_files_hold_every_record_to_the_byte(
+    records: list[PackageVariantRecord], others: dict[str, bytes]
+) -> None:
+    logical = {**records_of(*records), **others}
+
+    files = branch_files(logical)
+
+    assert branch_records(files) == logical
+    assert branch_files(branch_records(files)) == files
+    assert branch_files(dict(reversed(logical.items()))) == files
+
+
+def test_files_of_an_older_version_are_the_same_records() -> None:
+    old = {record_path(r): older_file(r) for r in (variant("web"), variant("db", retry="2"))}
+
+    assert branch_records(old) == records_of(variant("web"), variant("db", retry="2"))
+
+
+DAMAGED = "packagevariants/default/edge.jsonl"
+
+
+@pytest.mark.parametrize(
+    "damage", [b"{\n", b"<<<<<<<\n{}\n", b'["a"]\n', b"\xff\n", b'{"name": "a"}\n', b"\n"]
+)
+def test_lines_that_cannot_be_read_stay_in_their_file(damage: bytes) -> None:
+    line = record_bytes(variant("web"))
+
+    records = branch_records({DAMAGED: line + damage, VARIANTS_FORMAT: b"{}"})
+
+    assert records == {**records_of(variant("web")), DAMAGED: damage}
+    assert branch_files(records)[DAMAGED] == damage + line
+
+
+def test_line_without_an_end_is_read() -> None:
+    assert branch_records({DAMAGED: record_bytes(variant("web")).rstrip()}) == records_of(variant("web"))
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("packagevariants/default/web.json", b"{"),
+        ("packagevariants/default/web.json", record_bytes(variant("other"))),
+        ("packagevariants/default/web.json", record_bytes(variant("web")) * 2),
+        ("packagevariants/web.json", record_bytes(variant("web"))),
+        ("conditions/packagevariants/default/web.json", record_bytes(variant("web"))),
+    ],
+)
+def test_file_that_is_not_the_record_of_its_path_stays_a_file(path: str, data: bytes) -> None:
+    assert branch_files({path: data}) == {path: data}
+    assert branch_records({path: data}) == {path: data}
