@@ -3,7 +3,7 @@
 elsewhere workflow FILE JOB [EVENT [HEAD]]     run a job of a GitHub workflow; print its summary
 elsewhere pipeline FILE JOB [NAME=VALUE...]    run a job of GitLab CI; print its log
 elsewhere open REPOSITORY HEAD TITLE           open a pull request into main
-elsewhere merge REPOSITORY HEAD                merge a pull request, as the button does
+elsewhere merge REPOSITORY PACKAGE...          merge the drafts of packages, as the button does
 elsewhere cronjob FILE                         run the container of a CronJob; print its log
 """
 
@@ -101,12 +101,16 @@ def open_pull(repository: str, head: str, title: str) -> int:
         return 0
 
 
-def merge(repository: str, head: str) -> int:
-    """Merge the pull request of a head branch into main."""
+def merge(repository: str, *packages: str) -> int:
+    """Merge the pull requests of packages into main."""
     with tempfile.TemporaryDirectory() as folder:
         _git("clone", "-q", f"{os.environ['FORGE_ADDRESS']}/{repository}.git", folder)
-        title = f"Merge {head}"
-        _git("-C", folder, "merge", "-q", "--no-ff", "-m", title, f"origin/{head}")
+        for package in packages:
+            names = _git(
+                "-C", folder, "for-each-ref", "--format=%(refname)", f"refs/remotes/origin/drafts/{package}"
+            )
+            (head,) = names.split()
+            _git("-C", folder, "merge", "-q", "--no-ff", "-m", f"Merge {package}", head)
         _git("-C", folder, "push", "-q", "origin", "HEAD:main")
     return 0
 

@@ -80,8 +80,8 @@ def prepared(page: Path, directory: Path, path: str) -> Iterator[Machine]:
                 name, *repositories = value.split()
                 _serve_forge(name, repositories, directory / "forge", machine, stack)
             else:
-                objects = list(yaml.safe_load_all((GIVEN / f"{value}.yaml").read_text(encoding="utf-8")))
-                config = stack.enter_context(serve_objects(objects))
+                text = _with_addresses((GIVEN / f"{value}.yaml").read_text(encoding="utf-8"), machine)
+                config = stack.enter_context(serve_objects(list(yaml.safe_load_all(text))))
                 (machine.home / ".kube").mkdir()
                 (machine.home / ".kube/config").write_text(config, encoding="utf-8")
         yield machine
@@ -99,10 +99,14 @@ def _programs(directory: Path) -> Path:
     return directory
 
 
-def _run_given(name: str, machine: Machine) -> None:
-    script = (GIVEN / f"{name}.sh").read_text(encoding="utf-8")
+def _with_addresses(text: str, machine: Machine) -> str:
     for shown, served in machine.addresses.items():
-        script = script.replace(shown, served)
+        text = text.replace(shown, served)
+    return text
+
+
+def _run_given(name: str, machine: Machine) -> None:
+    script = _with_addresses((GIVEN / f"{name}.sh").read_text(encoding="utf-8"), machine)
     ran = subprocess.run(
         ["bash", "-euo", "pipefail"],
         input=script,

@@ -79,8 +79,20 @@ def _answers(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 "verbs": ["get", "list"],
             }
         )
-        answers[f"{root}/{plural}"] = {"kind": f"{kind}List", "apiVersion": version, "items": items}
+        for namespace in {item["metadata"].get("namespace", "") for item in items}:
+            inside = [item for item in items if item["metadata"].get("namespace", "") == namespace]
+            answers[f"{root}/namespaces/{namespace}/{plural}"] = _list(version, kind, inside)
+        answers[f"{root}/{plural}"] = _list(version, kind, items)
     return answers
+
+
+def _list(version: str, kind: str, items: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "kind": f"{kind}List",
+        "apiVersion": version,
+        "metadata": {"resourceVersion": "1"},
+        "items": items,
+    }
 
 
 def _groups(versions: Sequence[str]) -> list[dict[str, Any]]:

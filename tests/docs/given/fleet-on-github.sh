@@ -11,5 +11,5 @@ EOF
 cd fleet && git init -q && git add . && git commit -q -m "Describe the fleet"
 git remote add origin https://github.com/acme/fleet.git && git push -q -u origin main
 elsewhere workflow .github/workflows/reconciler-apply.yml apply
-elsewhere merge acme/east drafts/web/packagevariant-1
+elsewhere merge acme/east web
 elsewhere workflow .github/workflows/reconciler-apply.yml apply
