@@ -5,7 +5,8 @@ Comments at the top of a guide name it; no reader sees them:
 - ``<!-- given: NAME -->``: the script `tests/docs/given/NAME.sh` has run in the home directory;
 - ``<!-- forge: KIND REPOSITORY... -->``: a simulated forge with these empty repositories serves the address
   that guides use for that kind (`FORGES`), and the reader's git is logged in there;
-- ``<!-- cluster: NAME -->``: the objects of `tests/docs/given/NAME.yaml` are in the cluster of kubectl.
+- ``<!-- cluster: NAME -->``: the objects of `tests/docs/given/NAME.yaml` are in the cluster of kubectl's context
+  of that name; the first one is the current context.
 """
 
 import base64
@@ -13,7 +14,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +73,7 @@ def prepared(page: Path, directory: Path, path: str) -> Iterator[Machine]:
     """Make the machine of a guide."""
     machine = Machine(directory / "ada", f"{_programs(directory / 'bin')}:{path}")
     machine.home.mkdir(parents=True)
+    clusters: dict[str, str] = {}
     with ExitStack() as stack:
         for kind, value in _HEADER.findall(page.read_text(encoding="utf-8")):
             if kind == "given":
@@ -81,9 +83,10 @@ def prepared(page: Path, directory: Path, path: str) -> Iterator[Machine]:
                 _serve_forge(name, repositories, directory / "forge", machine, stack)
             else:
                 text = _with_addresses((GIVEN / f"{value}.yaml").read_text(encoding="utf-8"), machine)
-                config = stack.enter_context(serve_objects(list(yaml.safe_load_all(text))))
-                (machine.home / ".kube").mkdir()
-                (machine.home / ".kube/config").write_text(config, encoding="utf-8")
+                clusters[value] = stack.enter_context(serve_objects(list(yaml.safe_load_all(text))))
+        if clusters:
+            (machine.home / ".kube").mkdir()
+            (machine.home / ".kube/config").write_text(_kubectl(clusters), encoding="utf-8")
         yield machine
 
 
@@ -97,6 +100,20 @@ def _programs(directory: Path) -> Path:
     )
     tool.chmod(0o755)
     return directory
+
+
+def _kubectl(clusters: Mapping[str, str]) -> str:
+    """Return the configuration of kubectl for clusters by name, the first of them the current one."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": next(iter(clusters)),
+            "clusters": [{"name": name, "cluster": {"server": url}} for name, url in clusters.items()],
+            "users": [{"name": "ada", "user": {}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": "ada"}} for name in clusters],
+        }
+    )
 
 
 def _with_addresses(text: str, machine: Machine) -> str:

@@ -1,4 +1,4 @@
-"""As much of a cluster's API as `kubectl get` needs: discovery, and lists of given objects."""
+"""As much of a cluster's API as `kubectl get` and `delete` need: discovery, and lists of given objects."""
 
 import json
 import threading
@@ -8,29 +8,28 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-_CONFIG = """\
-apiVersion: v1
-kind: Config
-current-context: test
-clusters:
-- {{name: test, cluster: {{server: "{address}"}}}}
-users:
-- {{name: test, user: {{}}}}
-contexts:
-- {{name: test, context: {{cluster: test, user: test}}}}
-"""
 _PLURALS = {"Repository": "repositories", "Policy": "policies"}
 
 
 @contextmanager
-def serve_objects(objects: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Serve objects on the loopback until the block ends; yield the configuration of kubectl for it."""
+def serve_objects(objects: list[dict[str, Any]]) -> Iterator[str]:
+    """Serve objects on the loopback until the block ends; yield the address."""
     answers = _answers(objects)
 
     class Handler(BaseHTTPRequestHandler):
+        def do_DELETE(self) -> None:
+            path, _, name = self.path.partition("?")[0].rpartition("/")
+            items = answers[path]["items"]
+            (item,) = (item for item in items if item["metadata"]["name"] == name)
+            objects.remove(item)
+            answers.clear()
+            answers.update(_answers(objects))
+            self._answer({"kind": "Status", "apiVersion": "v1", "status": "Success"})
+
         def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            answer = answers.get(path)
+            self._answer(answers.get(self.path.partition("?")[0]))
+
+        def _answer(self, answer: Any) -> None:
             body = json.dumps(answer or {"kind": "Status", "apiVersion": "v1", "code": 404}).encode()
             self.send_response(200 if answer else 404)
             self.send_header("Content-Type", "application/json")
@@ -45,7 +44,7 @@ def serve_objects(objects: Sequence[dict[str, Any]]) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
-        yield _CONFIG.format(address=f"http://127.0.0.1:{server.server_address[1]}")
+        yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
