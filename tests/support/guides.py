@@ -5,8 +5,8 @@ Comments at the top of a guide name it; no reader sees them:
 - ``<!-- given: NAME -->``: the script `tests/docs/given/NAME.sh` has run in the home directory;
 - ``<!-- forge: KIND REPOSITORY... -->``: a simulated forge with these empty repositories serves the address
   that guides use for that kind (`FORGES`), and the reader's git is logged in there;
-- ``<!-- cluster: NAME -->``: the objects of `tests/docs/given/NAME.yaml` are in the cluster of kubectl's context
-  of that name; the first one is the current context.
+- ``<!-- cluster: NAME -->``: kubectl has a context of that name, a cluster with the objects of
+  `tests/docs/given/NAME.yaml`; the first one is the current context.
 """
 
 import base64
