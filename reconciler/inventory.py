@@ -1,6 +1,5 @@
 """The inventory of a run: one immutable value that `read` fills and the pure stages compute from."""
 
-import dataclasses
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
@@ -29,7 +28,7 @@ from reconciler.state import (
 )
 from reconciler.trailers import NO_ANSWERS, Answers
 from reconciler.upstream_lock import UpstreamLock
-from reconciler.values import dataclass
+from reconciler.values import dataclass, settled_dataclass
 
 M = TypeVar("M")
 FieldPath = tuple[str | int, ...]
@@ -494,7 +493,7 @@ ALWAYS_OPEN = Opening()
 _NO_PULLS = PullRequests()
 
 
-@dataclasses.dataclass(frozen=True)  # not a struct: it keeps an index
+@settled_dataclass(frozen=True)  # not a struct: it keeps an index
 class Inventory:
     """Everything that one run read. Mappings may be in any order, tuples are sorted by identity.
 

@@ -21,6 +21,7 @@ from reconciler.cel.syntax import (
     decode_number,
     decode_string,
 )
+from reconciler.lazy import lazy_pattern
 from reconciler.policy import Limits
 from reconciler.wording import plural
 
@@ -42,7 +43,7 @@ _STRING = (
     r'|[bB]?"(?:[^"\\\n\r]|\\[^\n\r])*"'
     r"|[bB]?'(?:[^'\\\n\r]|\\[^\n\r])*'"
 )
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     rf"(?P<blank>[\t\n\f\r ]+|//[^\n]*)|(?P<string>{_STRING})"
     r"|(?P<number>0[xX][0-9a-fA-F]+[uU]?|(?:[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?[uU]?)"
     r"|(?P<name>[_a-zA-Z][_a-zA-Z0-9]*)"

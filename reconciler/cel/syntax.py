@@ -3,18 +3,19 @@
 import re
 from collections.abc import Iterator
 
+from reconciler.lazy import lazy_pattern
 from reconciler.values import dataclass
 
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
-_ESCAPE = re.compile(
+_ESCAPE = lazy_pattern(
     r"\\(?:(?P<simple>[abfnrtv\"'`\\?])|(?P<octal>[0-3][0-7]{2})|[xX](?P<hex>[0-9a-fA-F]{2})"
     r"|u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8})|(?P<bad>.))",
     re.DOTALL,
 )
 _SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _END, _SURROGATES = 0x110000, range(0xD800, 0xE000)
-_INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
-_FLOAT = re.compile(
+_INTEGER = lazy_pattern(r"-?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
+_FLOAT = lazy_pattern(
     r"-?(?:[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)"
 )
 _PORCH_NAMES = {

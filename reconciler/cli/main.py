@@ -3,7 +3,6 @@
 import errno
 import gc
 import os
-import platform
 import signal
 import sys
 from collections.abc import Sequence
@@ -164,7 +163,10 @@ def entrypoint() -> None:
     # Before anything else may print: tracebacks and warnings of libraries are redacted too.
     redact_standard_streams()
     signal.signal(signal.SIGTERM, _stop)
-    sys.exit(invoke(sys.argv[1:]))
+    code = invoke(sys.argv[1:])
+    # The process ends: looking for cycles among all that it made would take a fifth of a short run.
+    gc.freeze()
+    sys.exit(code)
 
 
 def _stop(number: int, _frame: object) -> None:
@@ -228,6 +230,7 @@ def _report_bug(error: BaseException, redactor: Redactor) -> int:
 
 
 def _versions() -> list[tuple[str, str]]:
+    import platform
     from importlib import metadata
 
     def of(distribution: str) -> str:

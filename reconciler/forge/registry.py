@@ -2,45 +2,31 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from reconciler.errors import UnavailableError
-from reconciler.forge import github, rest_dialects
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
 from reconciler.forge.dialect import ApiDialect, validated
-from reconciler.forge.github import (
-    CHECK_PERMISSIONS,
-    PERMISSIONS,
-    READ_PERMISSIONS,
-    STATUS_PERMISSIONS,
-    App,
-    AppToken,
-)
 from reconciler.forge.http import Authorization, Read, StaticToken, Transport
 from reconciler.forge.local import LocalForge
 from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, is_loopback
 from reconciler.inventory import CheckState, PullRequest, RepositoryView
+from reconciler.lazy import LazyModule
 from reconciler.plan.commits import repository_commits
 from reconciler.plan.shard import WHOLE, Shard
 from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
 
-FindCredential = Callable[[str], Credential | None]
+if TYPE_CHECKING:
+    from reconciler.forge import github, rest_dialects
+else:  # only a run with a remote forge needs them
+    github = LazyModule("reconciler.forge.github")
+    rest_dialects = LazyModule("reconciler.forge.rest_dialects")
 
-_DEFAULT_APIS: Mapping[ForgeKind, Callable[[str], str]] = {
-    ForgeKind.GITHUB: github.default_api,
-    ForgeKind.GITLAB: rest_dialects.gitlab_api,
-    ForgeKind.GITEA: rest_dialects.gitea_api,
-}
-_DIALECTS: Mapping[ForgeKind, Callable[[Transport, str, ForgeRule], ApiDialect]] = {
-    ForgeKind.GITHUB: github.GitHub,
-    ForgeKind.GITLAB: rest_dialects.GitLab,
-    ForgeKind.GITEA: rest_dialects.Gitea,
-}
-_HEADERS: Mapping[ForgeKind, Mapping[str, str]] = {ForgeKind.GITHUB: github.HEADERS}
+FindCredential = Callable[[str], Credential | None]
 
 
 class Forge(Protocol):
@@ -147,7 +133,7 @@ class Forges:
         self._find_credential: FindCredential = lambda _: None
         self._environment: Mapping[str, str] = {}
         self._transports: dict[tuple[str, str], Transport] = {}
-        self._apps: dict[CredentialRule, AppToken] = {}
+        self._apps: dict[CredentialRule, github.AppToken] = {}
         self._first_repositories: dict[Transport, tuple[str, str]] = {}
         self._forges: dict[str, Forge] = {}
         self._commits: dict[str, CommitPolicy] = {}
@@ -223,7 +209,7 @@ class Forges:
         transport = self._transport(rule, mirror.url)
         self._first_repositories.setdefault(transport, (mirror.remote, mirror.url))
         name = mirror.url.partition("/")[2]
-        dialect = validated(_DIALECTS[rule.kind](transport, name, rule))
+        dialect = validated(_make_dialect(transport, name, rule))
         return ApiForge(dialect, transport, self._policy.instance)
 
     def _transport(self, rule: ForgeRule, url: str) -> Transport:
@@ -239,7 +225,7 @@ class Forges:
                 self._authorization(credentials, web),
                 budget,
                 clock=self.clock,
-                headers=_HEADERS.get(rule.kind),
+                headers=github.HEADERS if rule.kind is ForgeKind.GITHUB else None,
                 timeout_s=self._timeout_s,
                 replies=self._replies,
             )
@@ -251,31 +237,51 @@ class Forges:
         credential = self._find_credential(web)
         return StaticToken(credential.password if credential else "")
 
-    def _app(self, rule: CredentialRule) -> AppToken:
+    def _app(self, rule: CredentialRule) -> "github.AppToken":
         if rule not in self._apps:
             forge = find_rule(self._policy.forges, f"{rule.prefix.rstrip('/')}/")
             host = urlsplit(rule.prefix).netloc
             api = (forge.api if forge else "") or default_api(ForgeKind.GITHUB, host, rule.prefix)
-            app = App(rule.app_id, rule.installation_id, _read_key(rule, self._environment))
-            self._apps[rule] = AppToken(api, app, self.clock, self._permissions())
+            app = github.App(rule.app_id, rule.installation_id, _read_key(rule, self._environment))
+            self._apps[rule] = github.AppToken(api, app, self.clock, self._permissions())
         return self._apps[rule]
 
     def _permissions(self) -> Mapping[str, str]:
         """Return the permissions of a token: an App that lacks one of them gets no token at all."""
-        base, issues = (PERMISSIONS, "write") if self._writes else (READ_PERMISSIONS, "read")
+        base, issues = (github.PERMISSIONS, "write") if self._writes else (github.READ_PERMISSIONS, "read")
         awaits_checks = any(approval.checks for approval in self._policy.approval.auto)
-        checks = CHECK_PERMISSIONS if awaits_checks else {}
+        checks = github.CHECK_PERMISSIONS if awaits_checks else {}
         is_setting = self._writes and self._policy.pull_requests.status
-        statuses = STATUS_PERMISSIONS if is_setting else {}
+        statuses = github.STATUS_PERMISSIONS if is_setting else {}
         dashboard = {"issues": issues} if self._policy.pull_requests.dashboard else {}
         return base | checks | statuses | dashboard
 
 
 def default_api(kind: ForgeKind, host: str, prefix: str) -> str:
     """Return the usual address of a host's API; on this machine it has the scheme of the rule."""
-    api = _DEFAULT_APIS[kind](host)
+    api = _usual_api(kind, host)
     is_clear = prefix.startswith("http://") and is_loopback(prefix)
     return f"http://{api.removeprefix('https://')}" if is_clear else api
+
+
+def _usual_api(kind: ForgeKind, host: str) -> str:
+    match kind:
+        case ForgeKind.GITHUB:
+            return github.default_api(host)
+        case ForgeKind.GITLAB:
+            return rest_dialects.gitlab_api(host)
+        case _:
+            return rest_dialects.gitea_api(host)
+
+
+def _make_dialect(transport: Transport, name: str, rule: ForgeRule) -> ApiDialect:
+    match rule.kind:
+        case ForgeKind.GITHUB:
+            return github.GitHub(transport, name, rule)
+        case ForgeKind.GITLAB:
+            return rest_dialects.GitLab(transport, name, rule)
+        case _:
+            return rest_dialects.Gitea(transport, name, rule)
 
 
 def _read_key(rule: CredentialRule, environment: Mapping[str, str]) -> str:

@@ -6,11 +6,9 @@ Pure: functions that are not built in are run by the given runtimes.
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
-from reconciler.functions.builtin import BUILTINS
-from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.catalog import find_claim, parse_image
 from reconciler.functions.package_files import PackageResources, read_resources, write_resources
 from reconciler.functions.resource import Resource
@@ -29,10 +27,16 @@ from reconciler.functions.step import (
 from reconciler.functions.values import copy_value, mappings_at, value_at
 from reconciler.functions.wire import ProtocolError, check_path, from_items, to_items
 from reconciler.krm.yaml import YamlError
+from reconciler.lazy import LazyModule
 from reconciler.objects import Files
 from reconciler.policy import FunctionPolicy
 from reconciler.values import dataclass
 from reconciler.wording import plural
+
+if TYPE_CHECKING:
+    from reconciler.functions import builtin
+else:  # only a pipeline needs them
+    builtin = LazyModule("reconciler.functions.builtin")
 
 RunPipelines = Callable[[Sequence[Files]], Sequence[PipelineResult]]
 """Renders packages independently; the results have the order of the packages."""
@@ -134,8 +138,8 @@ def find_engine(
     if image is not None:
         pinned = policy.images.get(image.tagged, "")
         claim = find_claim(image, floating=policy.claim_floating, pinned=pinned)
-        name = image.name if image.name in BUILTINS else image.short
-        if claim is not None and name in BUILTINS:
+        name = image.name if image.name in builtin.BUILTINS else image.short
+        if claim is not None and name in builtin.BUILTINS:
             version = ".".join(map(str, claim.newest))
             return StepEngine(f"builtin {name} {version}", name, claim.profile)
         claimed = name if claim is not None else ""
@@ -211,7 +215,7 @@ class _Run:
     def _config(self, step: Step, visible: Iterable[Resource]) -> _Config:
         """Return the functionConfig of a step, with the changes of the steps before it."""
         if step.config_map:
-            data = {str(key): as_text(value) for key, value in step.config_map.items()}
+            data = {str(key): builtin.call.as_text(value) for key, value in step.config_map.items()}
             named = {"name": "function-input"}
             return _Config({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": data})
         if not step.config_path:
@@ -250,7 +254,9 @@ def _execute(
 ) -> tuple[list[Resource], StepRun]:
     """Run a step; after a failure its output is the selected resources."""
     if engine.runtime is None:
-        call = BuiltinCall(selected.copy(), *config, engine.profile, policy.compatible, step.package)
+        call = builtin.call.BuiltinCall(
+            selected.copy(), *config, engine.profile, policy.compatible, step.package
+        )
         run = _run_builtin(step, engine, call)
         return call.items, run
     answer = engine.runtime.run(replace(engine.call, config=config.value, items=to_items(selected)))
@@ -264,10 +270,10 @@ def _execute(
         return selected, replace(run, exit_code=1, stderr=str(error))
 
 
-def _run_builtin(step: Step, engine: StepEngine, call: BuiltinCall) -> StepRun:
+def _run_builtin(step: Step, engine: StepEngine, call: "builtin.call.BuiltinCall") -> StepRun:
     try:
-        results = tuple(BUILTINS[engine.builtin](call))
-    except FunctionFailedError as failed:
+        results = tuple(builtin.BUILTINS[engine.builtin](call))
+    except builtin.call.FunctionFailedError as failed:
         return StepRun(step, engine.name, failed.results, exit_code=1)
     except YamlError as error:
         return StepRun(step, engine.name, (FunctionResult(error.message, "error"),), exit_code=1)

@@ -1,7 +1,6 @@
 """Run the git command, with fixed arguments and a clean environment."""
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from reconciler.errors import UnavailableError
 from reconciler.git import effects
 from reconciler.git.effects import effect, timed
 from reconciler.git.urls import Credential
+from reconciler.lazy import lazy_pattern
 from reconciler.report.redact import learn_credential, mask_credentials
 from reconciler.values import dataclass
 
@@ -275,10 +275,10 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-_REDIRECTED = re.compile(r"returned error: 30[12378]\b")
-_LOCATION = re.compile(r"(?im)<= recv header: location:[ \t]*(\S+)")
-_PLAIN = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+/[A-Za-z0-9._~/%+-]*")
-_SERVICE = re.compile(r"/info/refs(?:\?.*)?$")
+_REDIRECTED = lazy_pattern(r"returned error: 30[12378]\b")
+_LOCATION = lazy_pattern(r"(?im)<= recv header: location:[ \t]*(\S+)")
+_PLAIN = lazy_pattern(r"https?://[A-Za-z0-9.:\[\]-]+/[A-Za-z0-9._~/%+-]*")
+_SERVICE = lazy_pattern(r"/info/refs(?:\?.*)?$")
 
 TRACE = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1"}
 """Variables with which git prints the headers that it receives; it redacts those that it sends."""

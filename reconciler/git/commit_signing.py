@@ -3,7 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from reconciler.git.gpg_signing import GpgSigner
 from reconciler.ids import Oid
 from reconciler.objects import Signature, commit_bytes
 from reconciler.report.redact import learn_credential, mask_credentials
+from reconciler.values import settled_dataclass
 
 # `cryptography` is imported by the functions that use it: it is slow to import, and most runs sign nothing.
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _LINE_LENGTH = 70
 _HINT = "Give an Ed25519 key without a passphrase, as `ssh-keygen -t ed25519 -N ''` makes it."
 
 
-@dataclass(frozen=True)
+@settled_dataclass(frozen=True)
 class CommitSigning:
     """Formats commit objects with an optional sign-off line and signature; thread-safe.
 

@@ -12,6 +12,7 @@ from reconciler.git.command import GitResult, is_local_failure, last_line, run_g
 from reconciler.git.database import objects_directory
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
+from reconciler.lazy import lazy_pattern
 from reconciler.report.redact import mask_credentials
 
 TAGS_PER_PUSH = 3
@@ -51,19 +52,19 @@ class PushResult(NamedTuple):
         return self.status in {PushStatus.DONE, PushStatus.UP_TO_DATE}
 
 
-_FORBIDDEN = re.compile(
+_FORBIDDEN = lazy_pattern(
     r"returned error: 403|archived|read-only|not allowed to (push|write)|permission .*denied to",
     re.IGNORECASE,
 )
-_UNSAFE_REF = re.compile(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
-_OID = re.compile(r"[0-9a-f]{40}")
+_UNSAFE_REF = lazy_pattern(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
+_OID = lazy_pattern(r"[0-9a-f]{40}")
 # One race, as git's client and servers of several versions report it; there is no status code for it.
 _STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect old value", "fetch first",
           "non-fast-forward", "already exists", "reference already exists", "remote ref does not exist",
           "fail to compare")  # fmt: skip
 # Refs that failed only because another ref of the same atomic push failed.
 _SKIPPED = ("atomic push failed", "atomic push failure", "atomic transaction failed", "transaction failed")
-_LOCK_FAULT = re.compile(r"cannot lock ref '([^']+)': (.*)")
+_LOCK_FAULT = lazy_pattern(r"cannot lock ref '([^']+)': (.*)")
 _MOVED = ("but expected", "reference already exists", "unable to resolve reference", "reference is missing")
 _NOISE = ("error: hook declined to update ", "Resolving deltas", "Processing changes")
 LONGEST_HOOK_OUTPUT = 400

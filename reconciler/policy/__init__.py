@@ -5,7 +5,7 @@ environment variable follows from its name. Values that are made in Python are n
 """
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -45,6 +45,7 @@ from reconciler.policy.settings import (
     sorted_set,
 )
 from reconciler.policy.verification import VerifyRule
+from reconciler.values import settled_dataclass
 
 __all__ = [
     "PROPOSED",
@@ -147,7 +148,7 @@ class LockMode(StrEnum):
     REVIEWED = "reviewed"
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class Limits(SettingsGroup):
     """Bounds on every input."""
 
@@ -190,7 +191,7 @@ class Limits(SettingsGroup):
     """Estimated cost of one CEL expression."""
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class SnapshotPolicy(SettingsGroup):
     """The cluster snapshot."""
 
@@ -200,7 +201,7 @@ class SnapshotPolicy(SettingsGroup):
     """Older than the newest input commit by more than this (`7d`, `12h`, seconds): nothing is deleted."""
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class PublishPolicy(SettingsGroup):
     """Publication of merged drafts."""
 
@@ -208,7 +209,7 @@ class PublishPolicy(SettingsGroup):
     """Tag merged packages as `<package>/vN`, hotfixes too."""
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class DeletionGuard(SettingsGroup):
     """How much one plan may delete without consent (D17)."""
 
@@ -220,7 +221,7 @@ class DeletionGuard(SettingsGroup):
     """Largest number of deletions, whatever is owned."""
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class ReviewedLockPolicy(SettingsGroup):
     """Reviewed locks."""
 
@@ -228,7 +229,7 @@ class ReviewedLockPolicy(SettingsGroup):
     """A new variant waits until its first pin is merged; otherwise it takes that one at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class LockPolicy(SettingsGroup):
     """How pins of floating upstreams and of dependencies change (D3)."""
 
@@ -259,7 +260,7 @@ class Selection(StrEnum):
     MAX_MINOR = "max-minor"
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class SelectPolicy(SettingsGroup):
     """Which of the versions that all needs allow is taken: counted from the locked one where there is one."""
 
@@ -273,7 +274,7 @@ class SelectPolicy(SettingsGroup):
     """Of kpt packages."""
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class DependencyPolicy(SettingsGroup):
     """Choice of dependencies, and the place of the manifests that are generated for them."""
 
@@ -294,7 +295,7 @@ class DependencyPolicy(SettingsGroup):
     """Namespace of packages that can be installed only once per cluster."""
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class FunctionPolicy(SettingsGroup):
     """Functions of packages: built-in functions always run, others only if they are listed here (D11)."""
 
@@ -324,7 +325,7 @@ class FunctionPolicy(SettingsGroup):
     """Steps of one Starlark script."""
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class Policy(SettingsGroup):
     """Every choice of one instance."""
 

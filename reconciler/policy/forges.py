@@ -1,7 +1,6 @@
 """Settings of forges and credentials, both matched by URL prefix."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -10,6 +9,7 @@ from pydantic import Field, model_validator
 from reconciler.ids import is_prefix, normalise_url
 from reconciler.policy.settings import SettingsGroup, VariableName
 from reconciler.policy.verification import VerifyRule
+from reconciler.values import settled_dataclass
 
 
 class ForgeKind(StrEnum):
@@ -24,7 +24,7 @@ class ForgeKind(StrEnum):
 MergeMethod = Literal["", "merge", "squash", "rebase"]
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class ForgeRule(SettingsGroup):
     """The forge of the repositories below one URL."""
 
@@ -41,7 +41,7 @@ class ForgeRule(SettingsGroup):
     """Prefix that makes a title a draft's on Gitea and Forgejo, one of WORK_IN_PROGRESS_PREFIXES there."""
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class CredentialRule(SettingsGroup):
     """Source of one credential: names of variables and files, never a secret itself."""
 
@@ -76,7 +76,7 @@ class CredentialRule(SettingsGroup):
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class WriteLimits:
     """How fast one identity writes to a forge: 60 a minute and 400 an hour are below GitHub's limits.
 

@@ -1,11 +1,12 @@
 """Risk classes: kinds of resources and registries of images that reports list before other changes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Final
 
 from reconciler.policy.settings import SettingsGroup
+from reconciler.values import settled_dataclass
 
 DELETION: Final = "deletion"
 REMOVAL: Final = "removal"
@@ -20,7 +21,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Kinds of resources by class, the most dangerous first."""
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class RiskPolicy(SettingsGroup):
     """Changes that reports list first."""
 

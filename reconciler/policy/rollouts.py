@@ -1,7 +1,7 @@
 """Settings of rollouts: the waves in which a new upstream revision travels through the packages of a set."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from reconciler.policy.confidence import RequiredConfidence
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
 from reconciler.policy.settings import Amount, Duration, SettingsGroup, SortedSet
+from reconciler.values import settled_dataclass
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -41,7 +42,7 @@ Template = Annotated[str, AfterValidator(_template)]
 Selector = Annotated[dict[str, Any], Field(json_schema_extra=SELECTOR_SCHEMA)]
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class ObjectGate(SettingsGroup):
     """An object of the snapshot that must be healthy for each package of the wave."""
 
@@ -64,7 +65,7 @@ class ObjectGate(SettingsGroup):
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class Gates(SettingsGroup):
     """Conditions of a complete wave, beside that its packages are published."""
 
@@ -78,7 +79,7 @@ class Gates(SettingsGroup):
     """A person lets the rollout go on, by the annotation `reconciler.dev/rollout-go` on the set."""
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class Wave(SettingsGroup):
     """Targets that move together. Those that an earlier wave has are not in a later one."""
 
@@ -106,7 +107,7 @@ def _unlike(waves: tuple[Wave, ...]) -> tuple[Wave, ...]:
     return waves
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class RolloutPolicy(SettingsGroup):
     """The waves of some sets; of several policies the first one with a matching selector applies."""
 

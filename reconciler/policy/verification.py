@@ -2,16 +2,16 @@
 
 import base64
 import binascii
-import re
-from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from reconciler.lazy import lazy_pattern
 from reconciler.policy.settings import SettingsGroup
+from reconciler.values import settled_dataclass
 
 _SSH_KEY = r"^(sk-)?(ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\r\n]*)?$"
-_ARMOUR = re.compile(
+_ARMOUR = lazy_pattern(
     r"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+: [^\n]*\n)*\n"
     r"([A-Za-z0-9+/=\n]+?)\n(?:=[A-Za-z0-9+/]{4}\n)?-----END PGP PUBLIC KEY BLOCK-----"
 )
@@ -38,7 +38,7 @@ def _gpg_key(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class VerifyRule(SettingsGroup):
     """Keys that the upstream revisions of the repositories below one URL must be signed with."""
 

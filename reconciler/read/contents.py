@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.errors import UnavailableError
 from reconciler.git.repository import Mirror, Mirrors
@@ -11,10 +11,11 @@ from reconciler.ids import Oid
 from reconciler.objects import Files
 from reconciler.policy import Limits
 from reconciler.resolve.resolution import Needs
+from reconciler.values import settled_dataclass
 from reconciler.wording import plural
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class PackageContents(Mapping[Oid, Files]):
     """Packages by tree id; `refused` are the reasons for needed ones that are missing."""
 

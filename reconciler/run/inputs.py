@@ -1,7 +1,7 @@
 """The reading part of a run: its options, and everything that the core may know."""
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from reconciler.apply.preconditions import Checkout, check_merged
@@ -24,9 +24,10 @@ from reconciler.read.governance import (
 from reconciler.read.inventory import read_inventory
 from reconciler.report.summary import Names
 from reconciler.run.options import Opened, RunOptions, open_mirrors
+from reconciler.values import settled_dataclass
 
 
-@dataclass(frozen=True)
+@settled_dataclass(frozen=True)
 class RunInputs:
     """Everything that was read, and the repositories that it was read from."""
 

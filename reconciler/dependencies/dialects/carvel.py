@@ -1,11 +1,10 @@
 """Read the manifests of Carvel and kpt packages, in both spellings of the dependency proposal."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from reconciler.api import carvel as api
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -36,8 +35,14 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.inventory import Source
+from reconciler.lazy import LazyModule
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
+
+if TYPE_CHECKING:
+    from reconciler.api import carvel as api
+else:
+    api = LazyModule("reconciler.api.carvel")  # its models take milliseconds of every start
 
 GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev", "packaging.carvel.dev"})
 
@@ -131,7 +136,7 @@ def _installation(text: str, notes: Diagnostics) -> InstallationType:
         return InstallationType.NO_RESTRICTIONS
 
 
-def _platforms(spec: api.CarvelPackageSpec, notes: Diagnostics) -> Iterator[PlatformNeed]:
+def _platforms(spec: "api.CarvelPackageSpec", notes: Diagnostics) -> Iterator[PlatformNeed]:
     given = (
         (Platform.KUBERNETES, spec.kubernetes_version_selection, "kubernetesVersionSelection"),
         (Platform.KAPP_CONTROLLER, spec.kapp_controller_version_selection, "kappControllerVersionSelection"),
@@ -193,7 +198,7 @@ class _Items:
     notes: Diagnostics
     dialect: Dialect
 
-    def requirement(self, item: api.Dependency, path: Path) -> Requirement:
+    def requirement(self, item: "api.Dependency", path: Path) -> Requirement:
         needs = list(self._alternatives(item, path, ""))
         return Requirement(
             tuple(need for need, _ in needs),
@@ -205,7 +210,7 @@ class _Items:
             location=self.notes.at(*path),
         )
 
-    def _alternatives(self, item: api.Dependency, path: Path, alias: str) -> Iterator[tuple[Need, str]]:
+    def _alternatives(self, item: "api.Dependency", path: Path, alias: str) -> Iterator[tuple[Need, str]]:
         """Yield the needs of an item, each with the alias of its own alternative; the item's is `alias`."""
         for number, member in enumerate(item.or_ or ()):
             yield from self._alternatives(member, (*path, "or", number), member.alias or alias)
@@ -217,7 +222,7 @@ class _Items:
             location = self.notes.at(*path, "gvk", "apiVersion")
             yield ApiNeed(_gvk(item.gvk.api_version, item.gvk.kind), provider, location), alias
 
-    def _package(self, reference: api.PackageReference, path: Path) -> PackageNeed:
+    def _package(self, reference: "api.PackageReference", path: Path) -> PackageNeed:
         range_ = self.notes.range(self.dialect, reference.version, path)
         return PackageNeed(PackageId(Ecosystem.CARVEL, reference.ref_name), range_, self.notes.at(*path))
 
@@ -267,7 +272,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
     return notes.reading(installs=(install,))
 
 
-def _inherited(spec: api.PackageInstallSpec) -> Pairs:
+def _inherited(spec: "api.PackageInstallSpec") -> Pairs:
     """Return the settings that a dependency inherits from its parent, as canonical JSON."""
     given = {"cluster": spec.cluster, "serviceAccountName": spec.service_account_name}
     return tuple(
@@ -277,13 +282,13 @@ def _inherited(spec: api.PackageInstallSpec) -> Pairs:
     )
 
 
-def _selected_range(selection: api.VersionSelection | None, path: Path, notes: Diagnostics) -> Any:
+def _selected_range(selection: "api.VersionSelection | None", path: Path, notes: Diagnostics) -> Any:
     text = selection.constraints if selection else ""
     admitted = selection.prereleases.identifiers if selection and selection.prereleases else None
     return notes.range(Dialect.CARVEL, text, (*path, "constraints"), prereleases=admitted)
 
 
-def _override(override: api.DependencyOverride, path: Path, notes: Diagnostics) -> Override:
+def _override(override: "api.DependencyOverride", path: Path, notes: Diagnostics) -> Override:
     selection = override.version_selection
     range_ = None if selection is None else _selected_range(selection, (*path, "versionSelection"), notes)
     return Override(override.ref_name, range_, override.install, notes.at(*path))

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from reconciler.api import crossplane as api
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -39,7 +38,13 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.ids import group_of
 from reconciler.inventory import Source
+from reconciler.lazy import LazyModule
 from reconciler.reasons import Reason
+
+if TYPE_CHECKING:
+    from reconciler.api import crossplane as api
+else:
+    api = LazyModule("reconciler.api.crossplane")  # its models take milliseconds of every start
 
 GROUPS = frozenset(
     {
@@ -99,7 +104,7 @@ def read_crossplane(document: Document, source: Source) -> ParsedManifest:
     return notes.reading()
 
 
-def rewritten(image: str, configs: tuple[api.ImageConfig, ...]) -> str:
+def rewritten(image: str, configs: "tuple[api.ImageConfig, ...]") -> str:
     """Return where an image really comes from: the longest matching prefix of an ImageConfig is replaced.
 
     Identity stays with the original name, so that a mirror is no second package.
@@ -141,7 +146,9 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
     return notes.reading(installs=(install,))
 
 
-def _policy(spec: api.CrossplanePackageSpec, noted: Mapping[str, str], notes: Diagnostics) -> RevisionPolicy:
+def _policy(
+    spec: "api.CrossplanePackageSpec", noted: Mapping[str, str], notes: Diagnostics
+) -> RevisionPolicy:
     """Return the revision policy of a package. A limit of 0 keeps all revisions, no limit means 1.
 
     Source: crossplane, packages-v2 design, spec.revisionActivationPolicy and spec.revisionHistoryLimit.
@@ -259,7 +266,7 @@ def read_meta(
 
 
 def _depends(
-    spec: api.MetaSpec, notes: Diagnostics
+    spec: "api.MetaSpec", notes: Diagnostics
 ) -> tuple[tuple[Requirement, ...], tuple[PlatformNeed, ...]]:
     requires: list[Requirement] = []
     platforms: list[PlatformNeed] = []
@@ -279,7 +286,7 @@ def _depends(
 _PACKAGES = ("provider", "configuration", "function", "package")
 
 
-def _names_one(dependency: api.MetaDependency, path: Path, notes: Diagnostics) -> bool:
+def _names_one(dependency: "api.MetaDependency", path: Path, notes: Diagnostics) -> bool:
     """Tell whether a dependency names exactly one of a package, a CRD and Crossplane; else refuse it."""
     given = [name for name in (*_PACKAGES, "crd", "crossplane") if getattr(dependency, name)]
     if len(given) == 1:
@@ -295,7 +302,7 @@ def _platform(text: str, path: Path, notes: Diagnostics) -> PlatformNeed:
     return PlatformNeed(Platform.CROSSPLANE, notes.range(Dialect.CROSSPLANE, text, path), notes.at(*path))
 
 
-def _dependency(dependency: api.MetaDependency, path: Path, notes: Diagnostics) -> Requirement:
+def _dependency(dependency: "api.MetaDependency", path: Path, notes: Diagnostics) -> Requirement:
     if dependency.crd:
         return Requirement(
             (ApiNeed(_crd(dependency.crd)),), actions=DEFAULT_ACTIONS, location=notes.at(*path)
@@ -325,7 +332,7 @@ def _join_crds(document: Document) -> Document:
     return {**document, "spec": {**spec, "dependsOn": joined}}
 
 
-def _crd(crd: str | api.TypeMeta) -> Gvk:
+def _crd(crd: "str | api.TypeMeta") -> Gvk:
     """Return the API of a CRD's name or of a kind; a name has the plural, not the kind."""
     if isinstance(crd, str):
         plural, _, group = crd.partition(".")
@@ -370,7 +377,7 @@ def read_lock(document: Document, source: Source) -> tuple[tuple[Candidate, ...]
     return tuple(candidates), notes.reading()
 
 
-def _locked_need(dependency: api.LockDependency, notes: Diagnostics) -> Requirement:
+def _locked_need(dependency: "api.LockDependency", notes: Diagnostics) -> Requirement:
     name, _, _ = parse_source(dependency.package)
     range_ = notes.range(Dialect.CROSSPLANE, dependency.constraints, ("packages",))
     return Requirement((PackageNeed(PackageId(Ecosystem.XPKG, name), range_),))

@@ -3,11 +3,10 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from reconciler.api import porter as api
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -37,8 +36,14 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.model.parameters import written_values
 from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose
 from reconciler.inventory import Source
+from reconciler.lazy import LazyModule
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
+
+if TYPE_CHECKING:
+    from reconciler.api import porter as api
+else:
+    api = LazyModule("reconciler.api.porter")  # its models take milliseconds of every start
 
 BINDINGS = "reconciler.dev/dependencies"
 EXTERNAL = "reconciler.dev/external"
@@ -87,13 +92,13 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
     return notes.reading(installs=(install,))
 
 
-def _inherited(parsed: api.Installation) -> Pairs:
+def _inherited(parsed: "api.Installation") -> Pairs:
     """Return the settings that dependencies inherit, as canonical JSON: credentials and parameters."""
     given = {"credentialSets": list(parsed.credential_sets), "parameters": dict(parsed.parameters)}
     return written_values({name: value for name, value in given.items() if value})
 
 
-def _pinned(bundle: api.InstalledBundle, notes: Diagnostics) -> VersionRange:
+def _pinned(bundle: "api.InstalledBundle", notes: Diagnostics) -> VersionRange:
     """Return the range of an installation: its digest, else its version, else its tag."""
     named_version = bundle.digest or bundle.version or bundle.tag
     if not named_version:
@@ -222,7 +227,7 @@ def _flat_version(item: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Required:
-    item: api.BundleRequirement
+    item: "api.BundleRequirement"
     path: Path
     notes: Diagnostics
 
@@ -254,7 +259,7 @@ class _Required:
             self.notes.refuse(self.path, str(error), reason=Reason.INVALID_VERSION)
             return PackageNeed(package, VersionRange(Dialect.PORTER))
 
-    def _interface(self, interface: api.RequiredInterface) -> InterfaceNeed:
+    def _interface(self, interface: "api.RequiredInterface") -> InterfaceNeed:
         written = interface.id or interface.name or interface.reference
         shape = interface.document or interface
         where = (*self.path, "interface", "version")
@@ -330,7 +335,7 @@ class _Required:
         return Actions(*(managed if action is None else action for action in given))
 
 
-def _named_items(items: tuple[api.InterfaceItem, ...]) -> Pairs:
+def _named_items(items: "tuple[api.InterfaceItem, ...]") -> Pairs:
     return tuple(sorted((item.name, item.type if isinstance(item.type, str) else "") for item in items))
 
 

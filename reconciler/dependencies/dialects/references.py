@@ -1,18 +1,17 @@
 """Parse references to packages (images of a registry, and Git sources) and names of interfaces."""
 
-import re
-
 from reconciler.ids import normalise_url
+from reconciler.lazy import lazy_pattern
 
-_IMAGE = re.compile(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
-_GIT = re.compile(
+_IMAGE = lazy_pattern(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
+_GIT = lazy_pattern(
     r"(?:git::|git\+)?(?P<remote>(?:[a-z][a-z0-9+.-]*://(?:[^/@]+@)?|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/))?[^?#@]+?)"
     r"(?:(?:\?(?:[^#]*&)?ref=|[#@])(?P<ref>[^?#@&]+)(?:&[^#]*)?|:(?P<tag>[^:/@?#]+))?"
 )
-_FORCED = re.compile(r"git::|git\+|[a-z][a-z0-9+.-]*://|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/)")
-_MARKED = re.compile(r"[^:/]\.git(?:[/:@?#]|$)|\?(?:.*&)?ref=")
+_FORCED = lazy_pattern(r"git::|git\+|[a-z][a-z0-9+.-]*://|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/)")
+_MARKED = lazy_pattern(r"[^:/]\.git(?:[/:@?#]|$)|\?(?:.*&)?ref=")
 _PREFIX, _PLURAL = "io.cnab.interface.", "io.cnab.interfaces."
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+_COMMIT = lazy_pattern(r"[0-9a-f]{40}")
 
 
 def parse_image(text: str) -> tuple[str, str, str]:

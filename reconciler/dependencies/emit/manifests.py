@@ -1,7 +1,6 @@
 """Write the manifests of generated packages for each controller, with a header that shows edits."""
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +24,7 @@ from reconciler.dependencies.lock.objects import (
 from reconciler.dependencies.model.bundles import SHARING_GROUP, sharing_labels
 from reconciler.dependencies.versions import parse_relaxed
 from reconciler.krm.yaml import emit
+from reconciler.lazy import lazy_pattern
 
 CARVEL_OWNER = "kapp-controller.carvel.dev/owner"
 
@@ -63,7 +63,7 @@ def _secret(name: str, key: str) -> dict[str, str]:
 CROSSPLANE_API_VERSION = "pkg.crossplane.io/v1"
 
 
-_IMAGE = re.compile(r"[^/\s]+\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
+_IMAGE = lazy_pattern(r"[^/\s]+\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
 """Image references that the API server accepts: a registry with a dot, a path, and a tag or a digest."""
 
 
@@ -166,7 +166,7 @@ NEEDED_BY = "reconciler.dev/needed-by"
 _DIGITS = 16
 
 
-_HEADER = re.compile(rb"# Generated for [^\n]*\(([0-9a-f]{16})\)\n")
+_HEADER = lazy_pattern(rb"# Generated for [^\n]*\(([0-9a-f]{16})\)\n")
 
 
 _ADVICE = "Edits stay and are asked about; remove this line to make it yours"

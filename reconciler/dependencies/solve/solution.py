@@ -1,6 +1,5 @@
 """The solution of one cluster: versions, how each requirement is met, what was skipped or failed."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
@@ -13,7 +12,7 @@ from reconciler.dependencies.solve.problem import (
     ResolutionProblem,
 )
 from reconciler.errors import Location, Problem
-from reconciler.values import dataclass
+from reconciler.values import dataclass, settled_dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class SkippedRequirement:
     reason: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)  # records hold it, as pydantic models
+@settled_dataclass(frozen=True, slots=True)  # records hold it, as pydantic models
 class Rejection:
     """Reasons against one version."""
 
@@ -61,7 +60,7 @@ class Rejection:
     reasons: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)  # records hold it, as pydantic models
+@settled_dataclass(frozen=True, slots=True)  # records hold it, as pydantic models
 class Explanation:
     """Explanation of an unsatisfiable part of a cluster, for the user.
 

@@ -1,22 +1,22 @@
 """One version type: the original spelling, SemVer's precedence and Carvel's order of builds."""
 
 import functools
-import re
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any
 
 import semver
 
+from reconciler.lazy import lazy_pattern
 from reconciler.values import dataclass
 
 _UINT64 = 2**64
-_LOOSE = re.compile(
+_LOOSE = lazy_pattern(
     r"v?(?P<major>[0-9]+)(?:\.(?P<minor>[0-9]+))?(?:\.(?P<patch>[0-9]+))?"
     r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
     r"(?:\+(?P<build>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
 )
-_CHUNKS = re.compile(r"[0-9]+|[^0-9]+")
+_CHUNKS = lazy_pattern(r"[0-9]+|[^0-9]+")
 
 
 class VersionError(ValueError):

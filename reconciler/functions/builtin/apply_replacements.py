@@ -10,12 +10,13 @@ from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.values import copy_value
 from reconciler.krm.yaml import Scalar, Tree, YamlError
+from reconciler.lazy import lazy_pattern
 
 _KIND: Final = "ApplyReplacements"
 _VERSION: Final = "fn.kpt.dev/v1alpha1"
 _DEFAULT_PATH: Final = "metadata.name"
 _KEY: Final = r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?"
-_TERM: Final = re.compile(
+_TERM: Final = lazy_pattern(
     rf"\s*(?:(?P<absent>!)\s*(?P<no>{_KEY})"
     rf"|(?P<set>{_KEY})\s+(?P<op>in|notin)\s*\((?P<values>[^)]*)\)"
     rf"|(?P<key>{_KEY})\s*(?P<equal>==|=|!=)\s*(?P<value>[A-Za-z0-9._-]*)"

@@ -7,12 +7,13 @@ from typing import Any, Final
 from reconciler.api.kptfile import KPTFILE
 from reconciler.krm.merge import Identity, child, identity_of, root_of
 from reconciler.krm.yaml import PACKAGE_LIMITS, Edit, Tree, YamlError, apply_edits
+from reconciler.lazy import lazy_pattern
 from reconciler.objects import File, Files, Mode
 from reconciler.values import dataclass
 
-_MARKER: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z)", re.MULTILINE)
-_SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)
-_DIRECTIVE: Final = re.compile(r"^(?:%|---[ \t]*[^\s#])", re.MULTILINE)
+_MARKER: Final = lazy_pattern(r"^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z)", re.MULTILINE)
+_SEPARATOR: Final = lazy_pattern(r"^---[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)
+_DIRECTIVE: Final = lazy_pattern(r"^(?:%|---[ \t]*[^\s#])", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
+from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.catalog import CLAIMS, REGISTRIES, SCHEMA_VALIDATORS, Image, find_claim, parse_image
-from reconciler.functions.pipeline import BUILTINS
 
 DIGEST = "sha256:" + "a" * 64
 
