@@ -1,12 +1,17 @@
 """Several shards together do exactly what one run does, one after the other and side by side."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
+from reconciler.ids import normalise_url
+from reconciler.plan.shard import shard_of
 from tests.e2e.test_check import run
 from tests.support import records
 from tests.support.git import Repo
@@ -76,36 +81,69 @@ def test_shards_side_by_side_equal_one_run(tmp_path: Path) -> None:
     one = everything(at)
     at.rename(tmp_path / "one")
     write_world(at, EDGES)
-    command = [
-        sys.executable,
-        "-m",
-        "reconciler.cli.main",
-        "apply",
-        "--control",
-        "control.git",
-        "--shard",
-        "auto/4",
-    ]
-    runs = [
-        subprocess.Popen(
-            command,
-            cwd=at,
-            env={
-                "PATH": "/usr/bin:/bin",
-                "JOB_COMPLETION_INDEX": str(i),
-                "XDG_CACHE_HOME": str(tmp_path / f"c{i}"),
-            },
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for i in range(4)
-    ]
+    runs = [start(at, tmp_path, index) for index in range(4)]
 
     ended = [(job.communicate()[1], job.returncode) for job in runs]
 
     assert [code for _, code in ended] == [0] * 4, ended
     assert everything(at) == one
+
+
+def start(at: Path, caches: Path, index: int) -> subprocess.Popen[str]:
+    """Start one of four shards as a process of its own, as an Indexed Job does."""
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "reconciler.cli.main"),
+            *("apply", "--control", "control.git", "--shard", "auto/4"),
+        ],
+        cwd=at,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "JOB_COMPLETION_INDEX": str(index),
+            "XDG_CACHE_HOME": str(caches / f"c{index}"),
+        },
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_a_killed_shard_delays_only_its_own_repositories(tmp_path: Path) -> None:
+    at = tmp_path / "w"
+    write_world(at, EDGES)
+    apply(at, 1)
+    one = everything(at)
+    at.rename(tmp_path / "one")
+    write_world(at, EDGES)
+    killed = shard_of(normalise_url(f"{at}/edge-1.git"), 4)
+    own = {f"{edge}.git" for edge in EDGES if shard_of(normalise_url(f"{at}/{edge}.git"), 4) == killed}
+    hook, reached = at / "edge-1.git/hooks/pre-receive", tmp_path / "reached"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {reached}\nsleep 5\nexit 1\n")
+    hook.chmod(0o755)
+
+    runs = {index: start(at, tmp_path, index) for index in range(4)}
+    while not reached.exists():
+        assert runs[killed].poll() is None
+        time.sleep(0.05)
+    os.killpg(runs[killed].pid, signal.SIGKILL)
+    ended = {index: (job.communicate()[1], job.returncode) for index, job in runs.items()}
+
+    assert {index: code for index, (_, code) in ended.items()} == {**dict.fromkeys(range(4), 0), killed: -9}
+    assert {name: oid for name, oid in drafts(everything(at)).items() if name.split()[0] not in own} == {
+        name: oid for name, oid in drafts(one).items() if name.split()[0] not in own
+    }
+    assert not any(name.startswith("edge-1.git") for name in drafts(everything(at)))
+    hook.unlink()
+    again = start(at, tmp_path, killed)
+    assert (again.communicate()[1], again.returncode) == ("", 0)
+    assert everything(at) == one
+
+
+def drafts(refs: dict[str, object]) -> dict[str, object]:
+    """Return the refs of drafts."""
+    return {name: oid for name, oid in refs.items() if " refs/heads/drafts/" in name}
 
 
 def test_a_shard_touches_its_own_repositories_only(tmp_path: Path) -> None:

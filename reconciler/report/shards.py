@@ -1,0 +1,118 @@
+"""The JSON reports of several shards as one report of the fleet, and as lines. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from reconciler.errors import Exit, UsageError
+from reconciler.plan.changes import Op
+from reconciler.report.console import table_lines
+from reconciler.report.escape import message_line, terminal
+from reconciler.report.json import exits_value
+from reconciler.wording import plural
+
+Report = Mapping[str, Any]
+_KINDS = ("Plan", "Outcome")
+_LISTS = ("problems", "refusals", "notes", "rollouts", "confidences", "moves", "effects")
+_ORDER = {str(op): place for place, op in enumerate(Op)}
+
+
+def merge_reports(reports: Mapping[str, Report]) -> dict[str, Any]:
+    """Return one report of the reports of shards, in the form of each of them. Deterministic, order-free.
+
+    What several shards report, such as a problem of the control repository, is in it once. `apply` takes no
+    merged plan, so its checksum is none of a plan: each shard applies its own.
+
+    Args:
+        reports: The values of `plan -o json` or `apply -o json` by the name of their file.
+
+    Raises:
+        UsageError: A value is no such report, they are of several instances or commands, or a package is
+            in two of them.
+    """
+    _check(reports)
+    values = [reports[name] for name in sorted(reports)]
+    first = values[0]
+    changes = sorted((change for value in values for change in value["changes"]), key=_order)
+    counts = Counter(change["op"] for change in changes)
+    merged = {
+        **first,
+        "checksum": sha256(" ".join(sorted(value["checksum"] for value in values)).encode()).hexdigest(),
+        "empty": all(value["empty"] for value in values),
+        "summary": {op: counts[op] for op in _ORDER if counts[op]},
+        "changes": changes,
+        "lock": next((value["lock"] for value in values if value["lock"]), None),
+        **exits_value({Exit[name.upper()] for value in values for name in value["exits"]} or {Exit.DONE}),
+    }
+    return merged | {name: list(_distinct(values, name)) for name in _LISTS if name in first}
+
+
+def _check(reports: Mapping[str, Report]) -> None:
+    owners: dict[tuple[str, str], str] = {}
+    first = next(iter(reports.values()))
+    for name, value in reports.items():
+        if value.get("kind") not in _KINDS:
+            raise UsageError(f"{name} is no report of `plan -o json` or `apply -o json`")
+        for field in ("kind", "instance"):
+            if value[field] != first[field]:
+                raise UsageError(f"{name} is of {field} {value[field]}, another one of {first[field]}")
+        for change in value["changes"]:
+            package = change["package"]["url"], change["package"]["path"]
+            if package in owners:
+                hint = "Give each shard's report once; shards of one fleet share no package."
+                raise UsageError(f"{change['name']} is in {owners[package]} and in {name}", hint=hint)
+            owners[package] = name
+
+
+def _order(change: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the place of a change: dangerous ones are first."""
+    repository = change["repository"]
+    place = repository["namespace"], repository["name"], change["package"]["path"]
+    return not change["risks"], _ORDER[change["op"]], place
+
+
+def _distinct(values: Iterable[Report], name: str) -> Iterator[Any]:
+    seen = set()
+    for item in (item for value in values for item in value[name]):
+        key = orjson.dumps(item, option=orjson.OPT_SORT_KEYS)
+        if key not in seen:
+            seen.add(key)
+            yield item
+
+
+def report_lines(report: Report, shards: int, *, width: int | None = None) -> Iterator[str]:
+    """Yield the counts, what changes, what is wrong, and what failed.
+
+    Args:
+        report: A merged report.
+        shards: The number of its shards.
+        width: Characters of a line of the terminal; None for no limit.
+    """
+    counts = ", ".join(f"{count} {op}" for op, count in report["summary"].items()) or "no packages"
+    ends = ", ".join(name.replace("_", " ") for name in report["exits"])
+    yield f"{report['kind']} of {report['instance']}, {plural(shards, 'shard')}: {counts} ({ends})"
+    rows = [_row(change) for change in report["changes"] if change["op"] != Op.KEEP]
+    if rows:
+        yield from table_lines(("CHANGE", "PACKAGE", "REASON", "DETAIL"), rows, width)
+    for problem in report["problems"]:
+        place = problem["location"]
+        where = ":".join(str(part) for part in (place["path"], place.get("line")) if part)
+        yield f"problem: {terminal(where)}: {problem['reason']}: {message_line(problem['message'])}"
+    for refusal in report["refusals"]:
+        yield f"refused: {refusal['reason']}: {message_line(refusal['message'])}"
+    effects: Sequence[Mapping[str, Any]] = report.get("effects", ())
+    failed = [effect for effect in effects if effect["error"]]
+    for effect in failed:
+        head = "left for the next run" if effect["left"] else "failed"
+        place = f"{effect['what']} {effect['repository']} {effect['ref']}"
+        yield f"{head}: {terminal(place)}: {message_line(effect['error'])}"
+    if effects:
+        done = plural(len(effects) - len(failed), "effect")
+        yield f"{done} done, {sum(not effect['left'] for effect in failed)} failed."
+
+
+def _row(change: Mapping[str, Any]) -> tuple[str, ...]:
+    return change["op"], terminal(change["name"]), change["reason"], terminal(change["message"])
