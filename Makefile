@@ -72,6 +72,7 @@ docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, th
 	$(RUN)python -m tests.support.cli_reference
 	$(RUN)python -m tests.support.generated_docs
 	$(RUN)python -m tests.support.lock_schema
+	$(RUN)python -m tests.support.manifest_schemas
 	$(RUN)python -m tests.support.kubernetes_schema
 
 mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail

@@ -18,7 +18,7 @@ OUTPUTS = {
     "Diagnosis": ("doctor",),
     "Expansion": ("expand",),
     "Explanation": ("explain",),
-    "Files": ("index add", "index remove", "index set-default", "init", "demo"),
+    "Files": ("index add", "index remove", "index set-default", "init", "demo", "repo add"),
     "Functions": ("functions list",),
     "Graph": ("graph",),
     "History": ("history",),
@@ -35,8 +35,10 @@ OUTPUTS = {
     "PullRequest": ("pr list", "pr show", "pr merge", "pr close", "pr reopen"),
     "SnapshotImport": ("snapshot import",),
     "SnapshotKind": ("snapshot kinds",),
+    "RegisteredRepository": ("repo list",),
     "Standstill": ("why-not",),
     "Status": ("status",),
+    "Validation": ("validate",),
 }
 """The commands that print each kind of JSON output."""
 

@@ -42,7 +42,9 @@ def snapshot() -> None:
     "--cluster", default="", metavar="NAME", help="Name of the cluster that was listed.  [default: as before]"
 )
 @click.option("--kinds", default="", help="What was asked for, as kubectl takes it: Kind.group,Kind.group,…")
-@click.option("--namespace", "-n", default="", help="The one namespace that was listed.  [default: all]")
+@click.option(
+    "--namespace", "-n", default="", metavar="NAME", help="The one namespace that was listed.  [default: all]"
+)
 @click.option("--partial", is_flag=True, help="A selector left objects out: absence means nothing.")
 @click.option(
     "--platform",

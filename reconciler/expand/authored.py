@@ -22,7 +22,7 @@ def expand_variant(
 ) -> OwnerExpansion:
     """Return the candidate of an authored PackageVariant, or all findings."""
     owner, spec, source = variant_key(variant.key), variant.manifest.spec, variant.source
-    findings = (*validate_variant(spec), *check_variant(variant.key.name, spec))
+    findings = check_declared_variant(variant)
     if findings:
         return OwnerExpansion(owner, source, findings=findings, valid=False)
     downstream = spec.downstream
@@ -47,6 +47,12 @@ def expand_variant(
     return OwnerExpansion(
         owner, source, (VariantCandidate(desired, owner, source, ("spec", "downstream"), place),)
     )
+
+
+def check_declared_variant(variant: Sourced[PackageVariant]) -> tuple[Finding, ...]:
+    """Return what is wrong with a PackageVariant whatever the fleet holds."""
+    spec = variant.manifest.spec
+    return (*validate_variant(spec), *check_variant(variant.key.name, spec))
 
 
 def with_defaults(spec: PackageVariantSpec) -> PackageVariantSpec:

@@ -7,8 +7,9 @@ from operator import attrgetter
 from typing import Any
 
 from reconciler.api.meta import Condition
+from reconciler.api.porch import PackageVariant, PackageVariantSet
 from reconciler.errors import Problem
-from reconciler.expand.authored import expand_variant
+from reconciler.expand.authored import check_declared_variant, expand_variant
 from reconciler.expand.findings import (
     SET_EMPTY,
     SET_READY,
@@ -18,7 +19,7 @@ from reconciler.expand.findings import (
     stalled_set,
     stalled_variant,
 )
-from reconciler.expand.generated import expand_set
+from reconciler.expand.generated import check_declared_set, expand_set
 from reconciler.expand.variants import (
     Desired,
     OwnerExpansion,
@@ -27,7 +28,8 @@ from reconciler.expand.variants import (
     variant_key,
 )
 from reconciler.ids import ObjectKey, ObjectName
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.inventory import Inventory, RepositoryView, Sourced
+from reconciler.policy import Limits
 from reconciler.reasons import Reason
 
 Namespaces = Mapping[str, Mapping[str, RepositoryView]]
@@ -124,6 +126,20 @@ def _problems(expansions: Iterable[OwnerExpansion]) -> tuple[Problem, ...]:
     return tuple(
         problem for e in expansions for problem in problems_of(e.findings, e.source, e.owner.subject)
     )
+
+
+def check_declared(
+    variants: Iterable[Sourced[PackageVariant]], sets: Iterable[Sourced[PackageVariantSet]], limits: Limits
+) -> tuple[Problem, ...]:
+    """Return what is wrong with manifests by themselves: what `expand` finds without any repository. Pure."""
+    problems: list[Problem] = []
+    for variant in variants:
+        findings = check_declared_variant(variant)
+        problems += problems_of(findings, variant.source, variant_key(variant.key).subject)
+    for pvs in sets:
+        _, findings = check_declared_set(pvs, limits)
+        problems += problems_of(findings, pvs.source, set_key(pvs.key).subject)
+    return tuple(problems)
 
 
 def find_conflicts(candidates: Sequence[VariantCandidate]) -> Mapping[ObjectKey, tuple[Finding, ...]]:

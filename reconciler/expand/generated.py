@@ -23,6 +23,7 @@ from reconciler.expand.variants import (
 )
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import FieldPath, Inventory, RepositoryView, Sourced
+from reconciler.policy import Limits
 from reconciler.reasons import Reason
 from reconciler.wording import plural, verb
 
@@ -68,9 +69,7 @@ class _Set:
         self.inherited = {key: annotations[key] for key in INHERITED if key in annotations}
 
     def expand(self) -> OwnerExpansion:
-        extensions, unknown = _extensions(self.pvs)
-        expressions = Environment(self.inventory.policy.limits, extensions)
-        findings = (*unknown, *validate_set(self.spec), *check_set(self.spec, expressions))
+        expressions, findings = check_declared_set(self.pvs, self.inventory.policy.limits)
         if findings:
             return self.stall(*findings, valid=False)
         upstream = self.spec.upstream
@@ -174,6 +173,15 @@ class _Set:
 
     def stall(self, *findings: Finding, valid: bool = True) -> OwnerExpansion:
         return OwnerExpansion(self.owner, self.pvs.source, findings=findings, valid=valid)
+
+
+def check_declared_set(
+    pvs: Sourced[PackageVariantSet], limits: Limits
+) -> tuple[Environment, tuple[Finding, ...]]:
+    """Return the expressions of a set, and what is wrong with it whatever the fleet holds."""
+    extensions, unknown = _extensions(pvs)
+    expressions, spec = Environment(limits, extensions), pvs.manifest.spec
+    return expressions, (*unknown, *validate_set(spec), *check_set(spec, expressions))
 
 
 def _extensions(pvs: Sourced[PackageVariantSet]) -> tuple[frozenset[str], tuple[Finding, ...]]:

@@ -110,6 +110,14 @@ def read_manifests(
     return replace(manifests, files=frozenset(kept), unread=found_files.unread, missing=found_files.missing)
 
 
+def parse_manifests(files: Mapping[str, bytes], policy: Policy) -> Manifests:
+    """Return the manifests of files by path, as `read_manifests` does of a commit. Total."""
+    contents, limits = _Contents(), yaml_limits(policy.limits)
+    for path, data in files.items():
+        contents.by_path[path] = parse_file(path, data, limits)
+    return _assemble(_classify(contents, sorted(contents.by_path), policy), {})
+
+
 def _list_files(objects: Mirror, commit: Oid, policy: Policy) -> _Files:
     """Return every file that may hold manifests, each below its most specific manifest path."""
     locks = {LOCKS_DIRECTORY} if policy.lock.is_reviewed else set()

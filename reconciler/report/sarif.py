@@ -40,6 +40,11 @@ def comparison_sarif(comparison: Comparison) -> dict[str, Any]:
     return _log([*_wrong(comparison.new, comparison.refusals), *unread, *before])
 
 
+def problems_sarif(problems: Iterable[Problem]) -> dict[str, Any]:
+    """Return a SARIF log of problems, each an error."""
+    return _log([*_wrong(problems, ())])
+
+
 def _wrong(problems: Iterable[Problem], refusals: Iterable[Refusal]) -> Iterator[dict[str, Any]]:
     yield from (_result("error", p.reason, _sentence(p.message, p.hint), p.location) for p in problems)
     yield from (_result("error", r.reason, _sentence(r.message, r.hint), None) for r in refusals)

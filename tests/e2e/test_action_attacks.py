@@ -174,8 +174,12 @@ def test_traps_catch_an_interpreter_that_is_not_isolated(job: Job, canary: Path)
     assert canary.read_text()
 
 
-def test_hook_imports_nothing_from_the_checkout(project_root: Path, job: Job, canary: Path) -> None:
-    (hook,) = yaml.safe_load((project_root / ".pre-commit-hooks.yaml").read_text())
+@pytest.mark.parametrize("hook_id", ["reconciler-check", "reconciler-validate"])
+def test_hook_imports_nothing_from_the_checkout(
+    project_root: Path, job: Job, canary: Path, hook_id: str
+) -> None:
+    hooks = yaml.safe_load((project_root / ".pre-commit-hooks.yaml").read_text())
+    hook = next(each for each in hooks if each["id"] == hook_id)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     poison = {k: v for k, v in job.environment.items() if k.startswith("PYTHON")}
 
@@ -202,7 +206,7 @@ def test_every_interpreter_that_is_started_is_isolated(project_root: Path) -> No
         m[0] for text in texts for m in re.finditer(r"(?:\"\$PYTHON\"|bin/python\"|\bpython) -\S+", text)
     ]
 
-    assert len(starts) == 5
+    assert len(starts) == 6
     assert all(start.endswith(" -I") for start in starts), starts
     assert json.loads(entry.removeprefix("ENTRYPOINT "))[1] == "-I"
     for path in (project_root / "deploy").rglob("*.yaml"):

@@ -29,6 +29,7 @@ LINES = {
         "graph": "graph",
         "expand": "expand",
         "snapshot kinds": "snapshot kinds",
+        "repo list": "repo list",
     }.items()
 }
 """Commands that read the control repository."""
@@ -37,7 +38,7 @@ LOCAL = frozenset(
         *(f"index {name}" for name in ("list", "show", "add", "remove", "set-default")),
         *(f"package {name}" for name in ("update", "render", "diff", "tree")),
         *(f"functions {name}" for name in ("list", "pull")),
-        *("snapshot import", "init", "schema", "action", "demo", "doctor"),
+        *("snapshot import", "init", "schema", "action", "demo", "doctor", "validate", "repo add"),
     }
 )
 """Commands that work on directories, that run others, or whose result is what is wrong (`doctor`)."""

@@ -23,6 +23,8 @@ ONE_MEANING = {
     "--interface": "an interface that packages implement",
     "--keyword": "a keyword of packages",
     "--label": "a label",
+    "--namespace": "a namespace of Kubernetes",
+    "-n": "a namespace of Kubernetes",
     "--manifest": "a file with the manifest of a version",
     "--out": "a file that gets the result",
     "--out-dir": "a directory that gets the result",

@@ -1,11 +1,13 @@
 """`schema` prints what an editor needs."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from reconciler.cli.schema import NAMES, schema
+from tests.support.manifest_schemas import manifest_schemas
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -32,3 +34,8 @@ def test_a_field_is_described_by_the_name_that_it_has_on_disk() -> None:
     fields = json.loads(result.output)["$defs"]["SnapshotPolicy"]["properties"]
     assert "maxAge" in fields
     assert [name for name, field in fields.items() if not field.get("description")] == []
+
+
+@pytest.mark.parametrize("path", manifest_schemas(), ids=lambda path: path.name)
+def test_the_files_for_editors_are_current(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == manifest_schemas()[path], "run `make docs`"

@@ -1,0 +1,117 @@
+"""`validate`: check manifests offline, for editors and before a commit."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.errors import ConfigurationError, Exit, UsageError
+
+if TYPE_CHECKING:
+    from reconciler.cli.output import Printer
+    from reconciler.policy import Policy
+    from reconciler.run.validate import Validation
+
+_STDIN = "-"
+
+
+@click.command()
+@output_options(Output.TEXT, Output.JSON, Output.SARIF)
+@click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY|-]...")
+def validate(output: str, paths: Sequence[str]) -> Exit:
+    r"""Check manifests and reconciler.yaml by themselves, without any repository or network.
+
+    Without a path the configured manifests of this working copy are checked, as they are on disk. Each
+    error has file, line and column. `-` reads standard input. Directories with a Kptfile are packages and
+    no manifests. Whether repositories, revisions and targets exist is for `reconciler check`.
+    Exits 3 if something is wrong.
+
+    \b
+    Examples:
+      reconciler validate                          what reconciler.yaml names, and itself
+      reconciler validate manifests/web.yaml       one file, as an editor does on saving
+      git show :manifests/web.yaml | reconciler validate -
+      reconciler validate -o sarif manifests > results.sarif
+    """
+    from reconciler.run.validate import validate_files
+
+    policy, files = _read(paths)
+    result = validate_files(files, policy)
+    _show(make_printer(), result, Output(output))
+    return Exit.INVALID_INPUT if result.problems else Exit.DONE
+
+
+def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes]]":
+    """Return the policy that applies here, and the contents of the files by path.
+
+    Raises:
+        UsageError: A path does not exist, or none is named and none is configured.
+    """
+    from reconciler.config import FILE, parse_configuration
+    from reconciler.git.working_copy import find_working_copy
+    from reconciler.policy import Policy
+    from reconciler.workdir.manifests import read_manifest_files
+
+    copy = find_working_copy(Path.cwd())
+    root = copy.root if copy else Path.cwd()
+    path = root / FILE
+    policy = Policy()
+    try:
+        policy = parse_configuration(path.read_bytes(), FILE, {})
+    except (OSError, ConfigurationError):
+        if not paths and not path.is_file():
+            hint = "Name files or directories, or run it in a working copy of the control repository."
+            raise UsageError(f"There is no {FILE} here that says where manifests are", hint=hint) from None
+    named = {text: Path(text) for text in paths if text != _STDIN}
+    if not paths:
+        configured = {name: root / name for name in (FILE, *policy.manifests)}
+        named = {_shown(path): path for path in configured.values() if path.exists()}
+    files = read_manifest_files(named, frozenset({(root / policy.snapshot.path).resolve()}))
+    if _STDIN in paths:
+        files["standard input"] = sys.stdin.buffer.read()
+    return policy, files
+
+
+def _shown(path: Path) -> str:
+    """Return a path as a person here would write it."""
+    resolved, here = path.resolve(), Path.cwd()
+    return str(resolved.relative_to(here)) if resolved.is_relative_to(here) else str(path)
+
+
+def _show(printer: "Printer", result: "Validation", form: Output) -> None:
+    match form:
+        case Output.JSON:
+            printer.value(_value(result))
+        case Output.SARIF:
+            from reconciler.report.sarif import problems_sarif
+
+            printer.value(problems_sarif(result.problems))
+        case _:
+            printer.lines(_lines(result))
+            printer.notes(result.notes)
+
+
+def _lines(result: "Validation") -> Iterator[str]:
+    """Yield `file:line:column: reason: message` for each error, as compilers do, then the counts."""
+    from reconciler.report.escape import message_line
+    from reconciler.wording import plural
+
+    for problem in result.problems:
+        yield message_line(str(problem))
+        yield from (f"  hint: {message_line(line)}" for line in problem.hint.splitlines()[:1])
+        yield from (f"        {message_line(line)}" for line in problem.hint.splitlines()[1:])
+    checked = f"{plural(result.manifests, 'manifest')} in {plural(result.files, 'file')}"
+    wrong = plural(len(result.problems), "error") if result.problems else "valid"
+    yield f"{checked}: {wrong}"
+
+
+def _value(result: "Validation") -> dict[str, Any]:
+    from reconciler.report.json import API_VERSION, problem_value
+
+    problems = [problem_value(problem) for problem in result.problems]
+    counts = {"files": result.files, "manifests": result.manifests}
+    head = {"apiVersion": API_VERSION, "kind": "Validation"}
+    return {**head, **counts, "problems": problems, "notes": list(result.notes)}

@@ -1,0 +1,63 @@
+"""The run of `validate`: check manifests by themselves, without any repository. Writes nothing."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from reconciler.config import KIND, parse_configuration
+from reconciler.dependencies.dialects import read_manifest
+from reconciler.errors import ConfigurationError, Location, Problem
+from reconciler.expand import check_declared
+from reconciler.policy import Policy
+from reconciler.read.manifests import parse_manifests
+from reconciler.reasons import Reason
+
+_CONFIGURATION = re.compile(rb"^kind: *[\"']?%s\b" % KIND.encode(), re.MULTILINE)
+
+
+class Validation(NamedTuple):
+    """The result of a validation: what was checked, what is wrong, and what was left out."""
+
+    files: int
+    manifests: int
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+
+def validate_files(files: Mapping[str, bytes], policy: Policy) -> Validation:
+    """Check every manifest of files by path, and every configuration. Pure, total.
+
+    Checked are YAML, fields, annotations, selectors, expressions, and whether two manifests declare one
+    object. Whether a repository, a revision or a target exists is for `check`, which reads them.
+    """
+    configurations = {path: data for path, data in files.items() if _CONFIGURATION.search(data)}
+    others = {path: data for path, data in files.items() if path not in configurations}
+    read = parse_manifests(others, policy)
+    problems = {*read.problems, *check_declared(read.variants, read.sets, policy.limits)}
+    dependencies = 0
+    for document in read.documents:
+        reading = read_manifest(document.value, document.source)
+        dependencies += reading is not None
+        problems |= {*reading.problems} if reading is not None else set()
+    for path, data in configurations.items():
+        problems |= {*_configuration_problems(path, data)}
+    manifests = len(read.variants) + len(read.sets) + len(read.repositories) + len(read.stalled)
+    count = manifests + dependencies + len(configurations)
+    return Validation(len(files), count, tuple(sorted(map(_placed, problems))), read.notes)
+
+
+def _placed(problem: Problem) -> Problem:
+    """Return a problem with line and column: an editor jumps there, to the first where none is known."""
+    path, line, column = problem.location
+    return replace(problem, location=Location(path, line or 1, column or 1))
+
+
+def _configuration_problems(path: str, data: bytes) -> tuple[Problem, ...]:
+    try:
+        parse_configuration(data, path, {})
+    except ConfigurationError as error:
+        place = error.location or Location(path)
+        message = str(error).removeprefix(f"{place}: ")
+        return (Problem(place, Reason.INVALID_MANIFEST, message, error.hint),)
+    return ()

@@ -1,0 +1,79 @@
+"""`repo`: registering a repository is one command, and the list says which can be read."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.main import invoke
+from tests.support.schema import output_violations
+from tests.support.small_world import write_world
+from tests.support.world import World, git
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A working copy of the control repository of a small fleet."""
+    root = tmp_path / "w"
+    write_world(root, ("edge-1",))
+    git(tmp_path, "clone", "-q", str(World(root).control), "copy")
+    return tmp_path / "copy"
+
+
+def repositories(
+    copy: Path, capfd: pytest.CaptureFixture[str], code: int = 0
+) -> dict[str, dict[str, object]]:
+    """Return what `repo list` says, by name."""
+    capfd.readouterr()
+    assert invoke(["repo", "list", "--control", str(copy), "-o", "json"]) == code
+    out = capfd.readouterr().out
+    assert output_violations("RegisteredRepository", out) == []
+    return {item["name"]: item for item in json.loads(out)["items"]}
+
+
+def test_a_repository_that_is_added_is_listed(copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = repositories(copy, capfd)
+    shutil.copytree(copy.parent / "w/edge-1.git", copy.parent / "w/edge-9.git")
+    remote = git(copy, "remote", "get-url", "origin").strip()
+    address = str(Path(remote).parent / "edge-9.git")
+
+    assert invoke(["repo", "add", "edge-9", address, "--deployment", "--control", str(copy)]) == 0
+    git(copy, "add", ".")
+    git(copy, "commit", "-q", "-m", "Register edge-9")
+    after = repositories(copy, capfd)
+
+    assert set(after) - set(before) == {"edge-9"}
+    assert after["edge-9"]["type"] == "deployment"
+    assert after["edge-9"]["reachable"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("edge-1", "https://git.example/e.git"), 4, "is registered at"),
+        (("Edge_1", "https://git.example/e.git"), 2, "not a valid Kubernetes name"),
+        (("new", " "), 2, "address"),
+    ],
+)
+def test_a_registration_that_cannot_be_is_refused(
+    copy: Path, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, text: str
+) -> None:
+    assert invoke(["repo", "add", *arguments, "--control", str(copy)]) == code
+
+    assert text in capfd.readouterr().err
+    assert git(copy, "status", "--porcelain") == ""
+
+
+def test_an_unreadable_repository_is_listed_and_makes_a_5(
+    copy: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    invoke(["repo", "add", "gone", str(copy.parent / "gone.git"), "--control", str(copy)])
+    git(copy, "add", ".")
+    git(copy, "commit", "-q", "-m", "Register gone")
+
+    gone = repositories(copy, capfd, code=5)["gone"]
+
+    assert gone["reachable"] is False
+    assert gone["error"]
+    assert (gone["packages"], gone["lastCommit"]) == (None, None)

@@ -1,0 +1,170 @@
+"""`validate`: every error of a manifest with its place, without any repository."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from reconciler.cli.main import invoke
+from tests.support.schema import output_violations
+from tests.support.world import git
+
+SET = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata:
+  name: web
+spec:
+  upstream: {repo: blueprints, package: web, revision: 1}
+  targets:
+  - repositorySelector: {}
+    template:
+      downstream:
+        packageExpr: "target.package +"
+"""
+VARIANT = """\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: PackageVariant
+metadata:
+  name: web
+spec:
+  upstream: {repo: blueprints, package: web, revision: 1}
+  downstream: {repo: edge-1, package: web}
+"""
+CONFIGURATION = """\
+apiVersion: reconciler.dev/v1alpha1
+kind: Reconciler
+metadata:
+  name: fleet
+spec:
+  manifests: [manifests]
+"""
+REPOSITORY = """\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: Repository
+metadata:
+  name: edge-1
+spec:
+  git: {repo: ../edge-1.git}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def checked(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
+    """Return the exit code and the errors of `validate`, as PATH:LINE:COLUMN: REASON."""
+    code = invoke(["validate", *arguments, "-o", "json"])
+    out = capfd.readouterr().out
+    assert output_violations("Validation", out) == []
+    problems = json.loads(out)["problems"]
+    places = [(problem["location"], problem["reason"]) for problem in problems]
+    return code, [f"{at['path']}:{at['line']}:{at['column']}: {reason}" for at, reason in places]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (SET, "11:39: InvalidExpression"),
+        (
+            SET.replace("repositorySelector: {}", "objectSelector: {kind: Box}").replace(" +", ""),
+            "8:21: Validation",
+        ),
+        (VARIANT.replace("package: web, revision", "pacakge: web, revision"), "6:32: UnknownField"),
+        (VARIANT.replace("revision: 1", "revision: 1, tag: v1"), "6:13: ValidationError"),
+        (VARIANT.replace("v1alpha1", "v1alpha7"), "1:13: UnsupportedVersion"),
+        (VARIANT.replace("name: web", 'name: web\n  annotations: {reconciler.dev/pause: "true"}', 1), "5:17"),
+        (REPOSITORY.replace("spec:", "spec: ["), "7:1: InvalidYAML"),
+        (CONFIGURATION.replace("manifests:", "manifest:"), "6:3: InvalidManifest"),
+    ],
+)
+def test_an_error_has_file_line_and_column(
+    here: Path, capfd: pytest.CaptureFixture[str], text: str, error: str
+) -> None:
+    (here / "a.yaml").write_text(text)
+
+    code, errors = checked(capfd, "a.yaml")
+
+    assert code == 3
+    assert [each[: len(f"a.yaml:{error}")] for each in errors] == [f"a.yaml:{error}"]
+
+
+def test_valid_manifests_are_counted(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "a.yaml").write_text(
+        f"{VARIANT}---\n{REPOSITORY}---\n{CONFIGURATION.split('---', maxsplit=1)[0]}"
+    )
+    (here / "b.yaml").write_text(f"{VARIANT}---\n{REPOSITORY}")
+
+    assert invoke(["validate", "b.yaml"]) == 0
+    assert capfd.readouterr().out == "2 manifests in 1 file: valid\n"
+
+
+def test_one_object_in_two_files_is_an_error_at_both(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "a.yaml").write_text(VARIANT)
+    (here / "b.yaml").write_text(VARIANT)
+
+    assert checked(capfd, "a.yaml", "b.yaml") == (
+        3,
+        ["a.yaml:1:1: DuplicateObject", "b.yaml:1:1: DuplicateObject"],
+    )
+    assert checked(capfd, "a.yaml") == (0, [])
+
+
+def test_directories_are_walked_without_packages_and_hidden_files(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("blueprint", "deep/er", ".hidden"):
+        (here / name).mkdir(parents=True)
+        (here / name / "a.yaml").write_text("kind: [\n")
+    (here / "blueprint/Kptfile").write_text("")
+
+    assert checked(capfd, ".") == (3, ["deep/er/a.yaml:2:1: InvalidYAML"])
+    assert checked(capfd, "blueprint") == (3, ["blueprint/a.yaml:2:1: InvalidYAML"])
+
+
+@pytest.mark.usefixtures("here")
+def test_standard_input_is_a_file(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(SET.encode())))
+
+    assert checked(capfd, "-") == (3, ["standard input:11:39: InvalidExpression"])
+
+
+def test_without_a_path_the_configured_files_of_the_working_copy_are_checked(
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"reconciler.yaml": CONFIGURATION, "manifests/a.yaml": SET, "other/b.yaml": SET}
+    git(here, "init", "-q", "c")
+    for name, text in files.items():
+        (here / "c" / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / "c" / name).write_text(text)
+    monkeypatch.chdir(here / "c/manifests")
+
+    assert checked(capfd) == (3, ["a.yaml:11:39: InvalidExpression"])
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("arguments", [(), ("nothing-here",)])
+def test_nothing_to_check_is_a_wrong_call(
+    capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    assert invoke(["validate", *arguments]) == 2
+    assert "hint:" in capfd.readouterr().err
+
+
+def test_sarif_names_the_place(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "a.yaml").write_text(SET)
+
+    assert invoke(["validate", "a.yaml", "-o", "sarif"]) == 3
+
+    (result,) = json.loads(capfd.readouterr().out)["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]) == (
+        "a.yaml",
+        {"startLine": 11, "startColumn": 39},
+    )
