@@ -27,7 +27,7 @@ EOF
 git init -q && git add . && git commit -q -m "Add web" && git tag web/v1
 sed -i 's/nginx:1.27/nginx:1.29/' web/deployment.yaml && git commit -q -a -m "Use nginx 1.29" && git tag web/v2
 cd .. && git init -q --bare east.git && git init -q --bare west.git
-reconciler init fleet --upstream "$HOME/blueprints" --downstream "$HOME/east.git" && cd fleet
+reconciler init fleet --upstream-url "$HOME/blueprints" --downstream-url "$HOME/east.git" && cd fleet
 cat > manifests/package-variant-sets.yaml <<'EOF'
 apiVersion: config.porch.kpt.dev/v1alpha2
 kind: PackageVariantSet
