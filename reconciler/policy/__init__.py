@@ -123,7 +123,7 @@ class Strategy(StrEnum):
 
 
 class MergeMode(StrEnum):
-    """Whether a merge loses what kpt loses: `compatible` does, `default` does not (D10)."""
+    """Whether a merge loses what kpt loses: `compatible` does, `default` does not."""
 
     DEFAULT = "default"
     COMPATIBLE = "compatible"
@@ -142,7 +142,7 @@ class OnConflict(StrEnum):
 
 
 class LockMode(StrEnum):
-    """How a pin changes: with the run that finds another commit, or by a pull request first (D3)."""
+    """How a pin changes: with the run that finds another commit, or by a pull request first."""
 
     AUTOMATIC = "automatic"
     REVIEWED = "reviewed"
@@ -211,7 +211,7 @@ class PublishPolicy(SettingsGroup):
 
 @settled_dataclass(frozen=True, slots=True)
 class DeletionGuard(SettingsGroup):
-    """How much one plan may delete without consent (D17)."""
+    """How much one plan may delete without consent."""
 
     share: Share = 0.3
     """Largest share of the owned packages, in [0, 1]."""
@@ -231,7 +231,7 @@ class ReviewedLockPolicy(SettingsGroup):
 
 @settled_dataclass(frozen=True, slots=True)
 class LockPolicy(SettingsGroup):
-    """How pins of floating upstreams and of dependencies change (D3)."""
+    """How pins of floating upstreams and of dependencies change."""
 
     mode: LockMode = LockMode.AUTOMATIC
     """`automatic`: with the run that finds another commit; `reviewed`: by a pull request here first."""
@@ -297,7 +297,7 @@ class DependencyPolicy(SettingsGroup):
 
 @settled_dataclass(frozen=True, slots=True)
 class FunctionPolicy(SettingsGroup):
-    """Functions of packages: built-in functions always run, others only if they are listed here (D11)."""
+    """Functions of packages: built-in functions always run, others only if they are listed here."""
 
     runtime: Engine = ""
     """Engine that runs pinned images; none: containers are off."""

@@ -30,7 +30,7 @@ class OpenOn(StrEnum):
 
 
 class GroupBy(StrEnum):
-    """Packages that share one pull request (D4)."""
+    """Packages that share one pull request."""
 
     PACKAGE = "package"
     SET = "set"

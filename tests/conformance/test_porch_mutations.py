@@ -24,7 +24,7 @@ from reconciler.render.rendered import Blocked
 from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.conformance import Case, vectors
 from tests.support.model import package
-from tests.support.porch_divergences import decision_of
+from tests.support.porch_divergences import rule_of
 
 PART = "porch"
 
@@ -67,7 +67,7 @@ def test_injection_points(case: Case) -> None:
     """D6: where Porch stops at a file that is not YAML, that file is opaque and the others count."""
     points = find_points(package(resources(case["packageRevisionResources"])))
 
-    assert bool(case["expectedError"]) is bool(decision_of(case))
+    assert bool(case["expectedError"]) is bool(rule_of(case))
 
     found = [
         {"file": p.file, "required": p.required, "conditionType": p.condition_type}
@@ -128,7 +128,7 @@ def test_config_injection(case: Case) -> None:
     found = {path: file.data.decode() for path, file in injected.files.items()}
     porchs = resources(case["expectedPackageRevisionResources"])
     assert {path: without_the_seeds(text) for path, text in found.items()} == porchs
-    assert (found != porchs) is bool(decision_of(case))
+    assert (found != porchs) is bool(rule_of(case))
 
 
 def without_the_seeds(text: str) -> str:

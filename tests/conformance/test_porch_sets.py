@@ -46,7 +46,7 @@ from reconciler.policy import Limits, Policy
 from reconciler.snapshot import Snapshot
 from reconciler.state import PackageVariantRecord
 from tests.support.conformance import VARIABLE, Case, absence, cases_of, skip_absent, vectors
-from tests.support.porch_divergences import DOCUMENT, decision_of
+from tests.support.porch_divergences import DOCUMENT, rule_of
 
 HERE = Source(Location("vector.yaml", 1))
 COMMIT = Commit(Oid("0" * 40), 0)
@@ -144,7 +144,7 @@ def test_upstream_validation(case: Case) -> None:
     given = Upstream() if case["upstream"] == {} else upstream
 
     assert [finding.message for finding in validate_upstream(given)] == case["expectedErrors"]
-    if decision_of(case):
+    if rule_of(case):
         assert given.revision == case["upstream"]["revision"] != case["expectedRevisionAfter"]
 
 

@@ -33,7 +33,7 @@ from tests.support.conformance import VARIABLE, Case, absence, skip_absent, vect
 from tests.support.git import kptfile as git_kptfile
 from tests.support.git import make_repository
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, kptfile, package
-from tests.support.porch_divergences import decision_of, divergent_cases, is_owned, listed_cases
+from tests.support.porch_divergences import rule_of, divergent_cases, is_owned, listed_cases
 from tests.support.small_world import repository
 from tests.support.world import World, git
 
@@ -95,8 +95,8 @@ def test_upstream_selection(case: Case) -> None:
 
     error = case["expectedErrorPrefix"]
     is_porchs = str(found).startswith(error) if error else found == case["expectedFound"]
-    assert is_porchs is not bool(decision_of(case))
-    if decision_of(case):
+    assert is_porchs is not bool(rule_of(case))
+    if rule_of(case):
         assert found == latest_published(upstream, revisions), "D9: without a selector, the latest published"
 
 
@@ -118,8 +118,8 @@ def test_published_upstream(case: Case) -> None:
 
     error = case["expectedErrorContains"]
     is_porchs = error in str(found) if error else found == case["expectedFound"]
-    assert is_porchs is not bool(decision_of(case))
-    if decision_of(case):
+    assert is_porchs is not bool(rule_of(case))
+    if rule_of(case):
         assert "has revision 1 under workspace doesnt-matter: it is not-the-same" in str(found)
 
 
@@ -263,11 +263,11 @@ def test_downstream_selection(case: Case) -> None:
     published = [revision.workspace for revision in state.published[-1:]]
     is_ours = find_owner(state.main_header, target.key, inventory) is not None
     ours = [target.draft.workspace] if target.draft else published if is_ours else []
-    assert (ours == porchs) is not bool(decision_of(case))
-    if decision_of(case) == "D4":
+    assert (ours == porchs) is not bool(rule_of(case))
+    if rule_of(case) == "drafts":
         assert ours == [max(porchs)], "one draft per variant, the newest"
         assert {draft.workspace for draft in target.drafts} == set(porchs)
-    elif decision_of(case):
+    elif rule_of(case):
         assert target.draft is None, "D5: neither an older revision nor a draft of other people"
 
 
@@ -282,7 +282,7 @@ def test_writes_to_existing_drafts(case: Case) -> None:
 
     changes = world.plan().changes
 
-    if not decision_of(case):
+    if not rule_of(case):
         calls = [call for change in changes for call in calls_to(names, change.writes)]
         assert sorted(calls) == sorted(case["expectedClientCalls"]), "in one push, so in no order"
         return
@@ -290,7 +290,7 @@ def test_writes_to_existing_drafts(case: Case) -> None:
     drafts = sorted(ref for ref, item in names.items() if item["spec"]["lifecycle"] == "Draft")
     removed = [write.ref for write in change.writes if isinstance(write, MoveRef) and write.to is None]
     written = [write.ref for write in change.writes if isinstance(write, WriteDraft)]
-    if decision_of(case) == "D4":
+    if rule_of(case) == "drafts":
         assert (removed, written) == (drafts[:-1], drafts[-1:]), (
             "the newest is updated, the others are closed"
         )

@@ -87,10 +87,10 @@ def _rows(owner: str, schema: Schema) -> list[tuple[str, ...]]:
     required = schema.get("required", ())
     rows = []
     for name, field in schema["properties"].items():
-        default = "required" if name in required else _value(field.get("default"))
+        plain = not _references(field) or "enum" in _definition(field)
+        default = "required" if name in required else _value(field.get("default")) if plain else ""
         what = " ".join(field.get("description", "").split()) or _described(field)
         value = _examples().get((owner, name), _examples().get((field.get("description", ""), name)))
-        plain = not _references(field) or "enum" in _definition(field)
         rows.append((f"`{name}`", _type(field), default, what, _value(value) if plain else ""))
     return rows
 

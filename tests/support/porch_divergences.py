@@ -13,20 +13,20 @@ from tests.support.conformance import PROJECT, Case, cases_of
 
 PART = "porch"
 DOCUMENT = PROJECT / "docs/divergences.md"
-_ROW = re.compile(r"\| `(?P<file>pv-[\w-]+)` \| `(?P<test>\w+)` \| (?P<name>.+?) \| (?P<decision>D\d+) \|")
+_ROW = re.compile(r"\| `(?P<file>pv-[\w-]+)` \| `(?P<test>\w+)` \| (?P<name>.+?) \| (?P<rule>\w+) \|")
 
 
 class Listed(NamedTuple):
-    """One case with another answer, and the decision that gives it."""
+    """One case with another answer, and the rule that gives it."""
 
     file: str
     test: str
     name: str
-    decision: str
+    rule: str
 
 
-def decision_of(case: Case) -> str:
-    """Return the number of the decision that answers a case otherwise, empty if the answer is Porch's."""
+def rule_of(case: Case) -> str:
+    """Return the rule that answers a case otherwise, empty if the answer is Porch's."""
     rule = _RULES.get(case.kind)
     return rule(case) if rule else ""
 
@@ -34,7 +34,7 @@ def decision_of(case: Case) -> str:
 def divergent_cases() -> list[Listed]:
     """Return the cases of the vectors that the rules find, sorted."""
     found = cases_of(PART, *_RULES)
-    return sorted(Listed(c.file.stem, c["source"]["test"], c.name, d) for c in found if (d := decision_of(c)))
+    return sorted(Listed(c.file.stem, c["source"]["test"], c.name, d) for c in found if (d := rule_of(c)))
 
 
 def listed_cases() -> list[Listed]:
@@ -52,7 +52,7 @@ def _upstream(case: Case) -> str:
     """D9: a variant that names a package and nothing else means the latest published revision."""
     upstream = case["upstream"]
     bare = upstream.get("repo") and not upstream.get("workspaceName") and "revision" not in upstream
-    return "D9" if bare else ""
+    return "upstream" if bare else ""
 
 
 def _published(case: Case) -> str:
@@ -61,14 +61,16 @@ def _published(case: Case) -> str:
     if index is None or not upstream.get("workspaceName"):
         return ""
     return (
-        "D9" if case["packageRevisions"][index]["spec"]["workspaceName"] != upstream["workspaceName"] else ""
+        "upstream"
+        if case["packageRevisions"][index]["spec"]["workspaceName"] != upstream["workspaceName"]
+        else ""
     )
 
 
 def _revision(case: Case) -> str:
     """D9: a revision that is given means what it says; Porch writes -1 over it."""
     given = (case["upstream"] or {}).get("revision")
-    return "D9" if given is not None and given != case["expectedRevisionAfter"] else ""
+    return "upstream" if given is not None and given != case["expectedRevisionAfter"] else ""
 
 
 def _downstream(case: Case) -> str:
@@ -77,11 +79,11 @@ def _downstream(case: Case) -> str:
     here = [*_items_at(case, spec["downstream"]["package"])]
     drafts = [item for item in here if item["spec"]["lifecycle"] == "Draft"]
     if spec.get("adoptionPolicy") == "adoptExisting" and any(not is_owned(item) for item in drafts):
-        return "D5"
+        return "owner"
     if sum(map(is_owned, drafts)) > 1:
-        return "D4"
+        return "drafts"
     latest = max(here, key=lambda item: item["spec"].get("revision", 0), default=None)
-    return "D5" if latest and any(map(is_owned, here)) and not drafts and not is_owned(latest) else ""
+    return "owner" if latest and any(map(is_owned, here)) and not drafts and not is_owned(latest) else ""
 
 
 def _items_at(case: Case, path: str) -> Iterator[Mapping[str, Any]]:
@@ -91,12 +93,12 @@ def _items_at(case: Case, path: str) -> Iterator[Mapping[str, Any]]:
 
 def _points(case: Case) -> str:
     """D6: a file that is not YAML is opaque, and the others count."""
-    return "D6" if case["expectedError"] else ""
+    return "YAML" if case["expectedError"] else ""
 
 
 def _injection(case: Case) -> str:
     """D18: the seed's annotation is written beside Porch's."""
-    return "D18" if "kpt.dev/injected-resource:" in case["expectedPackageRevisionResources"] else ""
+    return "injection" if "kpt.dev/injected-resource:" in case["expectedPackageRevisionResources"] else ""
 
 
 _RULES: Mapping[str, Callable[[Case], str]] = {

@@ -1,0 +1,48 @@
+"""User documentation is in plain words: short sentences, and no numbers of our design."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.prose import LONGEST_SENTENCE, findings
+
+ROOT = Path(__file__).resolve().parents[2]
+FOR_CONTRIBUTORS = {"architecture.md", "design.md", "requirements.md"}
+"""Pages that explain the design by its own numbers; records of decisions (`adr`) do too."""
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "SECURITY.md",
+    *(
+        page
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if page.name not in FOR_CONTRIBUTORS and not {"adr", "_build"} & set(page.parts)
+    ),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_is_in_plain_words(page: Path) -> None:
+    assert list(findings(page.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("A package is kept (law 4).", "1: law 4 is a number of ours"),
+        ("\n\n- as D18 says", "3: D18 is a number of ours"),
+        ("| a | b |\n|---|---|\n| c | via `x` |", "3: via: write by, or through"),
+        ("Utilise it.", "1: Utilise: write use"),
+        ("Word " * (LONGEST_SENTENCE + 1), f"1: {LONGEST_SENTENCE + 1} words"),
+    ],
+)
+def test_a_planted_fault_is_found(text: str, wrong: str) -> None:
+    (only,) = findings(text)
+
+    assert only.startswith(wrong)
+
+
+def test_sentences_end_at_stops_and_code_is_one_word() -> None:
+    half = "word " * (LONGEST_SENTENCE // 2)
+
+    assert list(findings(f"{half.strip()}. Then {half}`{half}`.")) == []
+    assert list(findings("`D18 via law 4`\n\n```text\nD18 via law 4\n```\n")) == []
