@@ -33,7 +33,7 @@ from tests.support.conformance import VARIABLE, Case, absence, skip_absent, vect
 from tests.support.git import kptfile as git_kptfile
 from tests.support.git import make_repository
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, kptfile, package
-from tests.support.porch_divergences import rule_of, divergent_cases, is_owned, listed_cases
+from tests.support.porch_divergences import divergent_cases, is_owned, listed_cases, rule_of
 from tests.support.small_world import repository
 from tests.support.world import World, git
 
