@@ -205,7 +205,7 @@ def test_every_schema_is_linked() -> None:
     linked = set(re.findall(r"\]\(schemas/([\w.]+)\)", page("json.md")))
 
     assert linked == {path.name for path in (DOCS / "schemas").glob("*.json")}
-    assert linked == {f"{kind.lower()}.schema.json" for kind in OUTPUTS}
+    assert linked == {f"{kind.lower()}.schema.json" for kind in (*OUTPUTS, *NAMES)}
 
 
 @pytest.mark.parametrize("path", generated_pages(), ids=lambda path: path.name)
