@@ -7,9 +7,11 @@ from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
+import pygit2
 import pytest
 
 import reconciler.run.plan
+from reconciler.ids import Oid
 from reconciler.inventory import Inventory
 from reconciler.workdir.demo import SEPARATE, write_demo
 from tests.support.git import Repo
@@ -171,6 +173,139 @@ def pull_request_is_closed(world: World) -> None:
 @change
 def draft_is_approved(world: World) -> None:
     assert world.run("approve", f"{CLUSTER}/monitoring", cache="another").code == 0
+
+
+@change
+def object_joins_the_snapshot(world: World) -> None:
+    path = "snapshot/clusters.yaml"
+    with world.edit("control", "Add a cluster") as copy:
+        text = (copy / path).read_text()
+        first = text.split("---\n")[0]
+        (copy / path).write_text(f"{text.rstrip()}\n---\n{first.replace('name: ', 'name: another-', 1)}")
+
+
+@change
+def object_is_written_in_another_order(world: World) -> None:
+    path = "snapshot/clusters.yaml"
+    with world.edit("control", "Turn the order") as copy:
+        documents = (copy / path).read_text().split("---\n")
+        (copy / path).write_text("---\n".join(f"{d.rstrip()}\n" for d in reversed(documents)))
+
+
+@change
+def unrelated_file_joins_the_control_repository(world: World) -> None:
+    with world.edit("control", "Add a page") as copy:
+        (copy / "NOTES.md").write_text("Nothing reads this.\n")
+
+
+@change
+def manifest_is_removed(world: World) -> None:
+    with world.edit("control", "Remove a set") as copy:
+        (copy / "manifests/web.yaml").unlink()
+
+
+@change
+def manifest_is_no_longer_valid(world: World) -> None:
+    edit(world, "control", "manifests/web.yaml", "kind: PackageVariantSet", "kind: PackageVariantSet\nx: y")
+
+
+@change
+def manifest_moves_to_another_file(world: World) -> None:
+    with world.edit("control", "Move it") as copy:
+        (copy / "manifests/web.yaml").rename(copy / "manifests/www.yaml")
+
+
+@change
+def variants_are_paused(world: World) -> None:
+    text = "metadata:\n  annotations:\n    reconciler.dev/paused: 'true'\n"
+    edit(world, "control", "manifests/web.yaml", "metadata:\n", text)
+
+
+@change
+def limit_of_open_pull_requests_is_set(world: World) -> None:
+    edit(world, "control", "reconciler.yaml", "spec:\n", "spec:\n  pullRequests:\n    maxOpen: 1\n")
+
+
+@change
+def window_for_pull_requests_is_set(world: World) -> None:
+    schedule = "spec:\n  pullRequests:\n    schedule: ['* 3 29 2 *']\n    timezone: UTC\n"
+    edit(world, "control", "reconciler.yaml", "spec:\n", schedule)
+
+
+@change
+def function_image_is_pinned(world: World) -> None:
+    images = f"{{example.com/fn:v1: 'sha256:{'0' * 64}'}}"
+    edit(world, "control", "reconciler.yaml", "spec:\n", f"spec:\n  functions:\n    images: {images}\n")
+
+
+@change
+def locked_function_digest_is_another(world: World) -> None:
+    images = f'"images": {{"example.com/fn:v1": "sha256:{"1" * 64}"}}'
+    text = f'{{"apiVersion": "reconciler.dev/v1alpha1", "kind": "FunctionImagesLock", {images}}}'
+    repo(world, "control").commit({"locks/functions/images.json": text}, branch="reconciler/demo/state")
+
+
+@change
+def upstream_publishes_another_revision(world: World) -> None:
+    edit(world, "blueprints", "web/deployment.yaml", "replicas: 2", "replicas: 3")
+    repo(world, "blueprints").tag("web/v9", "main")
+
+
+@change
+def upstream_branch_moves(world: World) -> None:
+    edit(world, "blueprints", "web/deployment.yaml", "replicas: 2", "replicas: 4")
+
+
+@change
+def commit_beside_packages_is_pushed(world: World) -> None:
+    with world.edit(CLUSTER, "Add a page") as copy:
+        (copy / "NOTES.md").write_text("No package.\n")
+
+
+@change
+def branch_of_somebody_is_pushed(world: World) -> None:
+    repo(world, CLUSTER).commit({"NOTES.md": "Soon.\n"}, branch="feature/login", start="main")
+
+
+@change
+def draft_branch_is_made_again(world: World) -> None:
+    cluster, branch = repo(world, CLUSTER), world.draft_branch(CLUSTER, "monitoring")
+    commit = cluster.git[cluster.oid(branch)].peel(pygit2.Commit)
+    parents = [Oid(str(parent)) for parent in commit.parent_ids]
+    made = cluster.write(str(commit.tree_id), parents, message="The same by a person\n")
+    cluster.point(f"refs/heads/{branch}", made)
+
+
+@change
+def draft_is_merged_by_a_person(world: World) -> None:
+    repo(world, CLUSTER).merge(world.draft_branch(CLUSTER, "monitoring"))
+
+
+@change
+def draft_is_squashed_into_main(world: World) -> None:
+    repo(world, CLUSTER).merge(world.draft_branch(CLUSTER, "monitoring"), how="squash")
+
+
+@change
+def draft_is_proposed(world: World) -> None:
+    cluster, branch = repo(world, CLUSTER), world.draft_branch(CLUSTER, "monitoring")
+    cluster.point(f"refs/heads/{branch.replace('drafts/', 'proposed/', 1)}", cluster.oid(branch))
+    cluster.delete(f"refs/heads/{branch}")
+
+
+@change
+def published_tag_moves(world: World) -> None:
+    cluster = repo(world, CLUSTER)
+    with world.edit(CLUSTER, "Add a page") as copy:
+        (copy / "NOTES.md").write_text("No package.\n")
+    cluster.delete("refs/tags/web/v1")
+    cluster.tag("web/v1", "main")
+
+
+@change
+def person_publishes_a_revision(world: World) -> None:
+    edit(world, CLUSTER, "web/deployment.yaml", "replicas: 2", "replicas: 7")
+    repo(world, CLUSTER).tag("web/v2", "main")
 
 
 @change
