@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 from reconciler.ids import Lifecycle
@@ -162,9 +163,16 @@ def ref_error(ref: str) -> str:
     if not ref.startswith("refs/"):
         return "it is not a full ref name"
     for segment in ref.split("/"):
-        if not _SEGMENT.fullmatch(segment) or ".." in segment or segment.endswith((".", ".lock")):
+        if not _is_segment(segment):
             return f"{segment!r} may not be part of a Git ref"
     return f"it is longer than {_LONGEST_REF} characters" if len(ref) > _LONGEST_REF else ""
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_segment(segment: str) -> bool:
+    """Tell whether a part of a ref is valid. The refs of a fleet are made of the same few."""
+    is_name = _SEGMENT.fullmatch(segment) is not None and ".." not in segment
+    return is_name and not segment.endswith((".", ".lock"))
 
 
 def package_path_error(path: str, instance: str) -> str:

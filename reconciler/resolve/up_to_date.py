@@ -31,6 +31,9 @@ _TOLD = ("engine", "instance", "repository", "deployment", "policies", "function
 """The inputs that a record keeps beside the digest, to report later which of them changed."""
 
 
+_RENDERED = {"package_context", "pipeline", "mutators", "injectors"}
+
+
 def input_facts(
     variant: DesiredVariant,
     view: RepositoryView,
@@ -41,9 +44,7 @@ def input_facts(
     objects: ObjectIndex,
 ) -> dict[str, Any]:
     """Return everything that rendering this variant reads, but for the package itself, as plain data."""
-    spec = variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     policies = {name: text for name, text in variant.annotations.items() if name in POLICIES}
-    kept = ("packageContext", "pipeline", "mutators", "injectors")
     facts: dict[str, Any] = {
         "engine": ENGINE,
         "instance": inventory.policy.instance,
@@ -52,7 +53,7 @@ def input_facts(
         "downstream": list(downstream),
         "deployment": view.deployment,
         "upstream": [*pin.package, pin.repo, pin.ref, pin.revision, pin.commit.oid, pin.tree],
-        "spec": {name: spec[name] for name in kept if name in spec},
+        "spec": _rendered_spec(variant),
         "objects": _injected(variant, inventory.snapshot.of(view.cluster), objects),
     }
     if inventory.policy.on_conflict is not OnConflict.ASK:
@@ -62,6 +63,14 @@ def input_facts(
     if inventory.policy.functions != FunctionPolicy():
         facts["functions"] = asdict(inventory.policy.functions)
     return facts
+
+
+def _rendered_spec(variant: DesiredVariant) -> dict[str, Any]:
+    """Return the part of a spec that rendering reads, as it is on disk; most specs have none of it."""
+    spec = variant.spec
+    if not any(getattr(spec, name) is not None for name in _RENDERED):
+        return {}
+    return spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=_RENDERED)
 
 
 def inputs_digest(facts: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from reconciler.resolve.ownership import (
     find_owner,
     find_view,
 )
-from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag
+from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag, may_float
 from reconciler.resolve.publications import find_publications, with_pending_tags
 from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant, WaitingVariant
 from reconciler.resolve.rollouts import Outcome, Rollouts, find_rollouts, with_hold
@@ -58,7 +58,7 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
     ]
     # What this plan tags counts as published, or a chain of variants would need one run per link (law 1).
     inventory = with_pending_tags(publications, inventory)
-    lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory))
+    lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory), {})
     outcomes |= {variant.key: resolve_variant(variant, inventory, lookups) for variant in pending}
     rollouts = find_rollouts(outcomes, desired, inventory)
     outcomes |= _held(outcomes, rollouts, desired, inventory)
@@ -82,7 +82,7 @@ def _held(
     held = [variant for variant in desired.variants if variant.key in rollouts.holds]
     if not held:
         return {}
-    lookups = Lookups(_index_objects(held, inventory), index_sources(inventory))
+    lookups = Lookups(_index_objects(held, inventory), index_sources(inventory), {})
     results: dict[ObjectName, Outcome] = {}
     for variant in held:
         hold, outcome = rollouts.holds[variant.key], outcomes[variant.key]
@@ -124,10 +124,15 @@ def _urls(variant: DesiredVariant, outcome: Outcome, inventory: Inventory) -> se
 
 
 class Lookups(NamedTuple):
-    """Indexes that every variant uses: objects by cluster, repositories by URL."""
+    """Indexes that every variant uses: objects by cluster, repositories by URL.
+
+    `exact` has what an upstream that names its revision means, by namespace and identity of the model, which
+    the variants of a set share: it is looked up once for all of them.
+    """
 
     objects: Mapping[str, ObjectIndex]
     sources: Sources
+    exact: dict[tuple[str, int], PinChoice]
 
 
 def _index_objects(variants: Iterable[DesiredVariant], inventory: Inventory) -> dict[str, ObjectIndex]:
@@ -157,7 +162,7 @@ def resolve_variant(
     """
     downstream = variant.spec.downstream or Downstream()
     view = find_repository(variant, downstream.repo or "", inventory, field="downstream")
-    choice = kept or choose_pin(variant, inventory)
+    choice = kept or _choose_pin(variant, inventory, lookups)
     if isinstance(view, Problem) or isinstance(choice, Problem):
         return tuple(problem for problem in (view, choice) if isinstance(problem, Problem))
     pin = choice.pin
@@ -197,6 +202,18 @@ def resolve_variant(
         candidates=candidates,
     )
     return replace(resolved, settled=find_settled(resolved, record))
+
+
+def _choose_pin(variant: DesiredVariant, inventory: Inventory, lookups: Lookups) -> PinChoice | Problem:
+    """Return the pin of a variant; equal for all variants of a set, unless it floats or is wrong."""
+    upstream = variant.spec.upstream
+    if upstream is None or may_float(variant):
+        return choose_pin(variant, inventory)
+    key = variant.key.namespace, id(upstream)
+    choice = lookups.exact.get(key) or choose_pin(variant, inventory)
+    if not isinstance(choice, Problem):  # a problem is told at the place of its variant
+        lookups.exact[key] = choice
+    return choice
 
 
 def adopted_directory(variant: DesiredVariant, view: RepositoryView, path: str) -> Oid | None:
