@@ -5,14 +5,21 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import pygit2
 import pytest
 
+import reconciler.run.inputs
 import reconciler.run.plan
+import reconciler.run.report_cache
+from reconciler.forge.budget import Clock
+from reconciler.forge.registry import Forges
+from reconciler.git import effects
 from reconciler.ids import Oid
 from reconciler.inventory import Inventory
+from reconciler.run.report_cache import ReportCache
 from reconciler.workdir.demo import SEPARATE, write_demo
 from tests.support.git import Repo
 from tests.support.world import EPOCH, Said, World, git
@@ -395,6 +402,38 @@ def test_runs_between_many_changes_do_what_full_ones_do(seed: int, world: World,
             differences += [] if plain == full else [(name, command, plain, full)]
 
     assert differences == []
+
+
+MORNING, EVENING = 1_767_344_400, 1_767_376_800
+SCHEDULE = "spec:\n  pullRequests:\n    schedule:\n    - '* 8-16 * * *'\n    timezone: UTC\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(EVENING, MORNING), (MORNING, EVENING)], ids=["opens", "closes"]
+)
+def test_run_at_another_time_does_what_a_full_one_does(
+    first: int, second: int, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit(world, "control", "reconciler.yaml", "spec:\n", SCHEDULE)
+    CHANGES["upstream_publishes_another_revision"](world)
+    edit(world, "control", "manifests/web.yaml", "revision: 1", "revision: 9")
+
+    def set_time(now: int) -> None:
+        clock = Clock(lambda: now, effects.sleep)
+        monkeypatch.setattr(reconciler.run.inputs, "Forges", partial(Forges, clock=clock))
+        monkeypatch.setattr(reconciler.run.report_cache, "ReportCache", partial(ReportCache, now=clock.now))
+
+    set_time(first)
+    for _ in range(2):
+        world.run("apply")
+    kept = [world.run(command) for command in ("plan", "apply")]
+
+    set_time(second)
+    planned, applied = _both(world, tmp_path, "plan"), _both(world, tmp_path, "apply")
+
+    assert planned[0] == planned[1]
+    assert applied[0] == applied[1]
+    assert ([planned[0][0], applied[0][0]] != kept) is (first == EVENING)
 
 
 def _both(world: World, tmp_path: Path, command: str) -> list[tuple[Said, dict[str, dict[str, str]]]]:

@@ -22,6 +22,8 @@ from reconciler.resolve.pins import (
     may_float,
     upstream_data,
 )
+from reconciler.resolve.resolution import Resolution
+from reconciler.resolve.variants import extend_resolution
 from reconciler.state import WANTED_LOCK
 from reconciler.upstream_lock import UpstreamLock, is_floating, lock_upstream
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
@@ -517,3 +519,23 @@ def test_upstream_that_names_no_revision_may_float(world: ModelWorld, selector: 
     (variant,) = expand(world.inventory()).variants
 
     assert may_float(variant) is is_floating(upstream_data(variant))
+
+
+def test_pin_of_one_variant_is_not_that_of_its_set(world: ModelWorld) -> None:
+    """The variants of a set share the model of their upstream, and a person holds one of them."""
+    ask(world, Upstream(repo="blueprints", package="web", tag="stable"))
+    spec = world.variants["web"]
+    world.variants["a"] = spec.model_copy(update={"downstream": Downstream(repo="edge", package="a")})
+    move(world, 2)
+    world.locks[WEB] = lock(world, 1, held=True)
+    inventory = world.inventory()
+    desired = expand(inventory)
+    shared = [
+        replace(variant, spec=variant.spec.model_copy(update={"upstream": spec.upstream}))
+        for variant in desired.variants
+    ]
+
+    resolution = extend_resolution(Resolution(), inventory, replace(desired, variants=tuple(shared)))
+
+    pins = {resolved.variant.key.name: resolved.pin.commit.oid for resolved in resolution.variants}
+    assert pins == {"a": commit_of(world, 2), "web": commit_of(world, 1)}
