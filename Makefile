@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test docs-site docs-pictures docs-test coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
+.PHONY: demo test docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,12 @@ docs-site:  ## Build the documentation site into docs/_build, and check every li
 
 docs-pictures:  ## Draw the Mermaid diagrams of the documentation that changed; needs npm and Chromium
 	.ci/pictures
+
+report-check: $(VENV)/.installed  ## Keys, accessibility (axe-core) and speed of the HTML report in Chromium; needs npm
+	.ci/report check
+
+report-pictures: $(VENV)/.installed  ## Take the pictures of the HTML report for the documentation; needs npm and Chromium
+	.ci/report pictures
 
 docs-test: $(VENV)/.installed  ## Run every command of the tutorial and the guides, and compare what they print
 	$(RUN)python -m pytest -q tests/docs

@@ -124,7 +124,7 @@
     for (const facet of FACETS) if ($(facet)) $(facet).value = filter[facet];
   };
   const matches = () => {
-    const cause = filter.cause === "" ? "" : `, of change ${Number(filter.cause) + 1} of the overview`;
+    const cause = filter.cause === "" ? "" : `, of one cause in the overview`;
     return `${count(shown.length, "package")}${shown.length === packages.length ? "" : ` of ${packages.length.toLocaleString("en")}`}${cause}`;
   };
 
@@ -488,7 +488,7 @@
   // On paper: the overview and the table as it is filtered, or the page of a package
   addEventListener("beforeprint", () => {
     if (current === "package") return;
-    for (const section of views) section.classList.toggle("current", ["overview", "rollouts", "packages"].includes(section.id));
+    for (const section of views) section.classList.toggle("current", ["overview", "packages"].includes(section.id));
     first = 0;
     showTable(PRINTED_ROWS);
   });

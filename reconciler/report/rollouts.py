@@ -7,17 +7,19 @@ from reconciler.rollout.model import MemberPhase, MemberStatus, Rollout, Rollout
 
 
 class RolloutText(NamedTuple):
-    """A rollout in a sentence, and each of its waves in one."""
+    """A rollout in a sentence, and each of its waves in one; `is_failed` tells that nothing more moves."""
 
     title: str
     waves: tuple[str, ...]
+    is_failed: bool = False
 
 
 def rollout_texts(rollouts: Iterable[Rollout]) -> Iterator[RolloutText]:
     """Yield the rollouts that are on their way, each with every wave and what holds it. Deterministic."""
     for rollout in rollouts:
         if rollout.phase is not RolloutPhase.COMPLETE:
-            yield RolloutText(_title(rollout), tuple(map(_wave, rollout.waves)))
+            is_failed = rollout.phase is RolloutPhase.FAILED
+            yield RolloutText(_title(rollout), tuple(map(_wave, rollout.waves)), is_failed)
 
 
 def rollout_lines(rollouts: Iterable[Rollout]) -> Iterator[str]:

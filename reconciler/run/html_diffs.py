@@ -1,8 +1,8 @@
 """Differences for the HTML report: of every package that changes or has an open draft, equal ones once."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.ids import PackageKey
@@ -26,10 +26,15 @@ MOST_TEXT: Final = 1_000_000
 """Characters of all files together; a file that is equal in several differences counts once."""
 
 
-def find_differences(
-    planned: PlannedRun, changes: Iterable[Change]
-) -> tuple[dict[PackageKey, int], tuple[PackageDiff, ...]]:
-    """Return the place of the difference of each package, and the differences.
+class Differences(NamedTuple):
+    """The distinct differences of a run, and for each package the place of its own."""
+
+    places: Mapping[PackageKey, int]
+    diffs: tuple[PackageDiff, ...]
+
+
+def find_differences(planned: PlannedRun, changes: Iterable[Change]) -> Differences:
+    """Return the differences of packages.
 
     Reads what mirrors lack. Of equal differences the first package's is read, as it is in `plan --diff`.
     """
@@ -46,7 +51,7 @@ def find_differences(
     firsts = [group[0] for group in groups]
     sides = read_sides(firsts, planned.plan, planned.inputs)
     diffs = tuple(writer.diff(side, len(group)) for side, group in zip(sides, groups, strict=True))
-    return places, diffs
+    return Differences(places, diffs)
 
 
 def _open_draft(planned: PlannedRun, change: Change) -> Change | None:

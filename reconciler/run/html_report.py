@@ -6,8 +6,9 @@ from typing import Final
 
 from reconciler.dependencies.graph import dependency_graph
 from reconciler.ids import PackageKey
-from reconciler.plan.changes import Outcome
+from reconciler.plan.changes import Op, Outcome
 from reconciler.plan.compare import WITHDRAW
+from reconciler.plan.impact import Impact
 from reconciler.plan.status import current_status, current_statuses, status_after, statuses_after
 from reconciler.report.comparison import (
     comparison_causes,
@@ -29,6 +30,7 @@ from reconciler.report.html.model import (
     PROBLEMS,
     CauseRow,
     DiffRow,
+    FileDiff,
     GraphPicture,
     HtmlReport,
     ReportKind,
@@ -50,7 +52,7 @@ from reconciler.report.summary import (
 )
 from reconciler.report.text import failures, outcome_lines
 from reconciler.run.check import CheckResult
-from reconciler.run.html_diffs import find_differences
+from reconciler.run.html_diffs import Differences, find_differences
 from reconciler.run.html_packages import PackageSources, package_rows
 from reconciler.run.plan import PlannedRun
 from reconciler.values import replace
@@ -67,9 +69,10 @@ def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> HtmlRepo
     changes, statuses = sorted_changes(plan), statuses_of(plan)
     changed = [change for change in changes if not is_unchanged(change, statuses.get(change.package))]
     causes = fold_changes(changed, names, statuses)
-    places, diffs = find_differences(planned, changes)
-    sources = _sources(planned, outcome, places, causes)
+    differences = find_differences(planned, changes)
+    sources = _sources(planned, outcome, differences, causes)
     lines = list(outcome_lines(outcome)) if outcome else []
+    phases = {package: str(status.phase) for package, status in statuses.items()}
     return HtmlReport(
         ReportKind.APPLY if outcome else ReportKind.PLAN,
         names.instance,
@@ -77,9 +80,9 @@ def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> HtmlRepo
         plan.checksum,
         counts={str(op): count for op, count in count_ops(plan).items()},
         risks=risk_counts(plan.changes),
-        causes=tuple(_cause_rows(causes, names, places)),
+        causes=tuple(_cause_rows(causes, names, differences, phases=phases)),
         packages=package_rows(changes, sources),
-        diffs=diffs,
+        diffs=differences.diffs,
         problems={PROBLEMS: plan.problems},
         refusals=plan.refusals,
         rollouts=tuple(rollout_texts(plan.rollouts)),
@@ -95,17 +98,21 @@ def status_report(planned: PlannedRun) -> HtmlReport:
     """Return the report of the fleet as it is now, without the changes that a plan would make."""
     plan = planned.plan
     order = {str(phase): place for place, phase in enumerate(URGENCY)}
-    places, diffs = find_differences(planned, sorted_changes(plan))
-    rows = package_rows(sorted_changes(plan), _sources(planned, None, places, ()))
-    own = [replace(row, op="", risks=(), categories=(), cause=-1) for row in rows if row.phase]
+    differences = find_differences(planned, sorted_changes(plan))
+    rows = package_rows(sorted_changes(plan), _sources(planned, None, differences, ()))
+    own = [
+        replace(row, op="", risks=(), categories=(), cause=-1)
+        for row in rows
+        if row.phase or not row.repository
+    ]
     phases = Counter(row.phase for row in own)
     summary = ", ".join(f"{phases[phase]} {phase}" for phase in order if phases[phase])
     return HtmlReport(
         ReportKind.STATUS,
         planned.names.instance,
         summary or "No package is there.",
-        packages=tuple(sorted(own, key=lambda row: (order[row.phase], row.full_name))),
-        diffs=diffs,
+        packages=tuple(sorted(own, key=lambda row: (order.get(row.phase, len(order)), row.full_name))),
+        diffs=differences.diffs,
         problems={PROBLEMS: plan.problems},
         refusals=plan.refusals,
         rollouts=tuple(rollout_texts(plan.rollouts)),
@@ -146,14 +153,14 @@ def _compared_report(report: HtmlReport, checked: CheckResult, planned: PlannedR
     changes = [*sorted(differing.values(), key=change_order), *rest]
     causes = comparison_causes(comparison, names)
     labels = comparison_labels(comparison)
-    places, diffs = find_differences(planned, [c for c in changes if labels.get(c.package) != WITHDRAW])
-    sources = replace(_sources(planned, None, places, causes), labels=labels, other="same")
+    differences = find_differences(planned, [c for c in changes if labels.get(c.package) != WITHDRAW])
+    sources = replace(_sources(planned, None, differences, causes), labels=labels, other="same")
     return replace(
         report,
         risks=risk_counts(differing.values()),
-        causes=tuple(_cause_rows(causes, names, places, labels)),
+        causes=tuple(_cause_rows(causes, names, differences, labels=labels)),
         packages=package_rows(changes, sources),
-        diffs=diffs,
+        diffs=differences.diffs,
         rollouts=tuple(rollout_texts(planned.plan.rollouts)),
         graph=_graph(planned),
     )
@@ -162,7 +169,7 @@ def _compared_report(report: HtmlReport, checked: CheckResult, planned: PlannedR
 def _sources(
     planned: PlannedRun,
     outcome: Outcome | None,
-    places: Mapping[PackageKey, int],
+    differences: Differences,
     causes: Sequence[FoldedChanges],
 ) -> PackageSources:
     """Return what rows of packages are made of, with the states before the plan or after its outcome."""
@@ -173,38 +180,47 @@ def _sources(
         statuses = statuses_after(plan, outcome.unfinished, outcome.opened)
         files = status_after(plan, outcome.unfinished, outcome.opened)
     of_causes = {change.package: place for place, cause in enumerate(causes) for change in cause.changes}
-    return PackageSources(planned, statuses, files, places, of_causes)
+    return PackageSources(planned, statuses, files, differences.places, of_causes)
 
 
 def _cause_rows(
     causes: Iterable[FoldedChanges],
     names: Names,
-    places: Mapping[PackageKey, int],
+    differences: Differences,
+    *,
     labels: Mapping[PackageKey, str] | None = None,
+    phases: Mapping[PackageKey, str] | None = None,
 ) -> Iterator[CauseRow]:
     for cause in causes:
         change = cause.first
-        dangerous = any(change_risks(member) for member in cause.changes)
         yield CauseRow(
             (labels or {}).get(change.package, str(change.op)),
             names.of(change),
             str(change.reason),
             cause.text,
             len(cause.changes),
-            dangerous,
-            tuple(_diff_rows(cause, names, places)),
+            any(change_risks(member) for member in cause.changes),
+            tuple(_diff_rows(cause, names, differences)),
+            (phases or {}).get(change.package, "") if change.op is Op.KEEP else "",
         )
 
 
-def _diff_rows(cause: FoldedChanges, names: Names, places: Mapping[PackageKey, int]) -> Iterator[DiffRow]:
+def _diff_rows(cause: FoldedChanges, names: Names, differences: Differences) -> Iterator[DiffRow]:
     for diff in cause.diffs:
         first = diff.changes[0]
-        place = places.get(first.package, -1)
-        size = impact_text(diff.impact) if diff.impact else "Difference" if place >= 0 else ""
+        place = differences.places.get(first.package, -1)
+        files = differences.diffs[place].files if place >= 0 else ()
+        size = impact_text(diff.impact) if diff.impact else _size(files) if files else ""
         shown = names_text(diff.changes, names) if cause.is_folded else ""
         count = f"{len(diff.changes)} x " if len(cause.diffs) > 1 else ""
         text = ": ".join(filter(None, (f"{count}{shown}", size)))
         yield DiffRow(text, place, tuple(risk_texts(change_risks(first))))
+
+
+def _size(files: Sequence[FileDiff]) -> str:
+    """Return the size of a difference that the plan did not compute: of a deletion, or of an open draft."""
+    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
+    return impact_text(Impact("", len(files), added, removed))
 
 
 def _graph(planned: PlannedRun) -> GraphPicture:

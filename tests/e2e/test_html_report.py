@@ -111,5 +111,5 @@ def test_waves_are_told_in_the_words_of_the_plan(tmp_path: Path) -> None:
 
     page = (tmp_path / "plan.html").read_text()
     title, *waves = [line.removeprefix("rollout ") for line in LINES]
-    assert f"<h3>{title}</h3>" in page
+    assert f">Rollout {title}</h3>" in page
     assert [f"<li>{wave}</li>" in page for wave in waves] == [True] * 3

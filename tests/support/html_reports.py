@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import Location, Problem
+from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole
 from reconciler.plan.provenance import Origin
+from reconciler.report.graph.svg import svg
 from reconciler.report.html import html_page
 from reconciler.report.html.model import (
     CauseRow,
     ConditionRow,
     DiffRow,
     FileDiff,
+    GraphPicture,
     HistoryRow,
     HtmlReport,
     PackageDiff,
@@ -103,6 +106,7 @@ def large_report(packages: int = 10_000, diffs: int = 300) -> HtmlReport:
         diffs=tuple(_diff(number) for number in range(diffs)),
         problems={"Problems": tuple(_problem(number) for number in range(3))},
         rollouts=(_ROLLOUT,),
+        graph=GraphPicture(svg(_GRAPH, embedded=True)),
         stages=(
             StageTime("read", 12.25),
             StageTime("expand", 1.5),
@@ -112,6 +116,21 @@ def large_report(packages: int = 10_000, diffs: int = 300) -> HtmlReport:
     )
 
 
+_GRAPH = Graph(
+    "Dependencies of the fleet",
+    (
+        Group(
+            "cluster-0001 and 999 more",
+            (
+                GraphNode("user", "manifests/db.yaml", NodeRole.ROOT),
+                GraphNode("db", "carvel:db.io", notes=("1.2.0",), shared=True, owns=("Database.db.io",)),
+                GraphNode("cert", "carvel:cert-manager.io", NodeRole.OUTSIDE, unused=True),
+            ),
+            (Edge("user", "db", ">=1.0"), Edge("db", "cert")),
+        ),
+    ),
+    "manifests/db.yaml needs carvel:db.io.",
+)
 _ROLLOUT = RolloutText(
     "web/v2 of default/web: failed, 4 of 12 published",
     (

@@ -14,7 +14,7 @@ from reconciler.plan.status import Phase
 from reconciler.report.causes import group_problems
 from reconciler.report.escape import terminal
 from reconciler.report.html.encode import data_value, script_json
-from reconciler.report.html.model import ALARMING, HtmlReport
+from reconciler.report.html.model import ALARMING, CauseRow, HtmlReport
 from reconciler.report.markdown import load_template
 from reconciler.report.redact import Redactor
 from reconciler.wording import plural
@@ -43,7 +43,7 @@ def html_page(report: HtmlReport, redactor: Redactor) -> str:
             data=Markup(script_json(data_value(report, redactor))),  # noqa: S704 - escaped as JSON
             graph=Markup(redactor.text(report.graph.svg)),  # noqa: S704 - escaped where it is drawn
             phases={str(phase): phases[phase] for phase in Phase if phases[phase]},
-            causes=report.causes[:_MOST_CAUSES],
+            causes=_cause_lists(report),
             more_causes=len(report.causes[_MOST_CAUSES:]),
             effects=report.effects[:_MOST_CAUSES],
             more_effects=len(report.effects[_MOST_CAUSES:]),
@@ -53,6 +53,17 @@ def html_page(report: HtmlReport, redactor: Redactor) -> str:
             clusters=len({package.cluster for package in report.packages if package.cluster}),
         )
     )
+
+
+def _cause_lists(report: HtmlReport) -> dict[str, list[tuple[int, CauseRow]]]:
+    """Return the causes below their headings, each with its place in the report."""
+    numbered = list(enumerate(report.causes[:_MOST_CAUSES]))
+    changes = "Changes, dangerous ones first" if report.risks else "Changes"
+    lists = {
+        changes: [(place, cause) for place, cause in numbered if not cause.phase],
+        "Not published": [(place, cause) for place, cause in numbered if cause.phase],
+    }
+    return {heading: rows for heading, rows in lists.items() if rows}
 
 
 def _policy(script: str, style: str) -> str:

@@ -116,7 +116,10 @@ class DiffRow(NamedTuple):
 
 
 class CauseRow(NamedTuple):
-    """Changes of one cause; `is_dangerous` tells that there is a risk in them."""
+    """Changes of one cause; `is_dangerous` tells that there is a risk in them.
+
+    `phase` is the state of packages that a plan leaves as they are, "" of all others.
+    """
 
     op: str
     name: str
@@ -125,6 +128,7 @@ class CauseRow(NamedTuple):
     packages: int
     is_dangerous: bool
     diffs: tuple[DiffRow, ...]
+    phase: str = ""
 
 
 class GraphPicture(NamedTuple):
