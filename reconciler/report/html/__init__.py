@@ -61,7 +61,7 @@ def _cause_lists(report: HtmlReport) -> dict[str, list[tuple[int, CauseRow]]]:
     changes = "Changes, dangerous ones first" if report.risks else "Changes"
     lists = {
         changes: [(place, cause) for place, cause in numbered if not cause.phase],
-        "Not published": [(place, cause) for place, cause in numbered if cause.phase],
+        "Left as they are": [(place, cause) for place, cause in numbered if cause.phase],
     }
     return {heading: rows for heading, rows in lists.items() if rows}
 
