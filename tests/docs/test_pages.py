@@ -11,7 +11,7 @@ from tests.support.pages import corrected, matches, read_steps, run_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GUIDES = [page for page in sorted((DOCS / "guides").glob("*.md")) if page.name != "index.md"]
-PAGES = [DOCS.parent / "README.md", DOCS / "tutorial.md", *GUIDES]
+PAGES = [DOCS.parent / "README.md", DOCS / "tutorial.md", DOCS / "merging.md", *GUIDES]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
