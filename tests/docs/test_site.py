@@ -22,10 +22,13 @@ def test_every_diagram_has_its_picture_and_every_picture_its_diagram() -> None:
 
 
 def test_every_diagram_is_described_for_those_who_cannot_see_it() -> None:
-    for page in PAGES:
-        for block in re.findall(r"^```mermaid\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
-            found = re.findall(r"^ *(accTitle|accDescr): \S", block, re.MULTILINE)
-            assert found == ["accTitle", "accDescr"], f"{page.name}: {block[:80]}"
+    described = {
+        f"{page.name}: {block[:60]}": re.findall(r"^ *(accTitle|accDescr): \S", block, re.MULTILINE)
+        for page in PAGES
+        for block in re.findall(r"^```mermaid\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    }
+
+    assert described == dict.fromkeys(described, ["accTitle", "accDescr"])
 
 
 def test_every_page_is_in_the_contents() -> None:
