@@ -17,24 +17,15 @@ from reconciler.cli.output import (
     show_unread,
 )
 from reconciler.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
+from reconciler.refs import TAGS, short_tag
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.cli.pull_requests import ListedPull
+    from reconciler.cli.readiness import Readiness, ReadinessReader
     from reconciler.plan.changes import Plan
     from reconciler.run.inputs import RunInputs
     from reconciler.run.options import RunOptions
-from reconciler.api.kptfile import KPTFILE
-from reconciler.cli.pull_requests import ListedPull
-from reconciler.ids import PackageKey
-from reconciler.inventory import Draft, Inventory
-from reconciler.plan.changes import ConflictNote, Plan
-from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
-from reconciler.reasons import Reason
-from reconciler.refs import short_branch
-from reconciler.render.kptfile import unmet_gates
-from reconciler.run.inputs import RunInputs
-from reconciler.state import functions_failed
 
 
 class Approved(NamedTuple):
@@ -120,7 +111,7 @@ def approve(
     if propose_only:
         results = [_propose(pull, dry_run=dry_run) for pull in once]
     else:
-        results = [_approve(pull, world, plan, dry_run=dry_run) for pull in once]
+        results = _approve_all(list(once), world, plan, dry_run=dry_run)
     unread = {} if names else find_unread(world.inventory)
     printer = make_printer()
     if output == Output.JSON:
@@ -135,38 +126,80 @@ def approve(
     )
 
 
-def _approve(
-    listed: "ListedPull", world: "RunInputs", plan: "Callable[[], Plan]", *, dry_run: bool
-) -> Approved:
+def _approve_all(
+    pulls: "Sequence[ListedPull]", world: "RunInputs", plan: "Callable[[], Plan]", *, dry_run: bool
+) -> list[Approved]:
+    """Approve what nothing forbids, those of one repository together; the results are in the given order."""
+    from reconciler.cli.readiness import ReadinessReader
+
+    reader = ReadinessReader(world, plan)
+    reader.fetch(pulls)
+    results: dict[str, Approved] = {}
+    ready: dict[str, Readiness] = {}
+    by_forge: dict[int, list[ListedPull]] = {}
+    for pull in pulls:
+        judged = _judge(pull, reader)
+        if isinstance(judged, Approved):
+            results[pull.name] = judged
+        elif dry_run:
+            results[pull.name] = Approved(pull, notes=judged.shown, planned="would be approved")
+        else:
+            ready[pull.name] = judged
+            by_forge.setdefault(id(pull.forge), []).append(pull)
+    for chosen in by_forge.values():
+        for approved in _approve_ready(chosen, plan):
+            name = approved.listed.name
+            results[name] = approved._replace(notes=ready[name].shown)
+    return [results[pull.name] for pull in pulls]
+
+
+def _judge(listed: "ListedPull", reader: "ReadinessReader") -> "Approved | Readiness":
+    """Return the readiness of a pull request that may be approved, the result of any other."""
     from reconciler.cli.pull_requests import closed_error, is_merged
 
     if is_merged(listed):
         return Approved(listed, already="merged")
     if closed := closed_error(listed):
         return Approved(listed, error=closed)
-    readiness = find_readiness(world, listed, plan)
-    if readiness.against:
-        hint = f"{readiness.hint} `reconciler explain {listed.package}` says where each comes from."
-        error = RefusedError(f"Readiness conditions are not met: {'; '.join(readiness.against)}", hint=hint)
-        return Approved(listed, error=error)
-    if dry_run:
-        return Approved(listed, notes=readiness.shown, planned="would be approved")
-    return _approve_ready(listed, plan)._replace(notes=readiness.shown)
+    readiness = reader.find(listed)
+    if not readiness.against:
+        return readiness
+    hint = f"{readiness.hint} `reconciler explain {listed.package}` says where each comes from."
+    error = RefusedError(f"Readiness conditions are not met: {'; '.join(readiness.against)}", hint=hint)
+    return Approved(listed, error=error)
 
 
-def _approve_ready(listed: "ListedPull", plan: "Callable[[], Plan]") -> Approved:
+def _approve_ready(chosen: "Sequence[ListedPull]", plan: "Callable[[], Plan]") -> Iterator[Approved]:
+    """Approve pull requests of one repository."""
     from reconciler.cli.pull_requests import outdated_error
+    from reconciler.forge.local import LocalForge
+    from reconciler.forge.local_approval import Approval
     from reconciler.forge.local_merge import OutdatedError
 
+    forge, mirror = chosen[0].forge, chosen[0].mirror
+    if isinstance(forge, LocalForge):
+        merges = forge.approve_all([Approval(each.pull.number, each.pull.head_oid) for each in chosen])
+    else:
+        merges = {each.pull.number: _merge(each) for each in chosen}
+    tags: dict[str, str] = {}
+    for ref, oid in sorted(mirror.refs().items()):
+        if ref.startswith(TAGS):
+            tags.setdefault(oid, short_tag(ref))
+    for listed in chosen:
+        merge = merges[listed.pull.number]
+        if isinstance(merge, OutdatedError):
+            yield Approved(listed, error=outdated_error(merge, listed, plan))
+        elif isinstance(merge, ReconcilerError):
+            yield Approved(listed, error=merge)
+        else:
+            yield Approved(listed, merge, tags.get(merge, ""))
+
+
+def _merge(listed: "ListedPull") -> str | ReconcilerError:
     try:
-        commit = listed.forge.approve(listed.pull.number, expect=listed.pull.head_oid)
-    except OutdatedError as error:
-        return Approved(listed, error=outdated_error(error, listed, plan))
+        return listed.forge.approve(listed.pull.number, expect=listed.pull.head_oid)
     except ReconcilerError as error:
-        return Approved(listed, error=error)
-    refs = listed.mirror.refs()
-    tags = (ref for ref, oid in refs.items() if oid == commit and ref.startswith("refs/tags/"))
-    return Approved(listed, commit, min(tags, default="").removeprefix("refs/tags/"))
+        return error
 
 
 def _propose(listed: "ListedPull", *, dry_run: bool) -> Approved:
@@ -235,90 +268,3 @@ def _value(result: Approved) -> dict[str, str | list[str]]:
         "hint": result.error.hint if result.error else "",
         "unready": list(result.notes),
     }
-
-
-_CONFLICT = "conflict in "
-
-
-class Readiness(NamedTuple):
-    """`against` forbids approval, `shown` a person should know."""
-
-    against: tuple[str, ...] = ()
-    shown: tuple[str, ...] = ()
-
-    @property
-    def hint(self) -> str:
-        """The next steps of a person that make approval possible."""
-        conflicts = [text for text in self.against if text.startswith(_CONFLICT)]
-        answer = "Answer the conflicts in the draft, as its pull request says." if conflicts else ""
-        meet = "Meet each condition: it is read from status.conditions of the draft's Kptfile."
-        if functions_failed(self.against):
-            meet = "Correct the pipeline or its inputs, and run `reconciler apply`."
-        if len(conflicts) == len(self.against):
-            meet = ""
-        return " ".join(filter(None, (answer, meet)))
-
-
-def find_readiness(world: RunInputs, listed: ListedPull, plan: Callable[[], Plan]) -> Readiness:
-    """Return the unmet conditions of a pull request's head; a deletion is always ready.
-
-    Unmet gates forbid approval where packages are deployed, and are shown elsewhere. Open conflicts forbid
-    it everywhere: approving one would choose a side silently. If the record is not about exactly this
-    draft, `plan` is called, once.
-
-    Source: porch pkg/cli/commands/rpkg/approve, which asks the same of every repository.
-    """
-    drafts = {
-        draft.path: draft
-        for view in world.inventory.views_of(listed.view.url)
-        for package in view.packages.values()
-        for draft in package.drafts
-        if short_branch(draft.ref) == listed.pull.head
-    }
-    each = [_readiness(drafts[path], listed, world.inventory, plan) for path in sorted(drafts)]
-    return Readiness(
-        tuple(text for draft_readiness in each for text in draft_readiness.against),
-        tuple(text for draft_readiness in each for text in draft_readiness.shown),
-    )
-
-
-def _readiness(draft: Draft, listed: ListedPull, inventory: Inventory, plan: Callable[[], Plan]) -> Readiness:
-    conflicts, unready = _known(draft, listed, inventory, plan)
-    gates = tuple(dict.fromkeys(_gates(draft, listed) + unready))
-    if listed.view.deployment:
-        return Readiness(conflicts + gates)
-    return Readiness(conflicts, gates)
-
-
-def _known(
-    draft: Draft, listed: ListedPull, inventory: Inventory, plan: Callable[[], Plan]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the open conflicts of a draft, and what else it is not ready for."""
-    package = PackageKey(listed.view.url, draft.path)
-    records = (r for r in inventory.records.values() if (r.url, r.path) == package)
-    record = next(records, None)
-    if (
-        record is not None
-        and record.output_tree == draft.tree
-        and not (record.conflicts or draft.append_only)
-    ):
-        return (), record.unready
-    change = next((each for each in plan().changes if each.package == package), None)
-    if change is None:
-        return (), ()
-    # What is held back conflicts with an update that is not in the draft: the draft asks nothing.
-    conflicts = () if change.reason is Reason.HELD_BACK else change.conflicts
-    return tuple(map(_conflict, conflicts)), change.unready
-
-
-def _conflict(note: ConflictNote) -> str:
-    return f"{_CONFLICT}{note.path}{f' at {note.field}' if note.field else ''}"
-
-
-def _gates(draft: Draft, listed: ListedPull) -> tuple[str, ...]:
-    mirror = listed.mirror
-    blob = mirror.blob_at(draft.tip.oid, f"{draft.path}/{KPTFILE}")
-    if blob is None:
-        return ()
-    mirror.ensure([blob])
-    return unmet_gates(mirror.blob(blob, MAX_KPTFILE_BYTES))

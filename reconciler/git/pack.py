@@ -13,7 +13,8 @@ from reconciler.errors import UnavailableError
 from reconciler.git.commits import CommitData
 from reconciler.git.effects import effect
 from reconciler.git.repository import Mirror
-from reconciler.git.trees import PackageRefusedError, RawEntry, format_tree, parse_tree
+from reconciler.git.sorted_trees import SortedTree, Splice, apply_delta, delta
+from reconciler.git.trees import PackageRefusedError, RawEntry, parse_tree
 from reconciler.ids import Oid
 from reconciler.objects import (
     Files,
@@ -36,7 +37,8 @@ class Pack:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
         self._records: dict[Oid, bytes] = {}
-        self._trees: dict[Oid, bytes] = {}
+        self._trees: dict[Oid, SortedTree] = {}
+        self._bases: dict[Oid, int] = {}
         self._present: set[Oid] = set()
         self._commits: dict[Oid, Oid] = {}
         self._signed: dict[Oid, Oid] = {}
@@ -52,15 +54,17 @@ class Pack:
     def tree(self, entries: Iterable[TreeEntry]) -> Oid:
         """Add a tree; return its id."""
         data = tree_bytes(entries)
-        return self._add_tree(object_id("tree", data), data)
+        return self.add("tree", object_id("tree", data), data)
 
     def files(self, files: Files) -> Oid:
         """Add a package's blobs and trees; return its root tree's id."""
         root, trees = directory_objects(files)
-        for oid, data in trees.items():
-            self._add_tree(oid, data)
         for file in files.values():
             self.add("blob", file.oid, file.data)
+        # A tree with a blob that the repository lacks is new, too: looking for what is missing is slow.
+        is_new = any(file.oid in self._records for file in files.values())
+        for oid, data in trees.items():
+            self.add("tree", oid, data, is_new=is_new and oid == root)
         return root
 
     def commit(
@@ -80,7 +84,7 @@ class Pack:
         self._commits[oid] = self._commits[unsigned] = tree
         text = self._mirror.signing.message(message, committer)
         self._unsigned[oid] = CommitData(oid, tree, signed_parents, author, committer, text)
-        return self.add("commit", oid, data)
+        return self.add("commit", oid, data, is_new=True)
 
     def tree_of(self, commit: Oid) -> Oid | None:
         """Return the tree of a commit that this pack made, None for any other."""
@@ -96,11 +100,14 @@ class Pack:
             ours == theirs or self.differs_in_signature(ours, theirs) for ours, theirs in parents
         )
 
-    def add(self, kind: str, oid: Oid, data: bytes) -> Oid:
-        """Add an object by its id, unless the pack or the repository has it already."""
+    def add(self, kind: str, oid: Oid, data: bytes, *, is_new: bool = False) -> Oid:
+        """Add an object by its id, unless the pack or the repository has it already.
+
+        One that `is_new` is not looked for in the repository; a second copy of it does no harm.
+        """
         if oid in self._records or oid in self._present:
             return oid
-        if self._mirror.has(oid):
+        if not is_new and self._mirror.has(oid):
             self._present.add(oid)
             return oid
         self._records[oid] = pack_record(kind, data)
@@ -136,15 +143,12 @@ class Pack:
             raise UnavailableError(f"Cannot write to {directory}: {error.strerror}", hint=hint) from error
         self._present.update(self._records)
         self._records.clear()
-
-    def _add_tree(self, oid: Oid, data: bytes) -> Oid:
-        self._trees[oid] = data
-        return self.add("tree", oid, data)
+        self._bases.clear()
 
     def _patch(self, tree: Oid | None, segments: list[str], below: Oid | None) -> Oid | None:
         name = segments[0].encode()
-        entries = self._entries(tree)
-        old = next((entry for entry in entries if entry.name == name), None)
+        before = self._sorted(tree)
+        old = before.find(name)
         if old is not None and not old.is_tree:
             if below is None:
                 return tree
@@ -152,23 +156,76 @@ class Pack:
         child = below
         if segments[1:]:
             child = self._patch(Oid(old.oid.hex()) if old else None, segments[1:], below)
-        kept = [entry for entry in entries if entry.name != name]
-        if child is not None:
-            kept.append(RawEntry(old.mode if old else b"40000", name, bytes.fromhex(child)))
-        if not kept:
-            return None
-        data = format_tree(kept)
-        return self._add_tree(object_id("tree", data), data)
+        entry = None if child is None else RawEntry(old.mode if old else b"40000", name, bytes.fromhex(child))
+        after, splice = before.replaced(name, entry)
+        return self._add_patched(tree, before, after, splice) if after.keys else None
 
-    def _entries(self, tree: Oid | None) -> list[RawEntry]:
+    def _add_patched(
+        self, base: Oid | None, before: SortedTree, after: SortedTree, splice: Splice | None
+    ) -> Oid:
+        """Add a tree that differs from another in one place: large ones as a delta of that."""
+        data = after.data
+        oid = object_id("tree", data)
+        if oid == base:
+            return oid
+        self._keep(oid, after)
+        if oid in self._records or oid in self._present:
+            return oid
+        if base is None or splice is None or len(data) < _SMALL_TREE or not self._is_base(base, before):
+            return self.add("tree", oid, data, is_new=True)
+        size = len(data) - len(splice.fresh) + splice.end - splice.start
+        self._records[oid] = _record(_DELTA, delta(size, splice), bytes.fromhex(base))
+        self._bases[oid] = self._bases.get(base, 0) + 1
+        return oid
+
+    def _is_base(self, base: Oid, before: SortedTree) -> bool:
+        """Tell whether the pack has a tree for deltas; one that is changed a second time is put into it."""
+        if base in self._records:
+            return self._bases.get(base, 0) < _LONGEST_CHAIN
+        if base not in self._bases:
+            self._bases[base] = 0
+            return False
+        data = before.data
+        if object_id("tree", data) != base:  # a tree that is stored in another order than Git's
+            return False
+        self._records[base] = pack_record("tree", data)
+        return True
+
+    def _sorted(self, tree: Oid | None) -> SortedTree:
+        """Return the entries of a tree, from the few that are kept parsed."""
         if tree is None:
-            return []
-        if tree in self._trees:
-            return parse_tree(self._trees[tree])
-        return self._mirror.raw_entries(tree)
+            return SortedTree([], [])
+        found = self._trees.get(tree)
+        if found is None:
+            in_pack = tree in self._records
+            found = SortedTree.of(parse_tree(self._read(tree)) if in_pack else self._mirror.raw_entries(tree))
+        self._keep(tree, found)
+        return found
+
+    def _keep(self, oid: Oid, tree: SortedTree) -> None:
+        self._trees.pop(oid, None)
+        self._trees[oid] = tree
+        if len(self._trees) > _KEPT_TREES:  # dictionaries keep their order: the one used longest ago goes
+            self._trees.pop(next(iter(self._trees)))
+
+    def _read(self, oid: Oid) -> bytes:
+        """Return the content of an object of the pack."""
+        record = self._records[oid]
+        kind = record[0] >> 4 & 7
+        start = next(place for place, byte in enumerate(record) if not byte & 0x80) + 1
+        if kind != _DELTA:
+            return zlib.decompress(record[start:])
+        base = Oid(record[start : start + 20].hex())
+        return apply_delta(self._read(base), zlib.decompress(record[start + 20 :]))
 
 
 _TYPES = {"commit": 1, "tree": 2, "blob": 3}
+_DELTA = 7  # of a base that is named by its id
+_SMALL_TREE = 1024
+"""Bytes up to which a tree is stored whole."""
+_LONGEST_CHAIN = 40
+"""Deltas of deltas: git makes no longer chains than 50 either."""
+_KEPT_TREES = 64
 _LEVEL = 1  # fast: packs are sent once, and the server compresses them again
 _INDEX_MAGIC = b"\xfftOc\0\0\0\2"
 _LARGE = 1 << 31
@@ -176,8 +233,12 @@ _LARGE = 1 << 31
 
 def pack_record(kind: str, data: bytes) -> bytes:
     """Return the record of an object in a pack: type, size in groups of seven bits, deflated content."""
+    return _record(_TYPES[kind], data)
+
+
+def _record(number: int, data: bytes, base: bytes = b"") -> bytes:
     size = len(data)
-    byte = (_TYPES[kind] << 4) | (size & 0x0F)
+    byte = (number << 4) | (size & 0x0F)
     size >>= 4
     header = bytearray()
     while size:
@@ -185,7 +246,7 @@ def pack_record(kind: str, data: bytes) -> bytes:
         byte = size & 0x7F
         size >>= 7
     header.append(byte)
-    return bytes(header) + zlib.compress(data, _LEVEL)
+    return bytes(header) + base + zlib.compress(data, _LEVEL)
 
 
 def pack_bytes(records: Mapping[Oid, bytes]) -> tuple[bytes, bytes]:

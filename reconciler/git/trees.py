@@ -1,6 +1,6 @@
 """Tree objects: lossless parsing, checks of names, modes and links, and the files of a package."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from reconciler.ids import Oid
@@ -80,12 +80,6 @@ def parse_tree(data: bytes) -> list[RawEntry]:
         entries.append(RawEntry(data[start:space], data[space + 1 : nul], data[nul + 1 : nul + 21]))
         start = nul + 21
     return entries
-
-
-def format_tree(entries: Iterable[RawEntry]) -> bytes:
-    """Return a tree object, its entries in Git's order (a directory sorts with a final slash)."""
-    ordered = sorted(entries, key=lambda e: e.name + b"/" if e.is_tree else e.name)
-    return b"".join(b"%b %b\0%b" % entry for entry in ordered)
 
 
 def check_entry(raw: RawEntry) -> TreeEntry | UnsafeEntry:

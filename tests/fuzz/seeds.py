@@ -1,7 +1,8 @@
 """What fuzzing starts from: small inputs of every target, with each thing that the format has."""
 
-from reconciler.git.trees import RawEntry, format_tree
+from reconciler.git.trees import RawEntry
 from tests.fuzz.targets import SEPARATOR
+from tests.support.git import format_tree
 
 _DEPLOYMENT = b"""\
 apiVersion: apps/v1

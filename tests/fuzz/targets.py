@@ -12,7 +12,7 @@ from reconciler.dependencies.lock.format import record_bytes as lock_record_byte
 from reconciler.errors import ConfigurationError
 from reconciler.functions.wire import ProtocolError, check_path, from_items, parse_results
 from reconciler.git.commits import parse_commit
-from reconciler.git.trees import UnsafeEntry, check_entry, format_tree, parse_tree
+from reconciler.git.trees import UnsafeEntry, check_entry, parse_tree
 from reconciler.ids import Oid
 from reconciler.krm.documents import split_file
 from reconciler.krm.yaml import (
@@ -35,6 +35,7 @@ from reconciler.render.rendered import Blocked
 from reconciler.render.update import UpdateRefused, update_package
 from reconciler.state import PackageVariantRecord, SetRecord, record_bytes
 from reconciler.upstream_lock import UpstreamLock, lock_bytes
+from tests.support.git import format_tree
 
 Target = Callable[[bytes], None]
 SEPARATOR = b"\n=====\n"

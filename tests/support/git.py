@@ -7,13 +7,14 @@ repo.tag("nginx/v1")
 """
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import pygit2
 
+from reconciler.git.trees import RawEntry
 from reconciler.ids import Oid
 from reconciler.policy import CommitPolicy
 
@@ -223,3 +224,9 @@ def run(*arguments: str, cwd: Path) -> str:
 
 
 _IDENTITY = {"NAME": PERSON.name, "EMAIL": PERSON.email, "DATE": f"{EPOCH} +0000"}
+
+
+def format_tree(entries: Iterable[RawEntry]) -> bytes:
+    """Return a tree object, its entries in Git's order (a directory sorts with a final slash)."""
+    ordered = sorted(entries, key=lambda e: e.name + b"/" if e.is_tree else e.name)
+    return b"".join(b"%b %b\0%b" % entry for entry in ordered)

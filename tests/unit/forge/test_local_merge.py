@@ -6,10 +6,10 @@ from reconciler.errors import RefusedError
 from reconciler.forge.local_merge import ProposedPackage, proposed_packages
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.git.trees import format_tree, parse_tree
+from reconciler.git.trees import parse_tree
 from reconciler.ids import Oid
 from reconciler.objects import Signature, object_id
-from tests.support.git import BOT, make_repository
+from tests.support.git import BOT, format_tree, make_repository
 
 SIGNATURE = Signature(*BOT, 1_767_225_600)
 

@@ -14,7 +14,6 @@ from reconciler.git.trees import (
     RawEntry,
     UnsafeEntry,
     check_entry,
-    format_tree,
     link_error,
     parse_tree,
     read_files,
@@ -30,6 +29,7 @@ from reconciler.objects import (
     object_id,
 )
 from reconciler.policy import Limits
+from tests.support.git import format_tree
 
 OID = b"\x01" * 20
 
