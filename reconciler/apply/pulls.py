@@ -9,6 +9,8 @@ from reconciler.errors import ReconcilerError, UnavailableError
 from reconciler.forge.api_errors import LimitedError, duration_text
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.http import Transport
+from reconciler.forge.local import LocalForge
+from reconciler.forge.local_approval import Approval as LocalApproval
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
@@ -101,10 +103,15 @@ def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestT
 def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]:
     """Merge what a policy approves: each pull request once, and only while its head is what was judged."""
     approvals = {change.approve: change for change in changes if change.approve}
+    merges = _merge_together(target, list(approvals))
     for index, (approval, change) in enumerate(approvals.items()):
         name = change.repository.name
         try:
-            yield Result((Effect(name, _approve(target, approval), f"#{approval.number} {approval.head}"),))
+            merge = merges.get(approval.number)
+            if isinstance(merge, ReconcilerError):
+                raise merge
+            kind = EffectKind.MERGED if merge else _approve(target, approval)
+            yield Result((Effect(name, kind, f"#{approval.number} {approval.head}"),))
         except (LimitedError, StoppedError) as error:
             yield _limited(list(approvals.values())[index:], error)
             return
@@ -113,6 +120,14 @@ def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]
             ref = f"#{approval.number} {approval.head}"
             kind = EffectKind.AUTO_MERGE if approval.by_forge else EffectKind.MERGED
             yield failed_result(name, error, sharing, ref, kind=kind, pushed=True)
+
+
+def _merge_together(target: Target, approvals: Sequence[Approval]) -> Mapping[int, str | ReconcilerError]:
+    """Merge on the local forge, which takes many in one push; return the merge or the error of each."""
+    if not isinstance(target.forge, LocalForge):
+        return {}
+    merges = [LocalApproval(each.number, each.expect) for each in approvals if not each.by_forge]
+    return target.forge.approve_all(merges) if merges else {}
 
 
 def _approve(target: Target, approval: Approval) -> EffectKind:

@@ -16,10 +16,10 @@ from reconciler.git.push import (
     TAGS_PER_PUSH,
     PushResult,
     PushStatus,
-    RefUpdate,
     name_refs,
     push,
 )
+from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
@@ -75,7 +75,7 @@ def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
     """
     results = []
     requests = PullRequestTexts(changes)
-    for batch in _batches([change for change in changes if change.pending]):
+    for batch in _batches([change for change in changes if change.pending], target.mirror):
         try:
             results.append(_apply_batch(target, batch, requests))
         except (ReconcilerError, PackageRefusedError) as error:
@@ -213,8 +213,15 @@ def _stage_pulls(
             yield _about(change, EffectKind.CLOSED, before)
 
 
-def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Split changes so that each batch is one push: few new tags, a bounded number of refs."""
+def _batches(changes: Sequence[Change], mirror: Mirror) -> Iterator[list[Change]]:
+    """Split changes so that each batch is one push: few new tags, a bounded number of refs.
+
+    A repository on this machine has neither limit: no host makes events of its tags, and its refs are no
+    arguments of a command.
+    """
+    if mirror.is_local:
+        yield from filter(None, [list(changes)])
+        return
     batch: list[Change] = []
     tags = refs = 0
     for change in changes:

@@ -8,7 +8,8 @@ from reconciler.apply.outcome import EffectKind, Result, failed_result, merge_re
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
+from reconciler.git.push import PushResult, PushStatus, push
+from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid, PackageKey

@@ -7,7 +7,8 @@ from reconciler.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.forge.local_approval import ATTEMPTS, Approval, Approvals
 from reconciler.forge.local_transaction import LocalTransaction
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushStatus, RefUpdate, name_refs, push
+from reconciler.git.push import PushStatus, name_refs, push
+from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.inventory import CheckState, PullRequest
 from reconciler.policy import CommitPolicy

@@ -22,7 +22,8 @@ from reconciler.forge.local_merge import (
 from reconciler.forge.local_store import PullRecord, number_of
 from reconciler.forge.local_transaction import LocalTransaction
 from reconciler.git.pack import Pack
-from reconciler.git.push import TAGS_PER_PUSH, PushResult, PushStatus, RefUpdate, name_refs, push
+from reconciler.git.push import TAGS_PER_PUSH, PushResult, PushStatus, name_refs, push
+from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from itertools import count
 from types import MappingProxyType
 
@@ -19,7 +20,7 @@ from reconciler.forge.local_store import (
     unreadable_pull,
 )
 from reconciler.git.pack import Pack
-from reconciler.git.push import RefUpdate
+from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
@@ -223,13 +224,22 @@ class LocalTransaction:
 
     def _free_number(self) -> int:
         """Return the number after the greatest, or the first gap if that is too large."""
+        following = self._greatest + 1
+        if following <= LARGEST_NUMBER:
+            self._greatest = following
+            return following
+        return next(number for number in count(1) if number not in self._taken | {*self._records})
+
+    @cached_property
+    def _taken(self) -> frozenset[int]:
         # A ref `7/x` takes the number 7 too: Git stores refs as files, so `7` cannot be created beside it.
         names = (ref.removeprefix(PULLS) for ref in self.mirror.refs() if ref.startswith(PULLS))
-        taken = {number_of(f"{PULLS}{name.partition('/')[0]}") or 0 for name in names} | {*self._records}
-        following = 1 + max(taken, default=0)
-        if following <= LARGEST_NUMBER:
-            return following
-        return next(number for number in count(1) if number not in taken)
+        return frozenset(number_of(f"{PULLS}{name.partition('/')[0]}") or 0 for name in names)
+
+    @cached_property
+    def _greatest(self) -> int:
+        """The greatest number that a ref or a record has; each new one counts on from it."""
+        return max(self._taken | {*self._records}, default=0)
 
     def _put(self, record: PullRecord, time: int | None = None) -> PullRecord:
         if self._records.get(record.number) != record:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 from urllib.parse import urljoin, urlsplit
 
 from reconciler.errors import UnavailableError
@@ -56,6 +57,9 @@ _LOCAL_FAILURES = (
     "Read-only file system", "Cannot allocate memory",
 )  # fmt: skip
 """Messages of git about a limit of this machine; the remote did nothing wrong."""
+
+
+_LIMITS_HINT = "Raise the limits of the process (`ulimit -n`, `ulimit -u`) or its memory."
 
 
 class GitTimeoutError(UnavailableError):
@@ -118,9 +122,7 @@ def run_git(
     Raises: UnavailableError if git is not installed or does not end in time; StoppedError if a shutdown
     was requested, except during a push, which is waited for.
     """
-    executable = shutil.which("git")
-    if executable is None:
-        raise UnavailableError("The git command was not found", hint="Install git 2.34 or later.")
+    executable = _executable()
     if credential is not None:
         learn_credential(credential.password)
     command = [executable, *_ALWAYS, *_helper_options(remote, credential)]
@@ -146,6 +148,42 @@ def run_git(
         hint = "Register the address to which it redirects."
         raise UnavailableError(f"{remote} redirects to another address, which is not followed", hint=hint)
     return run(target)
+
+
+def start_git(
+    arguments: Sequence[str],
+    *,
+    directory: Path | None = None,
+    stdin: int | IO[bytes],
+    stdout: int | IO[bytes],
+    stderr: int | IO[bytes],
+) -> "subprocess.Popen[bytes]":
+    """Start git on this machine, with the environment and the configuration of `run_git`.
+
+    Hooks run, as they do for the server side of a push.
+
+    Raises: UnavailableError if git is not installed, or this process has reached its limits.
+    """
+    where = [f"--git-dir={directory}"] if directory else []
+    _started.append(arguments[0])
+    try:
+        return subprocess.Popen(
+            [_executable(), *where, *arguments],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=environment(os.environ),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise UnavailableError(f"git cannot be started: {error.strerror}", hint=_LIMITS_HINT) from error
+
+
+def _executable() -> str:
+    executable = shutil.which("git")
+    if executable is None:
+        raise UnavailableError("The git command was not found", hint="Install git 2.34 or later.")
+    return executable
 
 
 def run_checked(arguments: Sequence[str], *, directory: Path, stdin: bytes = b"") -> bytes:
@@ -205,8 +243,7 @@ def _start(command: list[str], env: dict[str, str], *, with_input: bool) -> subp
             start_new_session=True,
         )
     except OSError as error:
-        hint = "Raise the limits of the process (`ulimit -n`, `ulimit -u`) or its memory."
-        raise UnavailableError(f"git cannot be started: {error.strerror}", hint=hint) from error
+        raise UnavailableError(f"git cannot be started: {error.strerror}", hint=_LIMITS_HINT) from error
 
 
 def _communicate(

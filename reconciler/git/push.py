@@ -10,6 +10,7 @@ from typing import NamedTuple
 from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.command import GitResult, is_local_failure, last_line, run_git
 from reconciler.git.database import objects_directory
+from reconciler.git.receive_pack import RefUpdate, push_local
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.lazy import lazy_pattern
@@ -19,14 +20,8 @@ TAGS_PER_PUSH = 3
 """GitHub creates no events for a push of more tags, so no workflow would see them (D4)."""
 REFS_PER_PUSH = 1000
 """The operating system limits the length of arguments."""
-
-
-class RefUpdate(NamedTuple):
-    """Move `ref` from `expected` (None: it must not exist) to `new` (None: delete it)."""
-
-    ref: str
-    expected: Oid | None
-    new: Oid | None
+MANY_REFS = 100
+"""More refs of a repository on this machine are pushed without `git push`, which is slow for many."""
 
 
 class PushStatus(StrEnum):
@@ -87,6 +82,8 @@ def push(mirror: Mirror, updates: Sequence[RefUpdate]) -> tuple[PushResult, ...]
         _check(update)
     if not updates:
         return ()
+    if len(updates) > MANY_REFS and (done := _push_local(mirror, updates)):
+        return _results(mirror, updates, done)
     result = _push(mirror, updates, atomic=True)
     if _NO_ATOMIC in result.err:
         return tuple(_one_by_one(mirror, updates))
@@ -142,6 +139,16 @@ def _push(mirror: Mirror, updates: Sequence[RefUpdate], *, atomic: bool) -> GitR
         remote=mirror.remote,
         credential=location.credential,
     )
+
+
+def _push_local(mirror: Mirror, updates: Sequence[RefUpdate]) -> GitResult | None:
+    """Push many refs into a repository on this machine; None if that is to be left to `git push`."""
+    if not mirror.is_local:
+        return None
+    store = mirror.attach_store()
+    new = {update.new for update in updates if update.new}
+    parents = {parent for oid in new for parent in mirror.find_parents(oid) or ()}
+    return push_local(store, Path(mirror.open().path), updates, frozenset(parents))
 
 
 def _one_by_one(mirror: Mirror, updates: Sequence[RefUpdate]) -> Iterator[PushResult]:
@@ -201,7 +208,7 @@ def _with_lock_faults(results: list[PushResult], stderr: str) -> tuple[PushResul
         r.status in {PushStatus.STALE, PushStatus.REJECTED} for r in results
     ):
         return tuple(results)
-    faults = {match.group(1): match.group(2) for match in _LOCK_FAULT.finditer(stderr)}
+    faults = {match.group(1): match.group(2).rstrip() for match in _LOCK_FAULT.finditer(stderr)}
     if not any(result.update.ref in faults for result in results):
         return tuple(r._replace(status=PushStatus.STALE) if not r.ok else r for r in results)
     return tuple(_with_fault(result, faults.get(result.update.ref)) for result in results)

@@ -20,7 +20,8 @@ from reconciler.api.porch import Repository
 from reconciler.errors import Location
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
-from reconciler.git.push import RefUpdate, push
+from reconciler.git.push import push
+from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirrors
 from reconciler.ids import ObjectName
 from reconciler.inventory import Source, Sourced

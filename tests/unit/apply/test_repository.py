@@ -7,10 +7,20 @@ from types import SimpleNamespace
 import pytest
 
 from reconciler.apply.outcome import EffectKind
-from reconciler.apply.repository import _blocked, _error, _is_there, _refusal_hint, _refused, compose
+from reconciler.apply.repository import (
+    _batches,
+    _blocked,
+    _error,
+    _is_there,
+    _refusal_hint,
+    _refused,
+    compose,
+)
 from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushResult, PushStatus, RefUpdate
+from reconciler.git.push import PushResult, PushStatus
+from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.repository import Mirrors
 from reconciler.ids import Oid
 from reconciler.inventory import PullState
 from reconciler.objects import File, tree_id
@@ -77,19 +87,23 @@ def test_several_packages_are_one_push(edge: Edge, monkeypatch: pytest.MonkeyPat
     assert pushes == [10]
 
 
-def test_more_than_three_tags_take_another_push(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
-    from reconciler.apply import repository
-
-    tags = []
-    original = repository.push
-    monkeypatch.setattr(repository, "push", lambda *a: tags.append(len(a[1])) or original(*a))
+def test_more_than_three_tags_take_another_push_to_a_host(edge: Edge) -> None:
+    """A host creates no events for more; a directory has no events."""
     main = edge.repo.oid("main")
     changes = [edge.change(f"p{n}", MoveRef(f"refs/tags/p{n}/v1", None, main)) for n in range(7)]
+    host = Mirrors(edge.root / "cache").open("https://git.example.com/edge.git")
 
-    result = edge.apply(*changes)
+    assert [len(batch) for batch in _batches(changes, host)] == [3, 3, 1]
+    assert [len(batch) for batch in _batches(changes, edge.mirror())] == [7]
+    assert list(_batches([], edge.mirror())) == []
 
-    assert tags == [3, 3, 1]
-    assert len(result.effects) == 7
+
+def test_more_refs_than_arguments_take_another_push_to_a_host(edge: Edge) -> None:
+    changes = [edge.created(f"p{n}") for n in range(3)] * 200
+    host = Mirrors(edge.root / "cache").open("https://git.example.com/edge.git")
+
+    assert [len(batch) for batch in _batches(changes, host)] == [250, 250, 100]
+    assert [len(batch) for batch in _batches(changes, edge.mirror())] == [600]
 
 
 def test_a_draft_that_somebody_moved_fails_alone(edge: Edge) -> None:
@@ -493,23 +507,6 @@ def test_pull_request_that_is_closed_is_not_closed_again(edge: Edge) -> None:
     edge.apply(edge.change("web", MoveRef(DRAFT, edge.repo.oid(DRAFT), None), close=(close,)))
 
     assert edge.apply(edge.change("web", close=(close,))).effects == ()
-
-
-@pytest.mark.parametrize(("packages", "pushes"), [(250, [500]), (251, [500, 2])])
-def test_push_has_a_bounded_number_of_refs(
-    edge: Edge, monkeypatch: pytest.MonkeyPatch, packages: int, pushes: list[int]
-) -> None:
-    from reconciler.apply import repository
-
-    made = []
-    monkeypatch.setattr(repository, "push", lambda _, updates: made.append(len(updates)) or ())
-    main = edge.repo.oid("main")
-
-    edge.apply(
-        *(edge.change(f"p{n}", MoveRef(f"refs/heads/p{n}", None, main), pull=False) for n in range(packages))
-    )
-
-    assert made == [size // 2 for size in pushes]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from reconciler.forge.local import LocalForge
 from reconciler.forge.local_approval import Approval
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
+from reconciler.git.push import PushResult, PushStatus, push
+from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest

@@ -27,7 +27,8 @@ from reconciler.forge.local_store import (
 )
 from reconciler.forge.local_transaction import LocalTransaction, missing_branch_hint, read_records
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushResult, PushStatus, RefUpdate
+from reconciler.git.push import PushResult, PushStatus
+from reconciler.git.receive_pack import RefUpdate
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
 from reconciler.policy import Author, CommitPolicy
