@@ -10,7 +10,7 @@ from reconciler.forge.api_errors import LimitedError, duration_text
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.http import Transport
 from reconciler.forge.local import LocalForge
-from reconciler.forge.local_approval import Approval as LocalApproval
+from reconciler.forge.local_approval import LocalMerge
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
@@ -126,7 +126,7 @@ def _merge_together(target: Target, approvals: Sequence[Approval]) -> Mapping[in
     """Merge on the local forge, which takes many in one push; return the merge or the error of each."""
     if not isinstance(target.forge, LocalForge):
         return {}
-    merges = [LocalApproval(each.number, each.expect) for each in approvals if not each.by_forge]
+    merges = [LocalMerge(each.number, each.expect) for each in approvals if not each.by_forge]
     return target.forge.approve_all(merges) if merges else {}
 
 

@@ -173,12 +173,12 @@ def _approve_ready(chosen: "Sequence[ListedPull]", plan: "Callable[[], Plan]") -
     """Approve pull requests of one repository."""
     from reconciler.cli.pull_requests import outdated_error
     from reconciler.forge.local import LocalForge
-    from reconciler.forge.local_approval import Approval
+    from reconciler.forge.local_approval import LocalMerge
     from reconciler.forge.local_merge import OutdatedError
 
     forge, mirror = chosen[0].forge, chosen[0].mirror
     if isinstance(forge, LocalForge):
-        merges = forge.approve_all([Approval(each.pull.number, each.pull.head_oid) for each in chosen])
+        merges = forge.approve_all([LocalMerge(each.pull.number, each.pull.head_oid) for each in chosen])
     else:
         merges = {each.pull.number: _merge(each) for each in chosen}
     tags: dict[str, str] = {}

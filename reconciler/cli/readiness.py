@@ -1,4 +1,4 @@
-"""What forbids an approval, and what a person should know before one (D10, D18)."""
+"""Readiness of drafts for approval: unmet gates and open conflicts (D10, D18)."""
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -72,13 +72,13 @@ class ReadinessReader:
         )
 
     def _readiness(self, draft: Draft, listed: ListedPull) -> Readiness:
-        conflicts, unready = self._known(draft, listed)
+        conflicts, unready = self._find_unmet(draft, listed)
         gates = tuple(dict.fromkeys(_gates(draft, listed) + unready))
         if listed.view.deployment:
             return Readiness(conflicts + gates)
         return Readiness(conflicts, gates)
 
-    def _known(self, draft: Draft, listed: ListedPull) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _find_unmet(self, draft: Draft, listed: ListedPull) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the open conflicts of a draft, and what else it is not ready for."""
         package = PackageKey(listed.view.url, draft.path)
         record = self._records.get(package)

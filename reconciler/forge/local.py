@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError
-from reconciler.forge.local_approval import ATTEMPTS, Approval, Approvals
+from reconciler.forge.local_approval import ATTEMPTS, Approvals, LocalMerge
 from reconciler.forge.local_transaction import LocalTransaction
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushStatus, name_refs, push
@@ -77,13 +77,13 @@ class LocalForge:
             RefusedError: It is a draft or closed, or the merge would undo a change on the base.
             ConflictError: Its head moved.
         """
-        return self._merged(Approval(number, expect, drafts=False))
+        return self._merged(LocalMerge(number, expect, drafts=False))
 
     def approve(self, number: int, *, expect: str) -> str:
         """Propose and merge a pull request in one step; raises as `merge`."""
-        return self._merged(Approval(number, expect))
+        return self._merged(LocalMerge(number, expect))
 
-    def approve_all(self, approvals: Sequence[Approval]) -> Mapping[int, str | ReconcilerError]:
+    def approve_all(self, approvals: Sequence[LocalMerge]) -> Mapping[int, str | ReconcilerError]:
         """Merge pull requests in their order, in as few pushes as possible.
 
         Returns: by number the merge commit's id, or the error that `approve` would raise.
@@ -102,7 +102,7 @@ class LocalForge:
         del commit
         return {}
 
-    def _merged(self, approval: Approval) -> str:
+    def _merged(self, approval: LocalMerge) -> str:
         result = self.approve_all([approval])[approval.number]
         if isinstance(result, ReconcilerError):
             raise result

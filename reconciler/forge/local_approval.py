@@ -229,7 +229,7 @@ def _parents(path: str) -> set[str]:
     return {"/".join(segments[:count]) for count in range(1, len(segments))}
 
 
-class Approval(NamedTuple):
+class LocalMerge(NamedTuple):
     """A pull request to merge if its head is still `expect`; `drafts`: although it is a draft."""
 
     number: int
@@ -254,13 +254,13 @@ class Approvals:
         # A host creates no events for more tags in one push; a directory has no such limit.
         self._most = _ALL if mirror.is_local else TAGS_PER_PUSH
 
-    def merge(self, approvals: Sequence[Approval]) -> None:
+    def merge(self, approvals: Sequence[LocalMerge]) -> None:
         """Merge pull requests; `results` gets the merge commit or the error of each."""
         waiting = list(approvals)
         while waiting:
             waiting = [*self._merge_some(waiting[: self._most]), *waiting[self._most :]]
 
-    def _merge_some(self, approvals: Sequence[Approval]) -> Sequence[Approval]:
+    def _merge_some(self, approvals: Sequence[LocalMerge]) -> Sequence[LocalMerge]:
         """Make one push; return the pull requests that are to be tried again after it."""
         for _ in range(ATTEMPTS):
             attempt = _Attempt(self.mirror, self.policy, self._begin, approvals)
@@ -280,7 +280,7 @@ class Approvals:
         self.results |= dict.fromkeys((approval.number for approval in approvals), lost)
         return ()
 
-    def _without_rejected(self, attempt: "_Attempt", rejected: Sequence[PushResult]) -> Sequence[Approval]:
+    def _without_rejected(self, attempt: "_Attempt", rejected: Sequence[PushResult]) -> Sequence[LocalMerge]:
         """Return what to try again after a refusal of the server, which may be about one of many."""
         tried = [approval for approval in attempt.approvals if approval.number in attempt.merged]
         guilty = {attempt.owner(result.update.ref) for result in rejected}
@@ -301,12 +301,12 @@ class _Attempt:
     """One push of merges, composed on the refs as they are now."""
 
     def __init__(
-        self, mirror: Mirror, policy: CommitPolicy, begin: Begin, approvals: Sequence[Approval]
+        self, mirror: Mirror, policy: CommitPolicy, begin: Begin, approvals: Sequence[LocalMerge]
     ) -> None:
         self.approvals = approvals
         self.merged: dict[int, str] = {}
         self.settled: dict[int, str | ReconcilerError] = {}
-        self.later: list[Approval] = []
+        self.later: list[LocalMerge] = []
         self._mirror = mirror
         self._pack = Pack(mirror)
         self._composer = MergeComposer(mirror, self._pack, policy)
@@ -338,7 +338,7 @@ class _Attempt:
         """Return the pull request that alone moves a ref, None for a base branch."""
         return number_of(ref) or self._composer.owners.get(ref)
 
-    def _merge(self, transaction: LocalTransaction, approval: Approval) -> None:
+    def _merge(self, transaction: LocalTransaction, approval: LocalMerge) -> None:
         record = transaction.find(approval.number)
         if record.state is PullState.MERGED:
             self.settled[record.number] = record.merge_oid

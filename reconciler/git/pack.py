@@ -195,12 +195,13 @@ class Pack:
         """Return the entries of a tree, from the few that are kept parsed."""
         if tree is None:
             return SortedTree([], [])
-        found = self._trees.get(tree)
-        if found is None:
+        entries = self._trees.get(tree)
+        if entries is None:
             in_pack = tree in self._records
-            found = SortedTree.of(parse_tree(self._read(tree)) if in_pack else self._mirror.raw_entries(tree))
-        self._keep(tree, found)
-        return found
+            raw = parse_tree(self._read(tree)) if in_pack else self._mirror.raw_entries(tree)
+            entries = SortedTree.of(raw)
+        self._keep(tree, entries)
+        return entries
 
     def _keep(self, oid: Oid, tree: SortedTree) -> None:
         self._trees.pop(oid, None)

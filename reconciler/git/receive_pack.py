@@ -92,28 +92,28 @@ def _converse(
         server.stdin.write(_FLUSH if announced else b"")
         server.stdin.close()
         return None
-    known = {update.ref: _known_result(update, announced.refs.get(update.ref)) for update in updates}
-    moves = [update for update in updates if known[update.ref] is None]
-    if not moves or any(result for result in known.values() if result and result.startswith("!")):
+    early = {update.ref: _early_result(update, announced.refs.get(update.ref)) for update in updates}
+    moves = [update for update in updates if early[update.ref] is None]
+    if not moves or any(result for result in early.values() if result and result.startswith("!")):
         # A lease that is lost before anything is sent: nothing moves, as with `git push --atomic`.
         server.stdin.write(_FLUSH)
         server.stdin.close()
         skipped = "[rejected] (atomic push failed)"
-        lines = [known[update.ref] or _line("!", update, skipped) for update in updates]
+        lines = [early[update.ref] or _line("!", update, skipped) for update in updates]
         return GitResult(int(bool(moves)), "".join(lines).encode(), "")
     try:
         _send(server.stdin, store, moves, announced.refs, parents)
         server.stdin.close()
     except BrokenPipeError:
-        pass  # the server side ended early; what it said is its reason
-    report, said = _read_report(server.stdout)
-    lines = [known[update.ref] or _reported(update, report) for update in updates]
+        pass  # the server side ended early; its output has the reason
+    report, output = _read_report(server.stdout)
+    lines = [early[update.ref] or _reported(update, report) for update in updates]
     return GitResult(
-        int(any(line.startswith("!") for line in lines)), "".join(lines).encode(), _remote_lines(said)
+        int(any(line.startswith("!") for line in lines)), "".join(lines).encode(), _remote_lines(output)
     )
 
 
-def _known_result(update: RefUpdate, there: Oid | None) -> str | None:
+def _early_result(update: RefUpdate, there: Oid | None) -> str | None:
     """Return the result that is known before anything is sent."""
     if there == update.new:
         return _line("=", update, "[up to date]")
@@ -125,7 +125,7 @@ def _line(flag: str, update: RefUpdate, summary: str) -> str:
 
 
 def _reported(update: RefUpdate, report: Mapping[str, str]) -> str:
-    """Return the result of a ref; "" if the server side told none."""
+    """Return the result of a ref; "" if the server side reported none."""
     if update.ref not in report:
         return ""
     why = report[update.ref]
@@ -146,10 +146,10 @@ def _send(
     there = frozenset(refs.values())
     # What the new commits are based on is enough to leave out what the repository has, and a short list.
     based = min(parents - new, there)
-    wanted = "".join([*(f"{oid}\n" for oid in sorted(new)), *(f"^{oid}\n" for oid in sorted(based))])
+    revisions = "".join([*(f"{oid}\n" for oid in sorted(new)), *(f"^{oid}\n" for oid in sorted(based))])
     options = ["--revs", "--stdout", "--thin", "--delta-base-offset", "--window=0", "-q"]
     with tempfile.TemporaryFile() as names, tempfile.TemporaryFile() as errors:
-        names.write(wanted.encode())
+        names.write(revisions.encode())
         names.seek(0)
         packer = start_git(
             ["pack-objects", *options], directory=store, stdin=names, stdout=pipe, stderr=errors
@@ -176,7 +176,7 @@ def _packets(pipe: IO[bytes]) -> Iterator[bytes]:
 
 
 def _read_announcement(pipe: IO[bytes]) -> Announcement | None:
-    """Return the refs that the server side announces, None if it says nothing."""
+    """Return the refs that the server side announces, None if it announces nothing."""
     refs: dict[str, Oid] = {}
     capabilities: frozenset[str] | None = None
     for packet in _packets(pipe):
@@ -190,10 +190,10 @@ def _read_announcement(pipe: IO[bytes]) -> Announcement | None:
 
 
 def _read_report(pipe: IO[bytes]) -> tuple[dict[str, str], str]:
-    """Return for each ref why it did not move ("" if it did), and what the server side said to people."""
-    status, said = bytearray(), bytearray()
+    """Return for each ref why it did not move ("" if it did), and the output of hooks and of git."""
+    status, output = bytearray(), bytearray()
     for packet in _packets(pipe):
-        (status if packet[:1] == b"\1" else said).extend(packet[1:])
+        (status if packet[:1] == b"\1" else output).extend(packet[1:])
     report: dict[str, str] = {}
     unpacked = "ok"
     for line in _lines(bytes(status)):
@@ -204,8 +204,8 @@ def _read_report(pipe: IO[bytes]) -> tuple[dict[str, str], str]:
         elif word in ("ok", "ng"):
             report[ref] = why or "no reason" if word == "ng" else ""
     if unpacked != "ok":
-        said.extend(f"\nerror: unpack failed: {unpacked}\n".encode())
-    return report, said.decode(errors="replace")
+        output.extend(f"\nerror: unpack failed: {unpacked}\n".encode())
+    return report, output.decode(errors="replace")
 
 
 def _lines(data: bytes) -> Iterator[str]:
@@ -215,5 +215,5 @@ def _lines(data: bytes) -> Iterator[str]:
         place += size
 
 
-def _remote_lines(said: str) -> str:
-    return mask_credentials("".join(f"remote: {line}\n" for line in said.splitlines() if line.strip()))
+def _remote_lines(output: str) -> str:
+    return mask_credentials("".join(f"remote: {line}\n" for line in output.splitlines() if line.strip()))

@@ -8,7 +8,7 @@ import pytest
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.forge import local_approval
 from reconciler.forge.local import LocalForge
-from reconciler.forge.local_approval import Approval
+from reconciler.forge.local_approval import LocalMerge
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, push
@@ -37,11 +37,11 @@ def forge(edge: Edge) -> LocalForge:
     return LocalForge(edge.mirror(), POLICY)
 
 
-def approvals(edge: Edge) -> list[Approval]:
-    return [Approval(pull.number, pull.head_oid) for pull in forge(edge).list_pulls()]
+def approvals(edge: Edge) -> list[LocalMerge]:
+    return [LocalMerge(pull.number, pull.head_oid) for pull in forge(edge).list_pulls()]
 
 
-def one_by_one(edge: Edge, chosen: list[Approval]) -> dict[int, str]:
+def one_by_one(edge: Edge, chosen: list[LocalMerge]) -> dict[int, str]:
     results = {}
     for number, expect, _ in chosen:
         try:
@@ -51,12 +51,12 @@ def one_by_one(edge: Edge, chosen: list[Approval]) -> dict[int, str]:
     return results
 
 
-def at_once(edge: Edge, chosen: list[Approval]) -> dict[int, str]:
+def at_once(edge: Edge, chosen: list[LocalMerge]) -> dict[int, str]:
     results = forge(edge).approve_all(chosen)
     return {n: result if isinstance(result, str) else repr(result) for n, result in results.items()}
 
 
-def compare(edge: Edge, chosen: list[Approval]) -> dict[int, str]:
+def compare(edge: Edge, chosen: list[LocalMerge]) -> dict[int, str]:
     """Approve in both ways; return the results after comparing them and every ref."""
     copy = edge.root / "copy.git"
     shutil.copytree(edge.repo.path, copy)
@@ -84,7 +84,7 @@ def test_refused_one_stops_no_other(edge: Edge) -> None:
     chosen = [a._replace(expect=a.expect if a.number != 4 else "0" * 40) for a in approvals(edge)]
     forge(edge).reject(3)
 
-    results = compare(edge, [*chosen, Approval(99, "0" * 40)])
+    results = compare(edge, [*chosen, LocalMerge(99, "0" * 40)])
 
     failed = {number for number, result in results.items() if not Oid(result).isalnum()}
     assert failed == {2, 3, 4, 8, 99}
