@@ -125,3 +125,56 @@ def test_a_prefix_and_another_namespace_hold_together(project_root: Path, tmp_pa
         == documents["ConfigMap"]["metadata"]["name"]
     )
     assert {d["metadata"]["namespace"] for d in documents.values()} == {"fleets"}
+
+
+def workflow(project_root: Path) -> dict[str, Any]:
+    (found,) = [one for one in build(project_root, "argo-workflows") if one["kind"] == "CronWorkflow"]
+    return found
+
+
+def test_argo_workflows_have_everything_of_the_cronjob(project_root: Path) -> None:
+    spec = workflow(project_root)["spec"]["workflowSpec"]
+    pod = cronjob(project_root, "cronjob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    own = next(one["container"] for one in spec["templates"] if "container" in one)
+
+    assert {k: v for k, v in own.items() if k != "args"} == {
+        k: v for k, v in container.items() if k not in {"args", "name"}
+    }
+    assert spec["securityContext"] == pod["securityContext"]
+    assert spec["volumes"] == pod["volumes"]
+    assert spec["automountServiceAccountToken"] is False
+    kinds = {document["kind"] for document in build(project_root, "argo-workflows")}
+    assert kinds == {
+        *("CronWorkflow", "ConfigMap", "NetworkPolicy", "ServiceAccount"),
+        *("Role", "RoleBinding", "Secret"),
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_accepts_what_argo_workflows_need(project_root: Path, version: str) -> None:
+    for document in build(project_root, "argo-workflows"):
+        if document["kind"] != "CronWorkflow":
+            kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_every_item_of_the_sequence_is_a_shard(project_root: Path) -> None:
+    fleet, shard = workflow(project_root)["spec"]["workflowSpec"]["templates"]
+    ((step,),) = fleet["steps"]
+    count = int(step["withSequence"]["count"])
+    argument = shard["container"]["args"][shard["container"]["args"].index("--shard") + 1]
+
+    shards = [parse_shard(argument.replace("{{inputs.parameters.index}}", str(i)), {}) for i in range(count)]
+
+    assert {(one.part, one.parts) for one in shards} == {(i, count) for i in range(count)}
+    assert workflow(project_root)["spec"]["workflowSpec"]["parallelism"] == count
+
+
+def test_argo_tries_again_what_the_cronjob_tries_again(project_root: Path) -> None:
+    shard = workflow(project_root)["spec"]["workflowSpec"]["templates"][1]
+    codes = re.search(r"in \[([\d, ]+)\]", shard["retryStrategy"]["expression"])
+    rules = cronjob(project_root, "cronjob")["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+    counted = next(rule["onExitCodes"]["values"] for rule in rules if rule["action"] == "Count")
+
+    assert codes is not None
+    assert [int(code) for code in codes.group(1).split(",")] == counted
