@@ -153,9 +153,11 @@ def test_argo_workflows_have_everything_of_the_cronjob(project_root: Path) -> No
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kubernetes_accepts_what_argo_workflows_need(project_root: Path, version: str) -> None:
-    for document in build(project_root, "argo-workflows"):
-        if document["kind"] != "CronWorkflow":
-            kubernetes_validate.validate(document, version, strict=True)
+    own = [one for one in build(project_root, "argo-workflows") if one["kind"] != "CronWorkflow"]
+
+    assert {one["kind"] for one in own} >= {"Role", "RoleBinding", "Secret"}
+    for document in own:
+        kubernetes_validate.validate(document, version, strict=True)
 
 
 def test_every_item_of_the_sequence_is_a_shard(project_root: Path) -> None:
