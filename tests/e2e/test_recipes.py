@@ -10,7 +10,7 @@ import pytest
 from tests.support.recipes import PROJECT, Step, apply_step, copy_project, read_recipes
 
 RECIPES = read_recipes((PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-SUBJECTS = ("forge", "function", "dialect", "strategy", "setting")
+SUBJECTS = ("forge", "function", "dialect", "strategy", "setting", "reason", "command")
 
 
 def test_every_subject_has_a_recipe() -> None:
