@@ -5,8 +5,13 @@ RUN := $(VENV)/bin/
 DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
+.DEFAULT_GOAL := help
 
-.PHONY: demo test docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
+.PHONY: help demo test docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
+
+help:  ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | while IFS="$$(printf '\t')" read -r name what; do \
+		printf '%-14s %s\n' "$$name" "$$what"; done
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -67,7 +72,7 @@ bench: $(VENV)/.installed  ## Every goal of speed, met or missed (docs/performan
 structure: $(VENV)/.installed  ## Size, vocabulary and hops of the code, and the path of one pull request through it
 	@$(RUN)python tests/bench/structure.py --path
 
-fix: $(VENV)/.installed
+fix: $(VENV)/.installed  ## Format, and mend what can be mended
 	$(RUN)ruff format .
 	$(RUN)ruff check --fix .
 
@@ -125,5 +130,5 @@ lock:  ## Rewrite the lock files from pyproject.toml: all, what runs in producti
 	echo "hatchling>=1.27,<2" | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-build.lock -
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)python -m tests.support.wheels
 
-clean:
+clean:  ## Remove everything that these targets made
 	rm -rf $(VENV) $(DEMO) dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
