@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.check import LEVELS, check
+from reconciler.cli.html import write_page
 from reconciler.cli.output import Output, make_printer, with_shard
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import Annotation, Runner, check_event, current_runner, pull_number
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from reconciler.run.plan import PlannedRun
 
 MODES = ("check", "plan", "apply")
-JSON_FILE, SARIF_FILE = "reconciler.json", "reconciler.sarif"
+JSON_FILE, SARIF_FILE, HTML_FILE = "reconciler.json", "reconciler.sarif", "reconciler.html"
 _TRUE = frozenset({"true", "yes", "1"})
 
 
@@ -36,7 +37,8 @@ def action(ctx: click.Context) -> Exit:
       INPUT_MODE=plan reconciler action
     """
     inputs, runner = Inputs(os.environ), current_runner()
-    reports = {"report-json": inputs.reports / JSON_FILE, "report-sarif": inputs.reports / SARIF_FILE}
+    files = {"report-json": JSON_FILE, "report-sarif": SARIF_FILE, "report-html": HTML_FILE}
+    reports = {name: inputs.reports / file for name, file in files.items()}
     runner.tell({name: str(path) for name, path in reports.items()})
     try:
         mode = inputs.choice("mode", MODES)
@@ -138,6 +140,7 @@ def _check(ctx: click.Context, inputs: Inputs) -> int:
         detailed_exitcode=inputs.flag("detailed-exitcode"),
         json_file=inputs.reports / JSON_FILE,
         sarif_file=inputs.reports / SARIF_FILE,
+        html_file=inputs.reports / HTML_FILE,
     )
     return code
 
@@ -183,6 +186,7 @@ def _tell(
     from reconciler.report.sarif import plan_sarif
     from reconciler.report.summary import count_ops, summary_line
     from reconciler.report.text import failures
+    from reconciler.run.html_report import plan_report
 
     plan, names = planned.plan, planned.names
     value = outcome_value(plan, outcome, names) if outcome else plan_value(plan, names)
@@ -205,3 +209,4 @@ def _tell(
             "exit-code": str(int(code)),
         }
     )
+    write_page(inputs.reports / HTML_FILE, plan_report(planned, outcome))

@@ -106,6 +106,8 @@ class PullRequestPolicy(SettingsGroup):
     """Name of a commit status that tells on each draft whether it may be merged; empty: none."""
     dashboard: bool = False
     """Issue in the control repository with everything that waits for a person; without a forge, a file."""
+    report_url: Annotated[str, Field(pattern=r"^(https?://[^\s<>()\[\]`\x00-\x20\x7f]{1,500})?$")] = ""
+    """Address where the HTML report is published; dashboard and job summaries link to it. Empty: no link."""
     writes_per_minute: Bound = 60
     """Writes to one forge as one identity, a minute."""
     writes_per_hour: Bound = 400

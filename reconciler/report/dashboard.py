@@ -76,6 +76,7 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
     text = fill(
         "dashboard.md",
         instance=names.instance,
+        report_url=names.report_url,
         counts=", ".join(f"{counts[phase]} {phase}" for phase in Phase if counts[phase]),
         rollouts=rollouts,
         sections=tuple(_sections(plan, statuses)),

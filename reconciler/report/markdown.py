@@ -103,6 +103,7 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
         "summary.md",
         title="Applied" if outcome else "Plan",
         summary=summary_line(plan),
+        report_url=names.report_url,
         rows=rows,
         hidden=sum(len(cause.changes) for cause in causes[ROWS:]),
         risks=risk_summary(plan.changes),

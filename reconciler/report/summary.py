@@ -37,11 +37,12 @@ _NO_DANGER = 1_000_000
 class Names:
     """Display names of packages: the directory of each Repository is left out of the path.
 
-    `instance` is the name of the instance.
+    `instance` is the name of the instance, `report_url` the address where its HTML report is published.
     """
 
     instance: str = ""
     directories: Mapping[ObjectName, str] | None = None
+    report_url: str = ""
 
     def of(self, change: Change) -> str:
         """Return `REPOSITORY/PACKAGE`, what `approve` and `explain` take."""

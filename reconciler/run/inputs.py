@@ -51,7 +51,8 @@ class RunInputs:
     def names(self) -> Names:
         """The names of packages in reports."""
         views = self.inventory.repositories
-        return Names(self.inventory.policy.instance, {key: view.directory for key, view in views.items()})
+        policy, directories = self.inventory.policy, {key: view.directory for key, view in views.items()}
+        return Names(policy.instance, directories, policy.pull_requests.report_url)
 
 
 def read_inputs(

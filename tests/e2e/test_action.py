@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.support.git import Repo
+from tests.support.html_reports import read_data
 from tests.support.small_world import manifest, variant, write_world
 from tests.support.workflow import Job, installed_job, parse_outputs, run_action
 
@@ -55,6 +56,10 @@ def test_plan_tells_the_runner_everything(action: Path, job: Job) -> None:
     assert ran.outputs["exit-code"] == "0"
     assert json.loads(Path(ran.outputs["report-json"]).read_text())["kind"] == "Plan"
     assert json.loads(Path(ran.outputs["report-sarif"]).read_text())["version"] == "2.1.0"
+    assert read_data(Path(ran.outputs["report-html"]).read_text())["packages"].keys() >= {
+        "edge-1/web",
+        "edge-3/db",
+    }
     assert "| create |" in ran.summary
 
 
@@ -153,7 +158,11 @@ def test_reusable_workflow_offers_what_the_action_does(action: Path) -> None:
         "app_key",
     }
     assert call["outputs"].keys() == job["outputs"].keys()
-    assert call["outputs"].keys() == described["outputs"].keys() - {"report-json", "report-sarif"}
+    assert call["outputs"].keys() == described["outputs"].keys() - {
+        "report-json",
+        "report-sarif",
+        "report-html",
+    }
     assert "permissions" not in str(workflow), "those of the calling job hold"
 
 

@@ -151,7 +151,7 @@ def test_reusable_workflow_imports_and_installs_nothing_from_the_workspace(
 
     def upload(inputs: Mapping[str, str]) -> dict[str, str]:
         uploads.append(inputs)
-        return {}
+        return {"artifact-url": "https://forge.example/artifacts/1"}
 
     job.used = {**job.used, "actions/checkout": check_out, "actions/upload-artifact": upload}
 
@@ -164,6 +164,7 @@ def test_reusable_workflow_imports_and_installs_nothing_from_the_workspace(
         "no `/` in an artifact's name"
     )
     assert all(Path(path).is_file() for path in uploads[0]["path"].split())
+    assert "[reconciler.html, JSON and SARIF](https://forge.example/artifacts/1)" in ran.summary
 
 
 def test_traps_catch_an_interpreter_that_is_not_isolated(job: Job, canary: Path) -> None:

@@ -167,6 +167,20 @@ def test_wave_without_a_meaning_is_refused(wave: str, message: str) -> None:
         parse(f"{HEAD}spec:\n  rollouts:\n  - waves: [{wave}]\n")
 
 
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "https://a b", "https://a)](x", "https://<a>", "https://a\\n#", "a"]
+)
+def test_address_of_a_report_that_could_be_more_than_a_link_is_refused(address: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"pullRequests\.reportUrl"):
+        parse(f'{HEAD}spec:\n  pullRequests: {{reportUrl: "{address}"}}\n')
+
+
+def test_address_of_a_report_may_be_any_page() -> None:
+    policy = parse(f"{HEAD}spec:\n  pullRequests: {{reportUrl: 'https://acme.example/fleet/?a=b#c'}}\n")
+
+    assert policy.pull_requests.report_url == "https://acme.example/fleet/?a=b#c"
+
+
 class Override(NamedTuple):
     reason: str
     variable: str

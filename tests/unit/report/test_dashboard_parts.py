@@ -1,7 +1,10 @@
 """One dashboard of several shards: every shard writes the parts of all, and takes no tick from another."""
 
+from reconciler.plan.changes import Plan
 from reconciler.plan.rejection import ask_box
-from reconciler.report.dashboard import merge_parts
+from reconciler.plan.status import PackageStatus, Phase
+from reconciler.report.dashboard import make_dashboard, merge_parts
+from reconciler.report.summary import Names
 
 KEY = "0123456789abcdef"
 
@@ -41,3 +44,12 @@ def test_ticked_box_of_another_shard_stays_ticked() -> None:
         == 1
     )
     assert "[x]" not in merge_parts(ticked, {1: box}, 1, 2)
+
+
+def test_dashboard_links_to_the_published_report() -> None:
+    statuses, url = (PackageStatus(Phase.PUBLISHED),), "https://acme.example/fleet/"
+
+    first, *_ = make_dashboard(Plan(), statuses, Names("demo", report_url=url), "").text.split("\n")
+
+    assert first.endswith(f"Every run updates this text. The fleet in detail: [HTML report]({url}).")
+    assert "HTML report" not in make_dashboard(Plan(), statuses, Names("demo"), "").text

@@ -110,6 +110,13 @@ def test_markdown_gives_each_cause_once_with_its_places_and_hints() -> None:
     ) in text
 
 
+def test_markdown_links_to_the_published_report() -> None:
+    names = replace(NAMES, report_url="https://acme.example/fleet/")
+
+    assert "[HTML report](https://acme.example/fleet/)" in plan_markdown(PLAN, names)
+    assert "HTML report" not in plan_markdown(PLAN, NAMES)
+
+
 def test_markdown_of_a_refused_plan_says_why() -> None:
     assert "### Refused\n\n- **DeletionGuard** `Deletes 1 of 1`" in plan_markdown(REFUSED, NAMES)
 
