@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from reconciler.policy.forges import (
     CredentialRule,
@@ -325,6 +325,19 @@ class FunctionPolicy(SettingsGroup):
     """Steps of one Starlark script."""
 
 
+def _number(value: object) -> object:
+    """Return the number that a variable of the environment holds as text."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+@settled_dataclass(frozen=True, slots=True)
+class ExitPolicy(SettingsGroup):
+    """Exit codes of `plan`, `apply` and the action; JSON always lists every class that applies."""
+
+    waiting: Annotated[Literal[0, 7], BeforeValidator(_number)] = 7
+    """Exit code while packages wait for people and nothing else is wrong: `7`, or `0` for no failure."""
+
+
 @settled_dataclass(frozen=True, slots=True)
 class Policy(SettingsGroup):
     """Every choice of one instance."""
@@ -353,6 +366,7 @@ class Policy(SettingsGroup):
     """Winner of conflicting changes: `ask`, `upstream`, `local` or `fail`; packages may override it."""
     unavailable: OnUnavailable = OnUnavailable.FAIL
     """Effect of an unreachable repository: `fail` (exit 5) or `warn`."""
+    exit: ExitPolicy = ExitPolicy()
     suspend: bool = False
     """Plan, and change nothing."""
     functions: FunctionPolicy = FunctionPolicy()

@@ -30,6 +30,7 @@ from reconciler.report.summary import (
     Names,
     change_risks,
     count_ops,
+    exit_of,
     exits_of,
     sorted_changes,
     statuses_of,
@@ -67,7 +68,7 @@ def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str,
         "rollouts": [rollout_value(rollout) for rollout in plan.rollouts],
         "confidences": [confidence_value(item) for item in plan.confidences],
         "moves": [move_value(move) for move in plan.version_changes],
-        **exits_value(exits_of(plan, detailed=detailed)),
+        **exits_value(exits_of(plan, detailed=detailed), exit_of(plan, detailed=detailed)),
     }
 
 
@@ -77,7 +78,7 @@ def outcome_value(plan: Plan, outcome: Outcome, names: Names) -> dict[str, Any]:
         **plan_value(plan, names),
         "kind": "Outcome",
         "effects": [asdict(effect) for effect in outcome.effects],
-        **exits_value(exits_of(plan, outcome=outcome)),
+        **exits_value(exits_of(plan, outcome=outcome), exit_of(plan, outcome=outcome)),
     }
 
 
@@ -195,6 +196,9 @@ def _group_value(write: WriteGroup) -> dict[str, Any]:
     }
 
 
-def exits_value(exits: Collection[Exit]) -> dict[str, Any]:
+def exits_value(exits: Collection[Exit], code: Exit | None = None) -> dict[str, Any]:
     """Return the classes of exit that apply, and the code that the process ends with."""
-    return {"exitCode": int(worst(exits)), "exits": [code.name.lower() for code in sorted(exits)]}
+    return {
+        "exitCode": int(worst(exits) if code is None else code),
+        "exits": [code.name.lower() for code in sorted(exits)],
+    }

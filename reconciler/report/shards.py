@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.errors import Exit, UsageError
+from reconciler.errors import Exit, UsageError, worst
 from reconciler.plan.changes import Op
 from reconciler.report.console import table_lines
 from reconciler.report.escape import message_line, terminal
@@ -45,9 +45,16 @@ def merge_reports(reports: Mapping[str, Report]) -> dict[str, Any]:
         "summary": {op: counts[op] for op in _ORDER if counts[op]},
         "changes": changes,
         "lock": next((value["lock"] for value in values if value["lock"]), None),
-        **exits_value({Exit[name.upper()] for value in values for name in value["exits"]} or {Exit.DONE}),
+        **_exits(values),
     }
     return merged | {name: list(_distinct(values, name)) for name in _LISTS if name in first}
+
+
+def _exits(values: list[Report]) -> dict[str, Any]:
+    """Return every exit class, and the worst code; waiting is none where no shard ended with it."""
+    exits = {Exit[name.upper()] for value in values for name in value["exits"]} or {Exit.DONE}
+    is_waiting = any(value["exitCode"] == Exit.WAITING for value in values)
+    return exits_value(exits, worst(exits if is_waiting else exits - {Exit.WAITING}))
 
 
 def _check(reports: Mapping[str, Report]) -> None:

@@ -185,8 +185,14 @@ def arrow(old: str, new: str) -> str:
 
 
 def exit_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = False) -> Exit:
-    """Return the exit code of a command that showed `plan`, or did it when `outcome` is given (D1)."""
-    return worst(exits_of(plan, outcome=outcome, detailed=detailed))
+    """Return the exit code of a command that showed `plan`, or did it when `outcome` is given (D1).
+
+    Waiting for people is no failure where the configuration says so.
+    """
+    exits = exits_of(plan, outcome=outcome, detailed=detailed)
+    policy = plan.context.inventory.policy if plan.context else None
+    is_tolerated = policy is not None and policy.exit.waiting == Exit.DONE
+    return worst(exits - {Exit.WAITING} if is_tolerated else exits)
 
 
 def exits_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = False) -> frozenset[Exit]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -185,6 +186,63 @@ def test_exit_class_has_a_line_that_explains_it(
     assert said.code == row.code, said.out + said.err
     assert row.text in said.out + said.err
     assert row.hint in said.out + said.err
+
+
+@pytest.mark.parametrize("line", ["plan", "apply"])
+@pytest.mark.parametrize("where", ["configuration", "environment"])
+def test_waiting_is_no_failure_where_asked(
+    line: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    conflict(world)
+    if where == "environment":
+        monkeypatch.setenv("RECONCILER_EXIT_WAITING", "0")
+    else:
+        text = Repo(world.control).read("main", "reconciler.yaml").decode()
+        commit(world, {"reconciler.yaml": f"{text}  exit:\n    waiting: 0\n"})
+
+    report = json.loads(world.run(line, "-o", "json").out)
+    said = world.run(line)
+
+    assert (said.code, report["exitCode"], report["exits"]) == (Exit.DONE, 0, ["waiting"])
+    assert "conflict in app.yaml" in said.out
+
+
+def test_waiting_hides_no_other_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECONCILER_EXIT_WAITING", "0")
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    conflict(world)
+    commit(world, {manifest("edge-1", "new"): "kind: [\n"})
+
+    assert world.run("plan").code == Exit.INVALID_INPUT
+
+
+@pytest.mark.parametrize("value", ["1", "7x", "3"])
+def test_no_other_code_can_be_given_to_waiting(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECONCILER_EXIT_WAITING", value)
+    write_world(tmp_path / "w", ("edge-1",))
+
+    said = World(tmp_path / "w").run("plan")
+
+    assert said.code == Exit.INVALID_INPUT
+    assert "exit.waiting" in said.err
+
+
+@pytest.mark.parametrize("name", sorted(LINES))
+def test_every_command_outside_a_repository_is_a_wrong_call(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    code = invoke([*LINES[name], "--cache-dir", str(tmp_path / "c")])
+
+    said = capfd.readouterr().err
+    assert code == Exit.USAGE
+    assert said.startswith(f"error: {tmp_path} is not a Git repository or working copy\nhint: ")
 
 
 def test_nothing_is_open_only_where_it_was_read(tmp_path: Path) -> None:

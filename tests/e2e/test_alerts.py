@@ -1,0 +1,158 @@
+"""The alerts of deploy/prometheus: over metrics that are documented, and promtool fires them as it should.
+
+Without promtool the rules are only compared with the documentation.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+PROMTOOL = shutil.which("promtool")
+DAY = 86400
+BASE = {"command": "apply", "reconciler": "fleet"}
+
+
+@pytest.fixture
+def rules_file(project_root: Path) -> Path:
+    return project_root / "deploy/prometheus/alerts.yaml"
+
+
+@pytest.fixture
+def rules(rules_file: Path) -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(rules_file.read_text())["groups"]
+    return group["rules"]
+
+
+def test_every_metric_of_an_alert_is_documented(rules: list[dict[str, Any]], project_root: Path) -> None:
+    page = (project_root / "docs/observability.md").read_text()
+    documented = set(re.findall(r"^\| `(reconciler_\w+)`", page, re.MULTILINE))
+
+    used = {name for rule in rules for name in re.findall(r"\breconciler_\w+", rule["expr"])}
+
+    assert used <= documented
+    assert len(used) > 5
+
+
+def test_every_alert_says_what_to_do(rules: list[dict[str, Any]]) -> None:
+    for rule in rules:
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}, rule["alert"]
+        assert set(rule["annotations"]) == {"summary", "description"}, rule["alert"]
+
+
+def test_every_alert_is_listed_in_the_documentation(rules: list[dict[str, Any]], project_root: Path) -> None:
+    page = (project_root / "docs/observability.md").read_text()
+
+    assert re.findall(r"^\| `(Reconciler\w+)`", page, re.MULTILINE) == [rule["alert"] for rule in rules]
+
+
+class Case(NamedTuple):
+    """Whether an alert fires after some time of one constant sample."""
+
+    alert: str
+    metric: str
+    labels: dict[str, str]
+    value: str
+    at: str
+    fires: bool
+
+
+CASES = [
+    Case("ReconcilerNotRunning", "run_timestamp_seconds", {}, "0", "4h", True),
+    Case("ReconcilerNotRunning", "run_timestamp_seconds", {}, "0", "2h", False),
+    Case("ReconcilerFailing", "run_exit_code", {}, "3", "2h", True),
+    Case("ReconcilerFailing", "run_exit_code", {}, "3", "1h", False),
+    Case("ReconcilerFailing", "run_exit_code", {}, "7", "2h", False),
+    Case("ReconcilerFailing", "run_exit_code", {}, "0", "2h", False),
+    Case("ReconcilerRepositoryUnread", "repositories", {"state": "unread"}, "1", "3h", True),
+    Case("ReconcilerRepositoryUnread", "repositories", {"state": "read"}, "1", "3h", False),
+    Case("ReconcilerDeletionsRefused", "refusals", {"reason": "DeletionGuard"}, "1", "3h", True),
+    Case(
+        "ReconcilerPackagesStuck", "packages_oldest_timestamp_seconds", {"state": "conflict"}, "0", "8d", True
+    ),
+    Case(
+        "ReconcilerPackagesStuck",
+        "packages_oldest_timestamp_seconds",
+        {"state": "held back"},
+        "0",
+        "8d",
+        True,
+    ),
+    Case(
+        "ReconcilerPackagesStuck",
+        "packages_oldest_timestamp_seconds",
+        {"state": "conflict"},
+        "0",
+        "6d",
+        False,
+    ),
+    Case(
+        "ReconcilerPackagesStuck",
+        "packages_oldest_timestamp_seconds",
+        {"state": "published"},
+        "0",
+        "8d",
+        False,
+    ),
+    Case(
+        "ReconcilerReviewsTooOld",
+        "packages_oldest_timestamp_seconds",
+        {"state": "in review"},
+        "0",
+        "15d",
+        True,
+    ),
+    Case("ReconcilerSnapshotTooOld", "snapshot_timestamp_seconds", {"cluster": "a"}, "0", "8d", True),
+    Case("ReconcilerRolloutFailed", "rollout_phase", {"set": "web", "phase": "failed"}, "1", "1h", True),
+    Case("ReconcilerRolloutFailed", "rollout_phase", {"set": "web", "phase": "failed"}, "0", "1h", False),
+]
+
+
+def _unit_test(rules_file: Path, series: dict[str, str], at: str, alert: str) -> dict[str, Any]:
+    """Return a file for `promtool test rules`: whether an alert fires after some time of constant values."""
+    given = [{"series": name, "values": f"{value}x1500"} for name, value in series.items()]
+    question = {"eval_time": at, "alertname": alert, "exp_alerts": []}
+    tests = [{"interval": "15m", "input_series": given, "alert_rule_test": [question]}]
+    return {"rule_files": [str(rules_file)], "evaluation_interval": "15m", "tests": tests}
+
+
+def _fires(tmp_path: Path, rules_file: Path, series: dict[str, str], at: str, alert: str) -> bool:
+    """Return whether promtool says that an alert fires; it fails if exactly none was expected."""
+    file = tmp_path / "test.yaml"
+    file.write_text(yaml.safe_dump(_unit_test(rules_file, series, at, alert)))
+    assert PROMTOOL is not None
+    ran = subprocess.run([PROMTOOL, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0 or f"alertname: {alert}" in ran.stdout + ran.stderr, ran.stdout + ran.stderr
+    return ran.returncode != 0
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+@pytest.mark.parametrize("case", CASES)
+def test_alert_fires_when_it_should(case: Case, tmp_path: Path, rules_file: Path) -> None:
+    text = ",".join(f'{name}="{each}"' for name, each in (BASE | case.labels).items())
+    series = {f"reconciler_{case.metric}{{{text}}}": case.value}
+
+    assert _fires(tmp_path, rules_file, series, case.at, case.alert) is case.fires
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+@pytest.mark.parametrize(("writes", "fires"), [("500", True), ("499", False)])
+def test_an_empty_budget_fires(tmp_path: Path, rules_file: Path, writes: str, fires: bool) -> None:
+    labels = 'command="apply",reconciler="fleet",api="https://api.github.com"'
+    series = {
+        f"reconciler_forge_writes{{{labels}}}": writes,
+        f"reconciler_forge_writes_limit{{{labels}}}": "500",
+    }
+
+    assert _fires(tmp_path, rules_file, series, "4h", "ReconcilerBudgetEmpty") is fires
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+def test_no_metrics_at_all_fire(tmp_path: Path, rules_file: Path) -> None:
+    other = {'reconciler_run_timestamp_seconds{command="plan"}': "0"}
+
+    assert _fires(tmp_path, rules_file, other, "4h", "ReconcilerNoMetrics")
