@@ -66,6 +66,8 @@ spec:
   lock: {mode: reviewed, reviewed: {strict: true}}
   onConflict: upstream
   unavailable: warn
+  exit:
+    waiting: 0
   suspend: true
   functions:
     runtime: podman
