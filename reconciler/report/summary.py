@@ -191,7 +191,7 @@ def exit_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = Fals
     """
     exits = exits_of(plan, outcome=outcome, detailed=detailed)
     policy = plan.context.inventory.policy if plan.context else None
-    is_tolerated = policy is not None and policy.exit.waiting == Exit.DONE
+    is_tolerated = policy is not None and not policy.exit.waiting
     return worst(exits - {Exit.WAITING} if is_tolerated else exits)
 
 
