@@ -187,7 +187,7 @@ def arrow(old: str, new: str) -> str:
 def exit_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = False) -> Exit:
     """Return the exit code of a command that showed `plan`, or did it when `outcome` is given (D1).
 
-    Waiting for people is no failure where the configuration says so.
+    Waiting for people is no failure with `exit.waiting: 0`.
     """
     exits = exits_of(plan, outcome=outcome, detailed=detailed)
     policy = plan.context.inventory.policy if plan.context else None

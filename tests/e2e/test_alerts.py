@@ -39,9 +39,8 @@ def test_every_metric_of_an_alert_is_documented(rules: list[dict[str, Any]], pro
 
 
 def test_every_alert_says_what_to_do(rules: list[dict[str, Any]]) -> None:
-    for rule in rules:
-        assert rule["labels"]["severity"] in {"critical", "warning", "info"}, rule["alert"]
-        assert set(rule["annotations"]) == {"summary", "description"}, rule["alert"]
+    assert {rule["labels"]["severity"] for rule in rules} == {"critical", "warning", "info"}
+    assert {tuple(rule["annotations"]) for rule in rules} == {("summary", "description")}
 
 
 def test_every_alert_is_listed_in_the_documentation(rules: list[dict[str, Any]], project_root: Path) -> None:
