@@ -65,6 +65,8 @@ def surviving_records(
     failed: frozenset[PackageKey],
 ) -> dict[str, bytes]:
     """Return the records to write; records of packages that failed stay as they were. Pure."""
+    if not failed:
+        return dict(new)
     kept = {path for path in old.keys() | new.keys() if owners.get(path) in failed}
     fresh = {path: data for path, data in new.items() if path not in kept}
     return fresh | {path: old[path] for path in kept if path in old}

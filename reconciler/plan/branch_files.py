@@ -20,7 +20,8 @@ from reconciler.state import history_path, record_bytes
 class BranchFiles(NamedTuple):
     """Conditions of all owners, the files of both branches, and the packages that these are about.
 
-    `owners` are those of the files of both branches.
+    `owners` are those of the files of both branches, `other_status` the files of the status branch that are
+    about no owner.
     """
 
     conditions: Mapping[ObjectKey, tuple[Condition, ...]]
@@ -28,6 +29,7 @@ class BranchFiles(NamedTuple):
     record_owners: Mapping[str, PackageKey]
     status: Mapping[str, bytes]
     status_owners: Mapping[str, PackageKey]
+    other_status: Mapping[str, bytes]
     owners: Mapping[str, PackageKey]
 
 
@@ -58,22 +60,24 @@ def branch_files(
         files = {**plan_records(context, changes, refused), **locks, **lock.records}
         return dict(sorted(files.items()))
 
-    def status() -> dict[str, bytes]:
+    def other_status() -> dict[str, bytes]:
         lock_status = status_files(fleet.clusters.worlds, fleet.locks, shared_namespace=namespace)
         histories = {history_path(url): record_bytes(h) for url, h in sorted(inventory.histories.items())}
-        return {**plan_status(context, conditions), **lock_status, **histories}
+        return {**lock_status, **histories}
 
     def owners() -> dict[str, PackageKey]:
         return dict(sorted({**record_owners(context, changes), **lock.record_owners}.items()))
 
     conditions = LazyMapping(lambda: plan_conditions(context, changes))
+    others = LazyMapping(other_status)
     own, reported = LazyMapping(owners), LazyMapping(lambda: status_owners(context, changes))
     histories = {history_path(url): PackageKey(url, "") for url in inventory.histories}
     return BranchFiles(
         conditions=conditions,
         records=LazyMapping(records),
         record_owners=own,
-        status=LazyMapping(status),
+        status=LazyMapping(lambda: {**plan_status(context, conditions), **others}),
         status_owners=reported,
+        other_status=others,
         owners=LazyMapping(lambda: {**own, **reported, **histories}),
     )

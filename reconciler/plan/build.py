@@ -64,6 +64,7 @@ def build_plan(
         record_owners=files.record_owners,
         status=files.status,
         status_owners=files.status_owners,
+        other_status=files.other_status,
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, context)),
         notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
         lock=proposal,

@@ -370,7 +370,8 @@ class Plan:
     lock, `version_changes` are the changes of dependencies, `rollouts` the new revisions on their way,
     `confidences` how packages fared with the revisions that this plan brings, for people to read.
     `conditions` and `status` expect every effect to be done; `context` is what they are computed from
-    again after the effects. Without `has_pins` no upstream pin is among the records.
+    again after the effects. `other_status` are the files of `status` that are about no owner, None if they
+    are not known apart. Without `has_pins` no upstream pin is among the records.
     """
 
     changes: tuple[Change, ...] = ()
@@ -381,6 +382,7 @@ class Plan:
     record_owners: Mapping[str, PackageKey] = field(default_factory=dict)
     status: Mapping[str, bytes] = field(default_factory=dict)
     status_owners: Mapping[str, PackageKey] = field(default_factory=dict)
+    other_status: Mapping[str, bytes] | None = None
     exits: frozenset[Exit] = frozenset()
     checksum: str = ""
     notes: tuple[str, ...] = ()

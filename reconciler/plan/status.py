@@ -367,9 +367,12 @@ def status_after(
     """
     if plan.context is None:
         return dict(plan.status)
-    conditions = plan_conditions(plan.context, plan.changes, unfinished)
+    # Where every effect was done, the conditions are those that the plan expects.
+    expected = plan.conditions if not unfinished else {}
+    conditions = expected or plan_conditions(plan.context, plan.changes, unfinished)
     statuses = statuses_after(plan, unfinished, opened)
-    return {**plan.status, **plan_status(plan.context, conditions, statuses)}
+    others = plan.status if plan.other_status is None else plan.other_status
+    return {**others, **plan_status(plan.context, conditions, statuses)}
 
 
 def statuses_after(

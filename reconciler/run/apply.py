@@ -48,5 +48,6 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect =
     has_dashboard = policy.pull_requests.dashboard
     dashboards = DashboardWriter(forge, planned.names, inputs.forges.shard) if has_dashboard else None
     unsolved = unsolved_files(inventory, inputs.dependencies, planned.fleet, planned.resolving)
-    plan = replace(planned.plan, status={**planned.plan.status, **unsolved})
+    others = {**(planned.plan.other_status or {}), **unsolved}
+    plan = replace(planned.plan, other_status=others)
     return apply_changes(plan, inventory, targets, control, on_effect, dashboards=dashboards)
