@@ -27,12 +27,22 @@ _TOKENS = lazy_pattern(
     r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,})"
 )
+_TOKEN_PARTS = ("gh", "glpat-", "gldt-", "xox", "AKIA", "eyJ", "github_pat_", "-----BEGIN ")
 _PRIVATE_KEY = lazy_pattern(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
 _AUTHORIZATION = lazy_pattern(r"(?i)\b(authorization\s*[:=]\s*(?:bearer|basic|token)\s+)\S+")
 _HTTP_USER = lazy_pattern(r"(?i)\b(https?://)[^/\s@]+@")
 _PASSWORD = lazy_pattern(r"(?i)\b([a-z][a-z0-9+.-]*://[^/\s@:]*:)[^/\s@]+@")
+
+PATTERNS: Final = (
+    (_PRIVATE_KEY, MASK),
+    (_TOKENS, MASK),
+    (_AUTHORIZATION, rf"\1{MASK}"),
+    (_HTTP_USER, rf"\1{MASK}@"),
+    (_PASSWORD, rf"\1{MASK}@"),
+)
+"""What looks like a credential, in this order, and what takes its place."""
 
 
 class _Credentials:
@@ -119,23 +129,39 @@ class Redactor:
         text = mask_credentials(text)
         if self._known:
             text = self._known.sub(MASK, text)
-        text = _PRIVATE_KEY.sub(MASK, text)
-        text = _TOKENS.sub(MASK, text)
-        text = _AUTHORIZATION.sub(rf"\1{MASK}", text)
-        text = _HTTP_USER.sub(rf"\1{MASK}@", text)
-        return _PASSWORD.sub(rf"\1{MASK}@", text)
+        if not _may_be_secret(text):
+            return text
+        for pattern, masked in PATTERNS:
+            text = pattern.sub(masked, text)
+        return text
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with every string in it redacted, keys included."""
+        return self._value(value, {})
+
+    def _value(self, value: Any, texts: dict[str, str]) -> Any:
+        """Redact a value; `texts` remembers each distinct string, since most occur thousands of times."""
         match value:
             case str():
-                return self.text(value)
+                redacted = texts.get(value)
+                if redacted is None:
+                    redacted = texts[value] = self.text(value)
+                return redacted
             case Mapping():
-                return {self.text(str(k)): self.value(v) for k, v in value.items()}
+                return {self._value(str(k), texts): self._value(v, texts) for k, v in value.items()}
             case list() | tuple():
-                return [self.value(v) for v in value]
+                return [self._value(v, texts) for v in value]
             case _:
                 return value
+
+
+def _may_be_secret(text: str) -> bool:
+    """Tell whether one of the patterns may match: each needs one of these parts."""
+    return (
+        ("://" in text and "@" in text)
+        or any(part in text for part in _TOKEN_PARTS)
+        or "author" in text.lower()
+    )
 
 
 def _any_of(spellings: Iterable[str]) -> re.Pattern[str] | None:

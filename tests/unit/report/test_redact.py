@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.functions.secrets import holds_secret
 from reconciler.objects import File
-from reconciler.report.redact import MASK, Redactor, learn_credential, mask_credentials
+from reconciler.report.redact import MASK, PATTERNS, Redactor, learn_credential, mask_credentials
 
 SECRET = "hunter2/correct+horse battery"
 
@@ -122,3 +122,22 @@ def test_credentials_that_a_test_learned_are_forgotten_after_it(turn: str) -> No
     learn_credential("word-of-a-test")
 
     assert mask_credentials(text) == f"{turn}: {MASK}"
+
+
+PARTS = st.sampled_from(
+    [
+        *("a", "1", "_", "-", ".", " ", "\n", "://", "@", ":", "https"),
+        *("ghp_", "github_pat_", "glpat-", "xoxb-", "AKIA", "eyJ", "a1B2" * 9),
+        *("Authorization: Bearer ", "AUTHORİZATION=token x", "-----BEGIN PRIVATE KEY-----"),
+    ]
+)
+
+
+@given(st.lists(PARTS, max_size=8).map("".join))
+def test_text_without_any_part_of_a_pattern_is_what_the_patterns_leave(text: str) -> None:
+    masked = text
+    for pattern, replacement in PATTERNS:
+        masked = pattern.sub(replacement, masked)
+
+    assert Redactor().text(text) == masked
+    assert Redactor().value({text: [text, text]}) == {masked: [masked, masked]}
