@@ -277,7 +277,8 @@ class RepositoryView:
 
     def full_path(self, package: str) -> str:
         """Return the path from the repository's root of a package of this view."""
-        return "/".join(part for part in (self.directory, package.strip("/")) if part)
+        path = package.strip("/")
+        return f"{self.directory}/{path}" if self.directory and path else self.directory or path
 
 
 def available_by_url(views: Iterable[RepositoryView]) -> dict[str, list[RepositoryView]]:

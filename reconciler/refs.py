@@ -24,6 +24,7 @@ _BRANCHES = (
     (HEADS + DELETION_PROPOSED, Lifecycle.DELETION_PROPOSED),
 )
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,126}")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}(/[A-Za-z0-9_][A-Za-z0-9_-]{0,62})*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_LABEL, _LONGEST_NAME, _LONGEST_REF = 63, 253, 240
 _LABEL_RULE = (
@@ -182,15 +183,32 @@ def package_path_error(path: str, instance: str) -> str:
         path: The full path in the repository.
         instance: The name of this instance, a part of the branches of deletions.
     """
-    if not path:
-        return "it is empty"
+    # Nearly every path is plain: then only its length can be wrong, and four refs need not be made.
+    if _PLAIN_PATH.fullmatch(path) and len(path) <= _longest_plain_path(instance):
+        return ""
+    return _refs_error(path, instance) if path else "it is empty"
+
+
+@lru_cache
+def _longest_plain_path(instance: str) -> int:
+    """Return the length that a path without dots and leading dashes may have in any ref of an instance."""
+    if _refs_error("a", instance):
+        return 0
+    return _LONGEST_REF - max(map(len, _refs_of("a", instance))) + 1
+
+
+def _refs_of(path: str, instance: str) -> tuple[str, ...]:
     workspace = f"{WORKSPACE_PREFIX}{_LARGE_NUMBER}"
-    for ref in (
+    return (
         draft_ref(path, workspace),
         tag_ref(path, _LARGE_NUMBER),
         deletion_proposed_ref(path, _LARGE_NUMBER),
         deletion_ref(instance, path),
-    ):
+    )
+
+
+def _refs_error(path: str, instance: str) -> str:
+    for ref in _refs_of(path, instance):
         if error := ref_error(ref):
             return error if "part of" in error else f"the branches of its drafts would be too long: {ref}"
     return ""

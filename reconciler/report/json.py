@@ -1,6 +1,7 @@
 """Plan and outcome as JSON: an API with a schema (`docs/schemas/plan.schema.json`), canonical bytes."""
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -42,6 +43,11 @@ API_VERSION = "reconciler.dev/v1alpha1"
 def dump(value: Any, redactor: Redactor) -> str:
     """Return canonical JSON text: redacted, sorted keys, two-space indent, final newline."""
     option = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    with suppress(TypeError):  # orjson knows fewer types than the redactor
+        text = orjson.dumps(value, option=option).decode()
+        # Large outputs seldom have anything to mask, and each string then need not be looked at.
+        if redactor.is_clean(text):
+            return text
     return orjson.dumps(redactor.value(value), option=option).decode()
 
 

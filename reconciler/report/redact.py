@@ -42,7 +42,7 @@ PATTERNS: Final = (
     (_HTTP_USER, rf"\1{MASK}@"),
     (_PASSWORD, rf"\1{MASK}@"),
 )
-"""What looks like a credential, in this order, and what takes its place."""
+"""Patterns of credentials, in the order of their use, each with its replacement."""
 
 
 class _Credentials:
@@ -117,7 +117,9 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._known = _any_of({form for value in secrets for form in _spellings(value, SHORTEST)})
+        forms = {form for value in secrets for form in _spellings(value, SHORTEST)}
+        self._known = _any_of(forms)
+        self._known_in_json = _any_of(set(map(_as_json, forms)))
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> "Redactor":
@@ -131,9 +133,16 @@ class Redactor:
             text = self._known.sub(MASK, text)
         if not _may_be_secret(text):
             return text
-        for pattern, masked in PATTERNS:
-            text = pattern.sub(masked, text)
+        for pattern, replacement in PATTERNS:
+            text = pattern.sub(replacement, text)
         return text
+
+    def is_clean(self, text: str) -> bool:
+        """Tell whether nothing in a JSON text can be secret, in any string of it."""
+        # JSON writes each character by itself, so a secret is in the text as its own JSON form.
+        if _may_be_secret(text) or any(_as_json(spelling) in text for spelling in _IN_USE.spellings):
+            return False
+        return self._known_in_json is None or self._known_in_json.search(text) is None
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with every string in it redacted, keys included."""
@@ -162,6 +171,10 @@ def _may_be_secret(text: str) -> bool:
         or any(part in text for part in _TOKEN_PARTS)
         or "author" in text.lower()
     )
+
+
+def _as_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _any_of(spellings: Iterable[str]) -> re.Pattern[str] | None:

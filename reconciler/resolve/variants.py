@@ -136,10 +136,13 @@ class Lookups(NamedTuple):
 
 
 def _index_objects(variants: Iterable[DesiredVariant], inventory: Inventory) -> dict[str, ObjectIndex]:
-    """Return the objects of the variants' clusters; clusters without an own snapshot share one index."""
+    """Return the objects of the clusters of variants with injectors.
+
+    Clusters without an own snapshot share one index.
+    """
     shared: ObjectIndex | None = None
     indexes: dict[str, ObjectIndex] = {}
-    views = (find_view(variant, inventory) for variant in variants)
+    views = (find_view(variant, inventory) for variant in variants if variant.spec.injectors)
     for cluster in {view.cluster for view in views if view}:
         if cluster in inventory.snapshot.clusters:
             indexes[cluster] = index_objects(inventory.snapshot.clusters[cluster])
@@ -179,7 +182,8 @@ def resolve_variant(
     where = PackageKey(view.url, path)
     local = package.main_tree or adopted_directory(variant, view, path)
     candidates = find_candidates(pin, inventory) if local and base is None and not lost else ()
-    facts = input_facts(variant, view, where, pin, inventory, objects=lookups.objects[view.cluster])
+    objects = lookups.objects.get(view.cluster, {})
+    facts = input_facts(variant, view, where, pin, inventory, objects=objects)
     if candidates:
         facts["candidates"] = [candidate.tree for candidate in candidates]
     inputs = inputs_digest(facts)
@@ -195,7 +199,7 @@ def resolve_variant(
         draft_base=draft_base,
         inputs=inputs,
         facts=told_facts(facts, inputs, record),
-        objects=named_objects(variant, lookups.objects[view.cluster]),
+        objects=named_objects(variant, objects),
         asked_from=_asked_from(draft, record),
         moved=find_moved_tag((draft_header, package.main_header), pin, variant),
         offers=choice.offers,

@@ -184,3 +184,21 @@ def test_paths_that_differ_in_case_clash() -> None:
     assert index.find_case_clash("Apps/WEB") == "Apps/web"
     assert index.find_case_clash("Apps/new") is None
     assert index.find_case_clash("db") is None
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a", "B_9", "-", "_", ".", "..", "/", "x.lock", "é", " ", "a" * 60]), max_size=9
+    ).map("".join),
+    st.sampled_from(["fleet", "a" * 30, "-bad", ""]),
+)
+def test_plain_paths_are_judged_as_their_refs_are(path: str, instance: str) -> None:
+    assert package_path_error(path, instance) == (refs._refs_error(path, instance) if path else "it is empty")
+
+
+@pytest.mark.parametrize("extra", range(-2, 3))
+def test_plain_path_may_be_as_long_as_its_longest_ref(extra: int) -> None:
+    longest = 240 - len("refs/heads/drafts//packagevariant-99999")
+    path = "/".join("a" * 60 for _ in range(9))[: longest + extra]
+
+    assert bool(package_path_error(path, "fleet")) is (extra > 0)

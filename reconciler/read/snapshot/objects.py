@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
+from sys import intern
 from typing import Any, NamedTuple
 
 import msgspec
@@ -78,15 +80,16 @@ class JsonBody:
     __slots__ = ("_raw", "_value")
 
     def __init__(self, raw: bytes | Raw) -> None:
-        self._raw: bytes | Raw | None = raw
-        self._value: dict[str, Any] = {}
+        self._raw: bytes | Raw = raw
+        self._value: dict[str, Any] | None = None
 
     def __call__(self) -> dict[str, Any]:
         """Return the body without its private parts."""
-        if self._raw is not None:
-            self._value = drop_private(_decode(self._raw))
-            self._raw = None
-        return self._value
+        value = self._value
+        if value is None:
+            value = self._value = drop_private(_decode(self._raw))
+            self._raw = b""
+        return value
 
     def __eq__(self, other: object) -> bool:
         return self() == other() if isinstance(other, JsonBody) else NotImplemented
@@ -256,8 +259,24 @@ def _snapshot_object(
     labels, annotations = metadata.labels or _NOTHING, metadata.annotations or _NOTHING
     if LAST_APPLIED in annotations:
         annotations = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
-    namespace = metadata.namespace or ""
-    return SnapshotObject(header.api_version, header.kind, namespace, name, labels, annotations, body, where)
+    # A snapshot has few kinds and namespaces, and often few sets of labels: all objects share one of each.
+    api_version, kind, namespace = (
+        intern(header.api_version),
+        intern(header.kind),
+        intern(metadata.namespace or ""),
+    )
+    labels, annotations = _shared(labels), _shared(annotations)
+    return SnapshotObject(api_version, kind, namespace, name, labels, annotations, body, where)
+
+
+@lru_cache(maxsize=4096)
+def _first(items: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return dict(items)
+
+
+def _shared(texts: dict[str, str]) -> dict[str, str]:
+    """Return one dictionary for all equal ones of a snapshot; nothing changes them."""
+    return _first(tuple(texts.items())) if texts else _NOTHING
 
 
 def item_lines(data: bytes, count: int) -> Sequence[int]:

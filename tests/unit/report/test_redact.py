@@ -2,6 +2,7 @@ import base64
 from typing import NamedTuple
 from urllib.parse import quote
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,3 +142,16 @@ def test_text_without_any_part_of_a_pattern_is_what_the_patterns_leave(text: str
 
     assert Redactor().text(text) == masked
     assert Redactor().value({text: [text, text]}) == {masked: [masked, masked]}
+
+
+@given(
+    st.lists(PARTS | st.sampled_from(['s3cret/"\\\n\x7fé', "s3cret\\/"]), max_size=6).map("".join),
+    st.sampled_from(["", 's3cret/"\\\n\x7fé', "s3cret/x"]),
+)
+def test_json_text_that_is_clean_has_nothing_to_mask(text: str, secret: str) -> None:
+    redactor = Redactor([secret])
+    value = {text: [text, 1]}
+
+    if redactor.is_clean(orjson.dumps(value).decode()):
+        assert redactor.value(value) == value
+    assert redactor.is_clean('{"a": "plain text"}')
