@@ -23,7 +23,12 @@ author = "the reconciler authors"
 extensions = ["myst_parser", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
-html_title = "reconciler"
+VERSION = os.environ.get("RECONCILER_DOCS_VERSION", "")
+html_title = f"reconciler {VERSION}".strip()
+if VERSION == "dev":
+    html_theme_options = {
+        "announcement": 'These pages are about the next release. <a href="../">Those of the newest one</a>'
+    }
 myst_heading_anchors = 4
 copybutton_prompt_text = r"\$ |> "
 copybutton_prompt_is_regexp = True
