@@ -20,6 +20,7 @@ _MERMAID = re.compile(r"^```mermaid\n(?P<source>.*?)^```$", re.MULTILINE | re.DO
 
 project = "reconciler"
 author = "the reconciler authors"
+project_copyright = author
 extensions = ["myst_parser", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
@@ -64,7 +65,8 @@ def adapt(_: Sphinx, page: str, text: list[str]) -> None:
             message = f"{page}.md: a Mermaid block has no picture {name}: run `make docs-pictures`"
             raise ExtensionError(message)
         up = "../" * page.count("/")
-        return f"![{_described(block['source'])}]({up}pictures/{name})"
+        address = f"{up}pictures/{name}"
+        return f"[![{_described(block['source'])}]({address})]({address})"
 
     text[0] = _MERMAID.sub(picture, _OUTSIDE.sub(outside, text[0]))
 
