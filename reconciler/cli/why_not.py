@@ -30,6 +30,7 @@ def why_not(settings: "RunOptions", output: str, package: str, version: str) -> 
       reconciler why-not edge-east/nginx v7
       reconciler why-not edge-east/nginx -o json
     """
+    from reconciler.report.console import folded
     from reconciler.report.json import API_VERSION
     from reconciler.run.plan import plan_run
     from reconciler.run.why_not import explain_standstill
@@ -50,11 +51,11 @@ def why_not(settings: "RunOptions", output: str, package: str, version: str) -> 
         "requested": standstill.requested,
         "newest": standstill.newest,
     }
-    printer.lines([f"{terminal(name)}: {'; '.join(f'{k} {terminal(v)}' for k, v in versions.items() if v)}"])
+    lines = [f"{terminal(name)}: {'; '.join(f'{k} {terminal(v)}' for k, v in versions.items() if v)}"]
     for number, obstacle in enumerate(standstill.obstacles, start=1):
-        printer.lines([f"{number}. {message_line(obstacle.message)}"])
-        if obstacle.hint:
-            printer.lines([f"   next: {message_line(obstacle.hint)}"])
+        lines.append(f"{number}. {message_line(obstacle.message)}")
+        lines += [f"   next: {message_line(obstacle.hint)}"] if obstacle.hint else []
+    printer.lines(folded(lines, printer.width))
     if not standstill.obstacles:
         printer.lines(["Nothing keeps it: main has this revision."])
     return Exit.DONE

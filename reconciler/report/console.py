@@ -1,7 +1,7 @@
 """Colors and tables of a terminal; columns that do not fit fold below each other, and nothing is cut."""
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 
 _GAP = "  "
@@ -78,6 +78,22 @@ def indented(text: str, width: int | None) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def folded(lines: Iterable[str], width: int | None) -> Iterator[str]:
+    """Yield lines that fit a terminal: a longer one goes on below it, further indented; names stay whole."""
+    for line in lines:
+        if width is None or len(line) <= width:
+            yield line
+            continue
+        indent = line[: len(line) - len(line.lstrip())]
+        yield from textwrap.wrap(
+            line,
+            max(width, len(indent) + _LEAST),
+            subsequent_indent=f"{indent}{_INDENT}",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
 
 class Color(StrEnum):

@@ -1,6 +1,6 @@
 import pytest
 
-from reconciler.report.console import table_lines
+from reconciler.report.console import folded, table_lines
 
 HEADS = ("NAME", "STATE", "SINCE", "MESSAGE")
 ROWS = [
@@ -56,3 +56,15 @@ def test_no_word_is_cut(width: int) -> None:
 @pytest.mark.parametrize("width", [50, 80, 100])
 def test_lines_fit_the_width(width: int) -> None:
     assert all(len(line) <= width for line in table_lines(HEADS, ROWS, width))
+
+
+def test_long_line_goes_on_below_it_and_names_stay_whole() -> None:
+    name = "cluster-america-01/a-package-with-a-long-name-that-nobody-breaks"
+
+    lines = list(folded(["short", f"  wave early: failed, 3 of 4 published ({name})"], 40))
+
+    assert lines == ["short", "  wave early: failed, 3 of 4 published", f"      ({name})"]
+
+
+def test_line_of_a_pipe_is_never_folded() -> None:
+    assert list(folded(["a " * 400], None)) == ["a " * 400]
