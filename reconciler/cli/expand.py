@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.common import complete_names
 from reconciler.cli.output import Output, control_options, make_printer, output_options, show_unread
 from reconciler.errors import Exit, UsageError, worst
 from reconciler.suggestions import suggest
@@ -20,7 +21,7 @@ API_VERSION = "reconciler.dev/v1alpha1"
 
 
 @click.command()
-@click.argument("sets", nargs=-1, metavar="[NAMESPACE/SET]...")
+@click.argument("sets", nargs=-1, metavar="[NAMESPACE/SET]...", shell_complete=complete_names("sets"))
 @control_options
 @output_options(Output.YAML, Output.JSON)
 @click.option("--trace", is_flag=True, help="Say which literal or expression gave each field.")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @control_options
-@click.option("--cluster", default="", metavar="NAME", help="Only this cluster.")
+@click.option(
+    "--cluster",
+    default="",
+    metavar="NAME",
+    help="Only this cluster.",
+    shell_complete=complete_names("clusters"),
+)
 @click.option(
     "--why",
     default="",

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli.common import complete_names
 from reconciler.cli.output import Output, control_options, make_printer, output_options, require_readable
 from reconciler.errors import Exit, UsageError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 @click.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
-@click.argument("package", metavar="REPO/PACKAGE")
+@click.argument("package", metavar="REPO/PACKAGE", shell_complete=complete_names("packages"))
 def history(settings: "RunOptions", output: str, package: str) -> Exit:
     r"""List the revisions of a package, the newest first: when, from which upstream, what changed, by whom.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from reconciler.cli.common import complete_names
 from reconciler.cli.output import Command, Output, make_printer, output_options, show_files
 from reconciler.errors import ConfigurationError, Exit, UsageError
 from reconciler.suggestions import suggest
@@ -27,7 +28,13 @@ def _control(command: Command) -> Command:
 
 def _layer(command: Command) -> Command:
     command = click.option("--environment", default="", help="Only for this environment.")(command)
-    return click.option("--cluster", default="", metavar="NAME", help="Only for this cluster.")(command)
+    return click.option(
+        "--cluster",
+        default="",
+        metavar="NAME",
+        help="Only for this cluster.",
+        shell_complete=complete_names("clusters"),
+    )(command)
 
 
 def _label(help_: str) -> Callable[[Command], Command]:

@@ -54,11 +54,14 @@ COMMANDS = {
     "functions": Command("functions", "List the functions that run here, and pin the images of the others."),
     "snapshot": Command("snapshot", "Turn cluster objects into the snapshot that plans read."),
     "init": Command("init", "Write the first files of a control repository, or convert those of Porch."),
+    "completion": Command("completion", "Print the script that completes commands and names in a shell."),
     "schema": Command("schema", "Print the JSON schema of a manifest or an output."),
     "action": Command("action", "Run one mode of the GitHub action, its inputs in the environment."),
     "demo": Command("demo", "Write a small world of real Git repositories to try things on."),
 }
 """In the order of `--help`. A command is registered when its module exists: there are no stubs."""
+COMPLETING = "_RECONCILER_COMPLETE"
+"""The variable by which a shell asks for completions, as click names it."""
 _LIMIT_ERRORS = frozenset(
     {
         errno.ENOSPC,
@@ -191,9 +194,10 @@ def invoke(arguments: Sequence[str]) -> int:
     except click.Abort:
         click.echo("interrupted", err=True)
         return 130
-    except SystemExit:
-        # So click leaves when the reader of our output left (`plan | head`): nothing more can be said.
-        return 141
+    except SystemExit as error:
+        # So click leaves when the reader of our output left (`plan | head`): nothing more can be said. It
+        # also leaves so after it answered a shell that asked for completions.
+        return int(error.code or 0) if COMPLETING in os.environ else 141
     except OSError as error:
         return _explain(_limit_error(error) or error, redactor)
     except Exception as error:  # noqa: BLE001 - the one boundary of the process

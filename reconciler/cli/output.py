@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from reconciler.cli.common import is_quiet, wants_color
+from reconciler.cli.common import complete_names, is_quiet, wants_color
 from reconciler.errors import Exit, Problem, UnavailableError, UsageError
 from reconciler.report.console import Paint, ansi, plain
 from reconciler.report.escape import inert, terminal
@@ -277,7 +277,12 @@ def filter_options(command: Command) -> Command:
     for option in (
         click.option("--label", "labels", multiple=True, metavar="LABEL", help="Only those with this label."),
         click.option(
-            "--set", "sets", multiple=True, metavar="SET", help="Only packages of this PackageVariantSet."
+            "--set",
+            "sets",
+            multiple=True,
+            metavar="SET",
+            help="Only packages of this PackageVariantSet.",
+            shell_complete=complete_names("sets"),
         ),
     ):
         command = option(command)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli.common import complete_names
 from reconciler.cli.differences import changed_files, diff_option, show_differences
 from reconciler.cli.html import html_option, write_page
 from reconciler.cli.output import (
@@ -44,7 +45,9 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @full_option
 @out_file_option("Write the report to this file.")
 @html_option
-@click.argument("names", nargs=-1, metavar="[PACKAGE|SET]...")
+@click.argument(
+    "names", nargs=-1, metavar="[PACKAGE|SET]...", shell_complete=complete_names("packages", "sets")
+)
 def plan(
     settings: "RunOptions",
     output: str,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -39,7 +40,11 @@ def snapshot() -> None:
 @out_directory_option("Directory of the snapshot.  [default: as configured, below it the cluster's]")
 @output_options(Output.TEXT, Output.JSON)
 @click.option(
-    "--cluster", default="", metavar="NAME", help="Name of the cluster that was listed.  [default: as before]"
+    "--cluster",
+    default="",
+    metavar="NAME",
+    help="Name of the cluster that was listed.  [default: as before]",
+    shell_complete=complete_names("clusters"),
 )
 @click.option("--kinds", default="", help="What was asked for, as kubectl takes it: Kind.group,Kind.group,…")
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.common import complete_names
 from reconciler.cli.html import html_option, write_page
 from reconciler.cli.output import (
     Output,
@@ -42,14 +43,21 @@ SECONDS = 30
     "--state", "states", multiple=True, type=click.Choice(STATES), help="Only packages in this state."
 )
 @click.option(
-    "--repository", "repositories", multiple=True, metavar="NAME", help="Only this Repository, or a pattern."
+    "--repository",
+    "repositories",
+    multiple=True,
+    metavar="NAME",
+    help="Only this Repository, or a pattern.",
+    shell_complete=complete_names("repositories"),
 )
 @click.option(
     "--sort", type=click.Choice(SORT_KEYS), help="Order of rows.  [default: name; JSON and YAML: kind]"
 )
 @html_option
 @click.option("--watch", is_flag=True, help=f"Look again every {SECONDS} seconds, on a terminal.")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument(
+    "names", nargs=-1, metavar="[NAME]...", shell_complete=complete_names("packages", "sets", "variants")
+)
 def status(
     *,
     settings: "RunOptions",

@@ -23,6 +23,7 @@ from reconciler.read.governance import (
 )
 from reconciler.read.inventory import read_inventory
 from reconciler.report.summary import Names
+from reconciler.run.name_cache import keep_names
 from reconciler.run.options import Opened, RunOptions, open_mirrors
 from reconciler.values import settled_dataclass
 
@@ -83,6 +84,8 @@ def read_inputs(
         _check_merged(control)
     reading = _reading(options, control, mirrors)
     inventory = read_inventory(options.control, mirrors, os.environ, reading, forges)
+    if not inventory.is_partial:
+        keep_names(mirrors.cache_dir, options.control, inventory)
     return RunInputs(inventory, mirrors, forges, control)
 
 

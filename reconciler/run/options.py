@@ -10,6 +10,7 @@ from reconciler.git.repository import Mirrors
 from reconciler.plan.shard import WHOLE, Shard
 from reconciler.read.control import OpenControl
 from reconciler.read.credentials import control_credential
+from reconciler.run.name_cache import default_cache
 from reconciler.values import dataclass
 
 READ_SECONDS = "RECONCILER_LIMITS_READ_SECONDS"
@@ -48,9 +49,3 @@ def open_mirrors(options: RunOptions) -> Mirrors:
     if re.fullmatch(r"[1-9][0-9]{0,5}", seconds):
         mirrors.limit_reads(float(seconds))
     return mirrors
-
-
-def default_cache() -> Path:
-    """Return the directory of mirrors in the user's cache directory (XDG)."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "reconciler"

@@ -25,7 +25,8 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import Oid
 from reconciler.read.control import OpenControl, open_control
 from reconciler.refs import TAGS
-from reconciler.run.options import Opened, RunOptions, default_cache, open_mirrors
+from reconciler.run.name_cache import default_cache
+from reconciler.run.options import Opened, RunOptions, open_mirrors
 from reconciler.values import dataclass
 
 if TYPE_CHECKING:

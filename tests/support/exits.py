@@ -38,7 +38,17 @@ LOCAL = frozenset(
         *(f"index {name}" for name in ("list", "show", "add", "remove", "set-default")),
         *(f"package {name}" for name in ("update", "render", "diff", "tree")),
         *(f"functions {name}" for name in ("list", "pull")),
-        *("snapshot import", "init", "schema", "action", "demo", "doctor", "validate", "repo add"),
+        *(
+            "snapshot import",
+            "init",
+            "schema",
+            "action",
+            "demo",
+            "doctor",
+            "completion",
+            "validate",
+            "repo add",
+        ),
     }
 )
 """Commands that work on directories, that run others, or whose result is what is wrong (`doctor`)."""

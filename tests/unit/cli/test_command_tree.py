@@ -14,6 +14,7 @@ from tests.support.cli_reference import walk
 EVERYWHERE = {"--quiet", "-q", "--verbose", "-v", "--no-color"}
 WITHOUT_JSON = {
     "action": "runs another command, whose outputs a workflow gets",
+    "completion": "prints a script for a shell",
 }
 """Commands that print no JSON, and why."""
 ONE_MEANING = {
