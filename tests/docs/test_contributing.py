@@ -49,7 +49,7 @@ def test_links_of_a_page_of_the_project_lead_somewhere(page: str) -> None:
     text = re.sub(
         r"^```.*?^```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
     )
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    targets = re.findall(r"(?:\]\(|src(?:set)?=\")(?!https?:)([^)#\"]+)", text)
 
     assert targets
     assert [target for target in targets if not (ROOT / target).exists()] == []
