@@ -19,9 +19,9 @@ from reconciler.inventory import PullRequest
 from reconciler.objects import Files
 from reconciler.plan.changes import Approval, Change, Effect, LockProposal, Unfinished, WriteRemoval
 from reconciler.plan.impact import ImpactReader
-from reconciler.policy import Limits
+from reconciler.policy import Limits, RiskPolicy
 from reconciler.refs import HEADS
-from reconciler.report.diff import file_changes
+from reconciler.report.diff import DifferenceReader
 from reconciler.values import dataclass
 from reconciler.wording import plural, verb
 
@@ -29,7 +29,9 @@ from reconciler.wording import plural, verb
 class PullRequestTexts:
     """The pull requests of one repository's changes: several changes may share one."""
 
-    def __init__(self, changes: Sequence[Change]) -> None:
+    def __init__(self, changes: Sequence[Change], risks: RiskPolicy | None = None) -> None:
+        self._impacts = ImpactReader(risks or RiskPolicy())
+        self._differences = DifferenceReader()
         self._groups: dict[str, list[Change]] = {}
         self._made: dict[str, PullRequest] = {}
         for change in changes:
@@ -54,14 +56,14 @@ class PullRequestTexts:
     def _body(self, target: Target, change: Change, pull: PullRequest) -> str:
         from reconciler.report.markdown import group_body, pull_body  # noqa: PLC0415 - templates are slow to import
 
-        reader = ImpactReader(target.risks)
         members = self._groups[change.group] if change.group else [change]
         files, described, links = {}, [], {}
         for member in members:
             before, after = _sides(target.mirror, member, pull)
-            files[member.package] = file_changes(before, after)
+            files[member.package] = self._differences.changes(before, after)
             links[member.package] = dict(target.links.of(member, target.mirror, pull.base))
-            described.append(replace(member, impact=reader.impact(before, after, ())))
+            impact = member.impact or self._impacts.impact(before, after, ())
+            described.append(replace(member, impact=impact))
         if change.group:
             return group_body(described, target.names, files, links)
         (single,) = described

@@ -74,7 +74,7 @@ def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
     Nothing is pushed that is there already. What another writer moved is left to the next run.
     """
     results = []
-    requests = PullRequestTexts(changes)
+    requests = PullRequestTexts(changes, target.risks)
     for batch in _batches([change for change in changes if change.pending], target.mirror):
         try:
             results.append(_apply_batch(target, batch, requests))

@@ -18,6 +18,8 @@ from reconciler.values import dataclass
 
 _DOCKER: Final = "docker.io"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
+_OWN_FILES: Final = frozenset({KPTFILE, PACKAGE_CONTEXT_FILE})
+_OWN_NAME: Final = "own-name-of-package"
 _LONGEST_DIFF: Final = 4_000_000
 """Product of the lines of both sides; beyond it files are compared as a whole, which takes linear time."""
 
@@ -61,6 +63,13 @@ class _Resource(NamedTuple):
 Resources = Mapping[_Resource, Any]
 
 
+class _Contents(NamedTuple):
+    """The resources of a file by identity, and the images that they use."""
+
+    resources: Resources
+    images: frozenset[str]
+
+
 class _Difference(NamedTuple):
     digest: bytes
     added: int
@@ -72,7 +81,7 @@ class ImpactReader:
     """Computes impacts; equal files of many packages are compared and parsed once."""
 
     policy: RiskPolicy
-    _resources: dict[Oid, Resources] = field(default_factory=dict)
+    _contents: dict[Oid | bytes, _Contents] = field(default_factory=dict)
     _differences: dict[tuple[bytes | None, bytes | None], _Difference] = field(default_factory=dict)
 
     def impact(self, before: Files, after: Files, own_names: Collection[str]) -> Impact:
@@ -95,17 +104,31 @@ class ImpactReader:
             modes = (old.mode if old else 0, new.mode if new else 0)
             digest.update(f"{path}\0{modes}\0".encode() + difference.digest)
             added, removed = added + difference.added, removed + difference.removed
-        risks = tuple(self._risks(before, after, changed))
+        risks = tuple(self._risks(before, after, changed, names))
         return Impact(digest.hexdigest(), len(changed), added, removed, risks)
 
-    def _risks(self, before: Files, after: Files, changed: Collection[str]) -> Iterator[Risk]:
+    def _risks(
+        self, before: Files, after: Files, changed: Collection[str], names: re.Pattern[bytes] | None
+    ) -> Iterator[Risk]:
         order = {name: index for index, name in enumerate(self.policy.classes)}
-        old, new = self._all(before, changed), self._all(after, changed)
-        risks = {*self._resource_risks(old, new), *self._registry_risks(before, old, new)}
+        risks = self._unordered_risks(before, after, changed, names)
+        if any(_OWN_NAME in risk.subject for risk in risks):
+            risks = self._unordered_risks(before, after, changed, None)
         yield from sorted(
             (risk._replace(weight=order[risk.category]) for risk in risks),
             key=lambda risk: (risk.weight, risk),
         )
+
+    def _unordered_risks(
+        self, before: Files, after: Files, changed: Collection[str], names: re.Pattern[bytes] | None
+    ) -> set[Risk]:
+        """Return the risks; a subject that the package's own names are part of has `_OWN_NAME` instead."""
+        old, new = self._all(before, changed, names), self._all(after, changed, names)
+        images = new.images - old.images
+        risks = {*self._resource_risks(old.resources, new.resources)}
+        if images and (self.policy.registries or before):
+            risks.update(self._registry_risks(images, before, names))
+        return risks
 
     def _resource_risks(self, old: Resources, new: Resources) -> Iterator[Risk]:
         for resource in old.keys() | new.keys():
@@ -117,30 +140,38 @@ class ImpactReader:
             for category in self.policy.of_kind(resource.group_kind):
                 yield Risk(category, action, str(resource))
 
-    def _registry_risks(self, before: Files, old: Resources, new: Resources) -> Iterator[Risk]:
+    def _registry_risks(
+        self, images: Collection[str], before: Files, names: re.Pattern[bytes] | None
+    ) -> Iterator[Risk]:
         """Yield images of registries that neither the settings nor, without any, the package on main has."""
-        images = set(_images(new)) - set(_images(old))
-        if not images or not (self.policy.registries or before):
-            return
         if self.policy.registries:
             prefixes = [_qualified(prefix.rstrip("/")) for prefix in self.policy.registries]
             foreign = {image for image in images if not any(_is_below(image, p) for p in prefixes)}
         else:
-            in_use = {_registry(image) for image in _images(self._all(before, before))}
+            in_use = {_registry(image) for image in self._all(before, before, names).images}
             foreign = {image for image in images if _registry(image) not in in_use}
         yield from (Risk(REGISTRY, "uses", image) for image in foreign)
 
-    def _all(self, files: Files, paths: Collection[str]) -> Resources:
+    def _all(self, files: Files, paths: Collection[str], names: re.Pattern[bytes] | None) -> _Contents:
         resources: dict[_Resource, Any] = {}
+        images: set[str] = set()
         for path in sorted(paths):
             if path in files and path.endswith(_SUFFIXES):
-                resources.update(self._parsed(files[path]))
-        return resources
+                contents = self._parsed(path, files[path], names)
+                resources.update(contents.resources)
+                images |= contents.images
+        return _Contents(resources, frozenset(images))
 
-    def _parsed(self, file: File) -> Resources:
-        if file.oid not in self._resources:
-            self._resources[file.oid] = dict(_parse(file.data))
-        return self._resources[file.oid]
+    def _parsed(self, path: str, file: File, names: re.Pattern[bytes] | None) -> _Contents:
+        """Return what a file holds; the files that every package has of its own differ in its names alone."""
+        key: Oid | bytes = file.oid
+        data = file.data
+        if names is not None and path in _OWN_FILES:
+            key = data = names.sub(_OWN_NAME.encode(), data)
+        if key not in self._contents:
+            resources = dict(_parse(data))
+            self._contents[key] = _Contents(resources, frozenset(_images(resources)))
+        return self._contents[key]
 
 
 # Differences
@@ -156,7 +187,7 @@ def _pattern(names: Collection[str]) -> re.Pattern[bytes] | None:
 
 
 def _masked(path: str, file: File | None, names: re.Pattern[bytes] | None) -> bytes | None:
-    if file is None or names is None or path not in {KPTFILE, PACKAGE_CONTEXT_FILE}:
+    if file is None or names is None or path not in _OWN_FILES:
         return file.data if file else None
     return names.sub(b"\0", file.data)
 

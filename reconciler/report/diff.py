@@ -18,6 +18,9 @@ MOST_TEXT = 30_000
 """Characters of all differences together."""
 
 
+_Identity = tuple[str, int] | None
+
+
 class FileChange(NamedTuple):
     """One file that changed: lines added and removed, and the difference, empty where it is not shown."""
 
@@ -28,23 +31,41 @@ class FileChange(NamedTuple):
     note: str = ""
 
 
-def file_changes(before: Files, after: Files) -> tuple[FileChange, ...]:
-    """Return the changed files, with a difference where both sides have the file.
+class DifferenceReader:
+    """Compares files; equal changes of many packages are compared once."""
 
-    Sorted by path, a Kptfile last, because it repeats the revision. Total. Secrets and binary files have no
-    difference.
-    """
-    changes: list[FileChange] = []
-    room = MOST_TEXT
-    for path in sorted(before.keys() | after.keys(), key=lambda path: (path == KPTFILE, path)):
-        if before.get(path) == after.get(path):
-            continue
-        change = _change(path, before.get(path), after.get(path))
-        if len(change.text) > room:
-            change = change._replace(text="", note="does not fit here")
-        room -= len(change.text)
-        changes.append(change)
-    return tuple(changes)
+    def __init__(self) -> None:
+        self._changes: dict[tuple[str, _Identity, _Identity], FileChange] = {}
+
+    def changes(self, before: Files, after: Files) -> tuple[FileChange, ...]:
+        """Return the changed files, with a difference where both sides have the file.
+
+        Sorted by path, a Kptfile last, because it repeats the revision. Total. Secrets and binary files
+        have no difference.
+        """
+        changes: list[FileChange] = []
+        room = MOST_TEXT
+        for path in sorted(before.keys() | after.keys(), key=lambda path: (path == KPTFILE, path)):
+            if before.get(path) == after.get(path):
+                continue
+            change = self._change(path, before.get(path), after.get(path))
+            if len(change.text) > room:
+                change = change._replace(text="", note="does not fit here")
+            room -= len(change.text)
+            changes.append(change)
+        return tuple(changes)
+
+    def _change(self, path: str, before: File | None, after: File | None) -> FileChange:
+        if path == KPTFILE:  # every package has another
+            return _change(path, before, after)
+        key = (path, _identity(before), _identity(after))
+        if key not in self._changes:
+            self._changes[key] = _change(path, before, after)
+        return self._changes[key]
+
+
+def _identity(file: File | None) -> _Identity:
+    return (file.oid, file.mode) if file else None
 
 
 def _change(path: str, before: File | None, after: File | None) -> FileChange:

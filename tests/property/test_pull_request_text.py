@@ -16,7 +16,7 @@ from reconciler.plan.rejection import ask_box, ask_key, asked_keys
 from reconciler.plan.status import PackageStatus, Phase
 from reconciler.reasons import Reason
 from reconciler.report.dashboard import make_dashboard
-from reconciler.report.diff import file_changes
+from reconciler.report.diff import DifferenceReader
 from reconciler.report.markdown import group_body, pull_body
 from reconciler.report.summary import Names
 
@@ -72,7 +72,7 @@ def check_inert(tokens: list[Token], html: int = 0) -> None:
 def test_hostile_names_values_and_files_are_code_and_nothing_else(
     name: str, field: str, value: str, content: str
 ) -> None:
-    files = file_changes(
+    files = DifferenceReader().changes(
         {"a.yaml": File.of(b"x\ny"), name: File.of(b"z")},
         {
             "a.yaml": File.of(content.encode("utf-8", "replace")),
@@ -138,7 +138,7 @@ def test_what_functions_warned_of_is_code_and_nothing_else(warning: str) -> None
 
 def test_a_name_of_a_megabyte_fits() -> None:
     name = "@EVIL`|<b>" * 100_000
-    files = file_changes({}, {f"{name}{n}": File.of(b"x") for n in range(150)})
+    files = DifferenceReader().changes({}, {f"{name}{n}": File.of(b"x") for n in range(150)})
 
     body = pull_body(change(name, name, name), Names("demo"), files)
     whole = body_marker.compose(body, name, ["a"], body_marker.MarkedBody(""), LIMIT)
@@ -153,7 +153,7 @@ def test_what_is_cut_stays_inert(contents: list[str], limit: int) -> None:
     before = {f"f{n}": File.of(b"x\n" * 30) for n in range(len(contents))}
     after = {f"f{n}": File.of(text.encode("utf-8", "replace") * 5) for n, text in enumerate(contents)}
 
-    body = pull_body(change("n", "f", "v"), Names("demo"), file_changes(before, after))
+    body = pull_body(change("n", "f", "v"), Names("demo"), DifferenceReader().changes(before, after))
     whole = body_marker.compose(body, "t", ["a"], body_marker.MarkedBody(""), limit)
 
     assert len(whole) <= limit
@@ -162,7 +162,9 @@ def test_what_is_cut_stays_inert(contents: list[str], limit: int) -> None:
 
 def test_a_secret_is_never_shown() -> None:
     secret = b"apiVersion: v1\nkind: Secret\ndata: {p: %b}\n"
-    files = file_changes({"s.yaml": File.of(secret % b"b2xk")}, {"s.yaml": File.of(secret % b"bmV3")})
+    files = DifferenceReader().changes(
+        {"s.yaml": File.of(secret % b"b2xk")}, {"s.yaml": File.of(secret % b"bmV3")}
+    )
 
     body = pull_body(replace(change("n", "f", "v"), conflicts=()), Names("demo"), files)
 

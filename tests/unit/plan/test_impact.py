@@ -185,3 +185,26 @@ def test_settings_replace_and_add_classes() -> None:
     assert risks({}, after, policy) == ["edge: adds Ingress web", "edge: adds Service web"]
     assert policy.classes[0] == "deletion"
     assert policy.classes[-1] == "edge"
+
+
+def context(name: str, rest: str = "") -> File:
+    head = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n"
+    return File.of(f"{head}data:\n  image: {name}.io/{name}:1\n{rest}".encode())
+
+
+def test_reader_of_many_packages_tells_of_each_what_a_new_one_tells() -> None:
+    """Also where a name of the package itself is part of a risk: then it is read again with its name."""
+    roles = "---\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {}\n"
+    sides = []
+    for name in ("web", "db"):
+        before = {"package-context.yaml": context(name, roles.format(name)), "app.yaml": context("app")}
+        after = {"package-context.yaml": context(f"{name}-2"), "app.yaml": context("app2")}
+        sides += [(before, after, {name}), (after, before, {name}), ({}, after, {name}), (before, {}, ())]
+    reader = ImpactReader(RiskPolicy())
+
+    impacts = [reader.impact(*each) for each in sides]
+
+    assert impacts == [ImpactReader(RiskPolicy()).impact(*each) for each in sides]
+    risks = {risk.subject for impact in impacts for risk in impact.risks}
+    assert {"ServiceAccount web", "ServiceAccount db", "web-2.io/web-2:1"} <= risks
+    assert not [subject for subject in risks if "own-name" in subject]

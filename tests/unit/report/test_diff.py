@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.objects import File, Mode
-from reconciler.report.diff import LONGEST_LINE, MOST_LINES, MOST_TEXT, FileChange, file_changes
+from reconciler.report.diff import LONGEST_LINE, MOST_LINES, MOST_TEXT, DifferenceReader, FileChange
 from reconciler.wording import plural
 
 PLAIN, OTHER = File.of(b"a: 1\n"), File.of(b"a: 2\n")
@@ -27,7 +27,7 @@ SECRET = File.of(b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData
 def test_only_a_change_of_plain_text_is_shown(before: File | None, after: File | None, note: str) -> None:
     sides = [{"f.yaml": file} if file else {} for file in (before, after)]
 
-    (change,) = file_changes(*sides)
+    (change,) = DifferenceReader().changes(*sides)
 
     assert change.note == note
     assert change.text == ("" if note else "@@ -1 +1 @@\n-a: 1\n+a: 2")
@@ -35,7 +35,7 @@ def test_only_a_change_of_plain_text_is_shown(before: File | None, after: File |
 
 
 def test_equal_files_are_not_listed() -> None:
-    assert file_changes({"f.yaml": PLAIN}, {"f.yaml": PLAIN}) == ()
+    assert DifferenceReader().changes({"f.yaml": PLAIN}, {"f.yaml": PLAIN}) == ()
 
 
 def lines(number: int, text: str = "x") -> File:
@@ -45,7 +45,7 @@ def lines(number: int, text: str = "x") -> File:
 @pytest.mark.parametrize("surplus", [0, 1, 7])
 def test_lines_beyond_the_limit_are_counted(surplus: int) -> None:
     """The first line is the place, the second the removed line."""
-    (change,) = file_changes({"f": File.of(b"old")}, {"f": lines(MOST_LINES - 2 + surplus)})
+    (change,) = DifferenceReader().changes({"f": File.of(b"old")}, {"f": lines(MOST_LINES - 2 + surplus)})
 
     shown = change.text.split("\n")
     assert len(shown) == MOST_LINES + bool(surplus)
@@ -57,14 +57,14 @@ def test_lines_beyond_the_limit_are_counted(surplus: int) -> None:
     ("length", "shown"), [(LONGEST_LINE - 1, LONGEST_LINE), (LONGEST_LINE, LONGEST_LINE + 1)]
 )
 def test_long_lines_are_cut(length: int, shown: int) -> None:
-    (change,) = file_changes({"f": PLAIN}, {"f": File.of(b"y" * length + b"\n")})
+    (change,) = DifferenceReader().changes({"f": PLAIN}, {"f": File.of(b"y" * length + b"\n")})
 
     assert len(change.text.split("\n")[-1]) == shown
 
 
 def test_lines_are_counted_as_git_counts_them() -> None:
-    (new,) = file_changes({}, {"f": File.of(b"a\nb\n")})
-    (unfinished,) = file_changes({"f": File.of(b"a\nb\n")}, {"f": File.of(b"a\nb")})
+    (new,) = DifferenceReader().changes({}, {"f": File.of(b"a\nb\n")})
+    (unfinished,) = DifferenceReader().changes({"f": File.of(b"a\nb\n")}, {"f": File.of(b"a\nb")})
 
     assert (new.added, new.removed) == (2, 0)
     assert unfinished.text == "@@ -1,2 +1,2 @@\n a\n-b\n+b \\ No newline at end of file"
@@ -74,10 +74,24 @@ def test_differences_beyond_the_room_of_a_text_are_left_out() -> None:
     before = {f"{n:02}": PLAIN for n in range(30)}
     after = {path: lines(20, "y" * 150) for path in before}
 
-    changes = file_changes(before, after)
+    changes = DifferenceReader().changes(before, after)
 
     size = len(changes[0].text)
     shown = [change for change in changes if change.text]
     assert len(shown) == MOST_TEXT // size
     assert {change.note for change in changes if not change.text} == {"does not fit here"}
     assert all(isinstance(change, FileChange) and change.added == 20 for change in changes)
+
+
+def test_reader_of_many_packages_tells_of_each_what_a_new_one_tells() -> None:
+    sides = [
+        ({"Kptfile": File.of(b"a"), "f": PLAIN}, {"Kptfile": File.of(b"b"), "f": lines(3)}),
+        ({"Kptfile": File.of(b"c"), "f": PLAIN}, {"Kptfile": File.of(b"d"), "f": lines(3)}),
+        ({"f": PLAIN}, {"f": File.of(PLAIN.data, Mode.EXECUTABLE)}),
+        ({"g": PLAIN}, {"g": lines(3)}),
+        ({"f": PLAIN}, {}),
+        ({}, {"f": PLAIN}),
+    ]
+    reader = DifferenceReader()
+
+    assert [reader.changes(*each) for each in sides] == [DifferenceReader().changes(*each) for each in sides]
