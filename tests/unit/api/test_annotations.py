@@ -18,7 +18,7 @@ from reconciler.expand.generated import INHERITED
 from reconciler.reasons import Reason
 
 PROJECT = Path(__file__).parents[3]
-NO_KEYS = {"reconciler.dev/v1alpha1"}
+NO_KEYS = {"reconciler.dev/v1alpha1", "reconciler.dev/v1alpha2"}
 
 
 def keys_in(text: str) -> set[str]:
