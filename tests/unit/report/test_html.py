@@ -30,7 +30,9 @@ from tests.support.html_reports import large_report, read_data
 SECRET = "correct-horse-battery"
 HOSTILE = [
     "</script><script>alert(1)</script>",
-    "<!--<script>",
+    "</script x",
+    "</script/",
+    "<!-- <script ",
     "]]><img src=x onerror=alert(1)>",
     '" onmouseover="alert(1)',
     "' autofocus onfocus='alert(1)",
