@@ -48,7 +48,6 @@ from reconciler.state import (
 from reconciler.upstream_lock import lock_bytes, lock_path
 from reconciler.wording import plural
 
-AT_ONCE = 4
 _OF_CLUSTERS = (f"{PACKAGES_DIRECTORY}/", f"{UNSOLVED_DIRECTORY}/")
 """Files of the status branch that only a shard with the whole fleet can write."""
 OnEffect = Callable[[Effect], None]
@@ -85,7 +84,8 @@ def apply_changes(
     # One write is left for the dashboard, which matters most when a limit ends the run.
     reserve_dashboard_write(target.forge for target in targets.values() if dashboards)
     pending = _by_url((*plan.changes, lock_change(plan.lock)) if plan.lock else plan.changes)
-    for url, result in zip(pending, _repositories(pending, targets), strict=True):
+    at_once = inventory.policy.limits.repositories_at_once
+    for url, result in zip(pending, _repositories(pending, targets, at_once), strict=True):
         _report(result.effects, on_effect)
         results[url] = result
     left = Result((*remaining_effects(results, targets), *_not_started(results, pending)))
@@ -126,13 +126,15 @@ def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, U
     }
 
 
-def _repositories(changes: Mapping[str, Sequence[Change]], targets: Mapping[str, Target]) -> Iterator[Result]:
+def _repositories(
+    changes: Mapping[str, Sequence[Change]], targets: Mapping[str, Target], at_once: int
+) -> Iterator[Result]:
     jobs = [partial(_apply_or_leave, targets[url], own) for url, own in changes.items()]
-    if len(jobs) <= 1:
+    if min(len(jobs), at_once) <= 1:
         yield from (job() for job in jobs)
         return
     # `map` keeps the order of repositories, so that reports do not depend on threads.
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+    with ThreadPoolExecutor(max_workers=at_once) as pool:
         yield from pool.map(lambda job: job(), jobs)
 
 

@@ -163,20 +163,31 @@ def _progress(
     elif not printer.is_colored:
         yield lambda effect: None if effect.error else printer.lines([effect_line(effect)])
     else:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         columns = (
             TextColumn("applying"),
             BarColumn(),
             MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
             TextColumn("{task.fields[what]}", markup=False),
         )
         with Progress(*columns, transient=True) as progress:
-            task = progress.add_task("", total=planned.steps, what="")
+            task = progress.add_task("", total=planned.steps, what="", rate="")
 
             def advance(effect: "Effect") -> None:
                 what = printer.redactor.text(effect_line(effect))
-                progress.update(task, advance=1, what=what)
+                speed = progress.tasks[task].speed
+                progress.update(task, advance=1, what=what, rate=f"{speed:.0f}/s" if speed else "")
 
             yield advance

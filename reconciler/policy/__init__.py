@@ -157,6 +157,8 @@ class Limits(SettingsGroup):
 
     Only the environment variable applies to the control repository, which is read before this file.
     """
+    repositories_at_once: Bound = 4
+    """Repositories that a run writes to side by side; each of them gets one push at a time."""
     manifest_bytes: Bound = 1 << 20
     """Size of one manifest file, in bytes."""
     snapshot_file_bytes: Bound = 256 << 20

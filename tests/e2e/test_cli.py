@@ -444,6 +444,7 @@ def test_a_terminal_sees_progress(world: World) -> None:
 
     assert ran.returncode == 0
     assert "applying" in shown
+    assert "left" in shown
     assert "14 effects done, 0 failed." in shown
 
 

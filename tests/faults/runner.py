@@ -17,12 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import reconciler.apply.plan
 from reconciler.cli import apply, approve, main, plan, pull_requests  # noqa: F401 - imported once, before forking
 from reconciler.git import effects
 from tests.faults.world import BALLAST
 
-reconciler.apply.plan.AT_ONCE = 1  # the n-th point must be the same effect in every run
+# The n-th point must be the same effect in every run.
+os.environ["RECONCILER_LIMITS_REPOSITORIES_AT_ONCE"] = "1"
 _FEW = 8
 
 
