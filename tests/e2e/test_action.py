@@ -20,6 +20,7 @@ WORKFLOWS = (".github/workflows", ".github/examples")
 WRITES = {
     "apply": {"contents"},
     "build": {"attestations", "id-token", "packages"},
+    "pages": {"id-token", "pages"},
     "sharded": {"contents"},
     "release": {"attestations", "contents", "id-token", "packages"},
 }
