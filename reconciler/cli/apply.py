@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.html import html_option, write_page
+from reconciler.cli.measuring import measuring_options
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -28,6 +29,7 @@ from reconciler.errors import Exit, RefusedError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from reconciler.cli.measuring import Measuring
     from reconciler.plan.changes import Effect, Outcome
     from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 @resolving_options
 @full_option
 @html_option
+@measuring_options
 @click.argument(
     "saved", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[FILE]"
 )
@@ -54,6 +57,7 @@ def apply(
     html_file: Path | None,
     saved: Path | None,
     *,
+    measuring: "Measuring",
     shard: str,
     unchanged: bool,
     full: bool,
@@ -77,7 +81,9 @@ def apply(
     printer = make_printer()
     settings = with_shard(settings, shard)
     reports = open_reports(settings, printer, writes=True)
-    if not full and not checksum and html_file is None and (report := reports.find()):
+    is_new = full or checksum or html_file is not None or measuring.shows_timings
+    if not is_new and (report := reports.find()):
+        measuring.repeat(report)
         printer.repeat(report.texts)
         return report.exit_code
     from reconciler.report.summary import exit_of
@@ -85,9 +91,12 @@ def apply(
 
     planned = plan_run(settings, to_apply=True, opened=reports.opened)
     read = None if checksum else reports.inputs_of(planned)  # before anything is written
-    outcome = _apply(printer, planned, checksum, Output(output), unchanged=unchanged)
+    measuring.count(planned)  # a plan that is refused has numbers, too
+    outcome = _apply(printer, planned, checksum, Output(output), measuring, unchanged=unchanged)
     code = exit_of(planned.plan, outcome=outcome)
-    reports.keep(None if outcome.effects else read, printer.printed, code)
+    counts = measuring.count(planned, outcome)
+    is_kept = not outcome.effects and not measuring.shows_timings
+    reports.keep(read if is_kept else None, printer.printed, code, counts)
     if html_file is not None:
         from reconciler.run.html_report import plan_report
 
@@ -96,7 +105,13 @@ def apply(
 
 
 def _apply(
-    printer: Printer, planned: "PlannedRun", checksum: str, form: Output, *, unchanged: bool
+    printer: Printer,
+    planned: "PlannedRun",
+    checksum: str,
+    form: Output,
+    measuring: "Measuring",
+    *,
+    unchanged: bool,
 ) -> "Outcome":
     """Show a plan, apply it, and show the outcome.
 
@@ -121,12 +136,17 @@ def _apply(
         case Output.JSON:
             from reconciler.report.json import outcome_value
 
-            printer.value(outcome_value(planned.plan, outcome, planned.names))
+            timings = measuring.timings
+            printer.value(outcome_value(planned.plan, outcome, planned.names, timings))
         case _:
             from reconciler.report.markdown import plan_markdown
 
             printer.text(plan_markdown(planned.plan, planned.names, outcome))
             printer.lines(outcome_lines(outcome), err=True)
+    if form is not Output.JSON and (timings := measuring.timings):
+        from reconciler.report.timings import timings_lines
+
+        printer.lines(timings_lines(timings), err=form is not Output.TEXT)
     return outcome
 
 

@@ -4,9 +4,12 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from reconciler.timing import TimeSpan
 
 _KEY = "reconciler.common"
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -37,6 +40,25 @@ def _options() -> list[click.Option]:
         return click.Option(names, is_flag=True, expose_value=False, callback=_remember, help=text)
 
     return [
+        click.Option(
+            ["--log-format"],
+            type=click.Choice(["text", "json"]),
+            default="text",
+            envvar="RECONCILER_LOG_FORMAT",
+            expose_value=False,
+            is_eager=True,
+            callback=_set_log_format,
+            help="Form of the lines on standard error.",
+        ),
+        click.Option(
+            ["--profile"],
+            type=click.Path(dir_okay=False),
+            metavar="FILE",
+            expose_value=False,
+            is_eager=True,
+            callback=_start_profile,
+            help="Write a profile of Python functions, for pstats and snakeviz.",
+        ),
         flag("--quiet", "-q", text="Leave out progress and notes."),
         flag("--verbose", "-v", text="Name each Git command and forge request with its time."),
         flag("--no-color", text="No colours, also on a terminal."),
@@ -47,11 +69,48 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
     """Keep a flag for the whole call; what a group was called with holds for its command too."""
     key = f"{_KEY}.{parameter.name}"
     if value and parameter.name == "verbose" and key not in context.meta:
-        from reconciler.git import effects
+        from reconciler import timing
 
-        effects.watch(lambda name, seconds: click.echo(f"{seconds:8.3f} s  {name}", err=True))
+        timing.watch(_show)
     if value:
         context.meta[key] = True
+
+
+def _set_log_format(context: click.Context, _: click.Parameter, value: str) -> None:
+    if value == "json":
+        from reconciler.cli.log import use_json
+
+        context.meta[f"{_KEY}.json"] = True
+        use_json()
+
+
+def _start_profile(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    """Profile the rest of the call; the file is written when it ends, also if it fails."""
+    if value is None or f"{_KEY}.profile" in context.meta:
+        return
+    from cProfile import Profile
+
+    context.meta[f"{_KEY}.profile"] = profile = Profile()
+
+    def end() -> None:
+        profile.disable()
+        profile.dump_stats(value)
+
+    context.call_on_close(end)
+    profile.enable()
+
+
+def _show(span: "TimeSpan") -> None:
+    from reconciler.timing import SpanKind
+
+    if _is_set("json"):
+        from reconciler.cli.log import span_line
+
+        click.echo(span_line(span), err=True)
+        return
+    if span.kind in {SpanKind.GIT, SpanKind.FORGE}:
+        where = f" {span.where}" if span.kind is SpanKind.GIT and span.where else ""
+        click.echo(f"{span.seconds:8.3f} s  {span.name}{where}", err=True)
 
 
 def _is_set(name: str) -> bool:

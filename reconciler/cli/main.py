@@ -168,6 +168,10 @@ def entrypoint() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # Before anything else may print: tracebacks and warnings of libraries are redacted too.
     redact_standard_streams()
+    if os.environ.get("RECONCILER_LOG_FORMAT") == "json":
+        from reconciler.cli.log import use_json
+
+        use_json()
     signal.signal(signal.SIGTERM, _stop)
     code = invoke(sys.argv[1:])
     # The process ends: looking for cycles among all that it made would take a fifth of a short run.

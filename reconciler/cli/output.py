@@ -154,24 +154,35 @@ def out_directory_option(help_: str, *, required: bool = False) -> Callable[[F],
 
 
 class RedactedStream:
-    """A text stream that masks every line before it leaves; an unfinished line leaves when it is flushed."""
+    """A text stream that masks every line before it leaves; an unfinished line leaves when it is flushed.
+
+    With a `form` whole lines leave as this function returns them.
+    """
 
     def __init__(self, stream: TextIO, redactor: Redactor) -> None:
         self._stream = stream
         self._redactor = redactor
         self._pending = ""
+        self.form: Callable[[str], str] | None = None
 
     def write(self, text: str) -> int:
         """Write text; whole lines leave at once."""
         lines, newline, self._pending = (self._pending + text).rpartition("\n")
         if newline:
-            self._stream.write(self._redactor.text(lines) + newline)
+            self._leave(lines, newline)
         return len(text)
+
+    def _leave(self, lines: str, newline: str) -> None:
+        masked = self._redactor.text(lines)
+        if self.form is None:
+            self._stream.write(masked + newline)
+            return
+        self._stream.write(self.form(masked))
 
     def flush(self) -> None:
         """Let everything leave that was written."""
         if self._pending:
-            self._stream.write(self._redactor.text(self._pending))
+            self._leave(self._pending, "")
             self._pending = ""
         self._stream.flush()
 

@@ -8,6 +8,7 @@ import click
 from reconciler.cli.common import complete_names
 from reconciler.cli.differences import changed_files, diff_option, show_differences
 from reconciler.cli.html import html_option, write_page
+from reconciler.cli.measuring import measuring_options
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -27,7 +28,9 @@ from reconciler.cli.selecting import select_changes
 from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
+    from reconciler.cli.measuring import Measuring
     from reconciler.cli.output import Printer
+    from reconciler.report.timings import Timings
     from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
 
@@ -45,6 +48,7 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @full_option
 @out_file_option("Write the report to this file.")
 @html_option
+@measuring_options
 @click.argument(
     "names", nargs=-1, metavar="[PACKAGE|SET]...", shell_complete=complete_names("packages", "sets")
 )
@@ -55,6 +59,7 @@ def plan(
     html_file: Path | None,
     names: tuple[str, ...],
     *,
+    measuring: "Measuring",
     shard: str,
     detailed_exitcode: bool,
     shows_diff: bool,
@@ -89,22 +94,28 @@ def plan(
         from reconciler.run.plan import plan_run
 
         planned = plan_run(settings)
+        measuring.count(planned)
         changes = select_changes(planned, names) if names else changed_files(planned)
         show_differences(make_printer(), planned, changes, unfolded=unchanged)
         _write_html(html_file, planned)
         return _exit_of(planned, detailed=detailed_exitcode)
     with printer_to(out) as printer:
         reports = open_reports(settings, printer)
-        if not full and html_file is None and (report := reports.find()):
+        is_new = full or html_file is not None or measuring.shows_timings
+        if not is_new and (report := reports.find()):
+            measuring.repeat(report)
             printer.repeat(report.texts)
             return report.exit_code
         from reconciler.run.plan import plan_run
 
         planned, form = plan_run(settings, opened=reports.opened), Output(output)
-        show_plan(printer, planned, form, unchanged=unchanged, detailed=detailed_exitcode)
+        timings = measuring.timings
+        show_plan(printer, planned, form, unchanged=unchanged, detailed=detailed_exitcode, timings=timings)
         _write_html(html_file, planned)
         code = _exit_of(planned, detailed=detailed_exitcode)
-        reports.keep(reports.inputs_of(planned), printer.printed, code)
+        counts = measuring.count(planned)
+        if timings is None:
+            reports.keep(reports.inputs_of(planned), printer.printed, code, counts)
     return code
 
 
@@ -141,8 +152,9 @@ def show_plan(
     *,
     unchanged: bool = False,
     detailed: bool = False,
+    timings: "Timings | None" = None,
 ) -> None:
-    """Print a plan in the form that was asked for."""
+    """Print a plan in the form that was asked for; durations are in JSON, or lines after it."""
     match output:
         case Output.TEXT:
             from reconciler.report.text import plan_lines
@@ -159,7 +171,7 @@ def show_plan(
         case Output.JSON:
             from reconciler.report.json import plan_value
 
-            printer.value(plan_value(planned.plan, planned.names, detailed=detailed))
+            printer.value(plan_value(planned.plan, planned.names, detailed=detailed, timings=timings))
         case Output.MARKDOWN:
             from reconciler.report.markdown import plan_markdown
 
@@ -168,3 +180,7 @@ def show_plan(
             from reconciler.report.sarif import plan_sarif
 
             printer.value(plan_sarif(planned.plan, planned.names))
+    if timings is not None and output is not Output.JSON:
+        from reconciler.report.timings import timings_lines
+
+        printer.lines(timings_lines(timings), err=output is not Output.TEXT)

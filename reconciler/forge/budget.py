@@ -93,6 +93,11 @@ class Budget:
         if self._hits > 1:
             raise LimitedError("The forge limits writes again", wait_s=wait)
 
+    @property
+    def spent(self) -> int:
+        """The writes of the last hour, as far as they are known."""
+        return sum(at > self.clock.now() - HOUR_S for at in self._spent)
+
     def eta_s(self, writes: int) -> float:
         """Return the seconds that so many more writes take, waits included."""
         now, spent = self.clock.now(), list(self._spent)

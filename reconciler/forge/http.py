@@ -30,8 +30,9 @@ from reconciler.forge.api_errors import (
 )
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock
 from reconciler.forge.reply_cache import CachedReply, ReplyCache
-from reconciler.git.effects import effect, timed
+from reconciler.git.effects import effect
 from reconciler.report.redact import Redactor, learn_credential, mask_credentials
+from reconciler.timing import SpanKind, timed
 
 if TYPE_CHECKING:
     import ssl
@@ -310,7 +311,7 @@ class Transport:
         if cached is not None:
             headers["If-None-Match"] = cached.etag
         sent = self._client.stream(method, url, content=content, params=params, headers=headers)
-        with timed(f"{method} {self._redacted(url)}"), sent as reply:
+        with timed(SpanKind.FORGE, f"{method} {self._redacted(url)}", self.base), sent as reply:
             data = bytearray()
             for chunk in reply.iter_bytes():
                 data += chunk

@@ -1,6 +1,6 @@
 """The forge of each repository of a run, with its credential and its budget of writes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -167,6 +167,11 @@ class Forges:
             return None
         repositories = self._first_repositories.items()
         return tuple(ForgeReads(*at, tuple(transport.reads)) for transport, at in repositories)
+
+    def budgets(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the API of each budget, its writes of the last hour, and those that it permits an hour."""
+        for (api, _), transport in sorted(self._transports.items(), key=lambda item: item[0]):
+            yield api, transport.budget.spent, transport.budget.limits.per_hour
 
     def are_unchanged(self, reads: Iterable[ForgeReads]) -> bool:
         """Read everything again; tell whether all replies are the same.

@@ -5,6 +5,7 @@ Pure: functions that are not built in are run by the given runtimes.
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 else:  # only a pipeline needs them
     builtin = LazyModule("reconciler.functions.builtin")
 
+Measure = Callable[[str], AbstractContextManager[object]]
+"""Measures the run of the function that it gets the name of; the core has no clock."""
 RunPipelines = Callable[[Sequence[Files]], Sequence[PipelineResult]]
 """Renders packages independently; the results have the order of the packages."""
 
@@ -48,6 +51,7 @@ def run_pipeline(
     files: Files,
     runtimes: Sequence[FunctionRuntime] = (),
     policy: FunctionPolicy = FunctionPolicy(),  # noqa: B008 - a frozen value
+    measure: Measure = lambda _: nullcontext(),
 ) -> PipelineResult:
     """Render a package: run the pipelines of its sub-packages, then its own. Total and all or nothing.
 
@@ -66,7 +70,7 @@ def run_pipeline(
         steps = _declared_steps(package)
     except InvalidPipelineError as error:
         return PipelineResult(files, error=str(error), declared=True)
-    return run_steps(package, steps, runtimes, policy) if steps else PipelineResult(files)
+    return run_steps(package, steps, runtimes, policy, measure) if steps else PipelineResult(files)
 
 
 def declared_steps(files: Files) -> tuple[Step, ...]:
@@ -93,6 +97,7 @@ def run_steps(
     steps: Sequence[Step],
     runtimes: Sequence[FunctionRuntime],
     policy: FunctionPolicy,
+    measure: Measure = lambda _: nullcontext(),
 ) -> PipelineResult:
     """Run steps on the packages that they belong to. All or nothing."""
     files = package.files
@@ -106,7 +111,8 @@ def run_steps(
     try:
         for step, engine in zip(steps, engines, strict=True):
             if isinstance(engine, StepEngine):
-                run.step(step, engine)
+                with measure(step.function):
+                    run.step(step, engine)
         rendered = write_resources(package, run.all_resources())
     except _StepError as failed:
         protected, done = isinstance(failed, _ProtectedFieldError), tuple(run.done)

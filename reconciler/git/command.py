@@ -14,10 +14,11 @@ from urllib.parse import urljoin, urlsplit
 
 from reconciler.errors import UnavailableError
 from reconciler.git import effects
-from reconciler.git.effects import effect, timed
+from reconciler.git.effects import effect
 from reconciler.git.urls import Credential
 from reconciler.lazy import lazy_pattern
 from reconciler.report.redact import learn_credential, mask_credentials
+from reconciler.timing import SpanKind, timed
 from reconciler.values import dataclass
 
 CONFIG = Path(__file__).with_name("git.config")
@@ -132,7 +133,7 @@ def run_git(
     def run(target: str) -> GitResult:
         instead = ["-c", f"url.{target}.insteadOf={remote}"] if target else []
         where = [f"--git-dir={directory}"] if directory else []
-        with effect(f"git {name}"), timed(f"git {name} {remote or directory or ''}".rstrip()):
+        with effect(f"git {name}"), timed(SpanKind.GIT, f"git {name}", str(remote or directory or "")):
             _started.append(name)
             process = _start([*command, *instead, *where, *arguments], variables, with_input=bool(stdin))
             return _communicate(process, stdin, timeout_s, finish=name == "push")

@@ -11,8 +11,7 @@ before it and one after it. `RECONCILER_FAILPOINT_LOG=<file>` appends one line p
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -109,25 +108,6 @@ class Failpoints:
 
 
 _failpoints = Failpoints.of(os.environ)
-
-
-_watchers: list[Callable[[str, float], None]] = []
-
-
-def watch(watcher: Callable[[str, float], None]) -> None:
-    """Call `watcher` with the name and the seconds of every Git command and forge request from now on."""
-    _watchers.append(watcher)
-
-
-@contextmanager
-def timed(name: str) -> Iterator[None]:
-    """Tell the watchers how long something took, also if it failed."""
-    start = time.monotonic()
-    try:
-        yield
-    finally:
-        for watcher in _watchers:
-            watcher(name, time.monotonic() - start)
 
 
 @contextmanager

@@ -36,6 +36,7 @@ from reconciler.report.summary import (
     sorted_changes,
     statuses_of,
 )
+from reconciler.report.timings import Timings, timings_value
 
 API_VERSION = "reconciler.dev/v1alpha1"
 
@@ -56,8 +57,13 @@ def listing(kind: str, items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": f"{kind}List", "items": list(items)}
 
 
-def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str, Any]:
-    """Return the plan as a JSON value; every exit class is listed, whatever the process exits with."""
+def plan_value(
+    plan: Plan, names: Names, *, detailed: bool = False, timings: Timings | None = None
+) -> dict[str, Any]:
+    """Return the plan as a JSON value; every exit class is listed, whatever the process exits with.
+
+    Equal plans have equal values, unless there are `timings`.
+    """
     statuses = statuses_of(plan)
     return {
         "apiVersion": API_VERSION,
@@ -75,13 +81,16 @@ def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str,
         "confidences": [confidence_value(item) for item in plan.confidences],
         "moves": [move_value(move) for move in plan.version_changes],
         **exits_value(exits_of(plan, detailed=detailed), exit_of(plan, detailed=detailed)),
+        **({"timings": timings_value(timings)} if timings else {}),
     }
 
 
-def outcome_value(plan: Plan, outcome: Outcome, names: Names) -> dict[str, Any]:
+def outcome_value(
+    plan: Plan, outcome: Outcome, names: Names, timings: Timings | None = None
+) -> dict[str, Any]:
     """Return a plan and what became of it as one JSON value."""
     return {
-        **plan_value(plan, names),
+        **plan_value(plan, names, timings=timings),
         "kind": "Outcome",
         "effects": [asdict(effect) for effect in outcome.effects],
         **exits_value(exits_of(plan, outcome=outcome), exit_of(plan, outcome=outcome)),

@@ -12,6 +12,7 @@ from reconciler.plan.changes import Effect, Outcome
 from reconciler.plan.commits import repository_commits
 from reconciler.resolve.fleet import unsolved_files
 from reconciler.run.plan import PlannedRun
+from reconciler.timing import SpanKind, timed
 
 OnEffect = Callable[[Effect], None]
 
@@ -50,4 +51,7 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect =
     unsolved = unsolved_files(inventory, inputs.dependencies, planned.fleet, planned.resolving)
     others = {**(planned.plan.other_status or {}), **unsolved}
     plan = replace(planned.plan, other_status=others)
-    return apply_changes(plan, inventory, targets, control, on_effect, dashboards=dashboards)
+    with timed(SpanKind.STAGE, "apply") as span:
+        outcome = apply_changes(plan, inventory, targets, control, on_effect, dashboards=dashboards)
+        span.items = len(outcome.effects)
+    return outcome

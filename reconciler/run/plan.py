@@ -24,6 +24,7 @@ from reconciler.run.confidence import with_confidences
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import Opened, RunOptions
 from reconciler.runtime.pipelines import open_pipelines
+from reconciler.timing import SpanKind, timed
 from reconciler.values import dataclass
 
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
@@ -79,7 +80,9 @@ def plan_run(
         RefusedError: The commit is not merged, and the plan is to be applied.
         UsageError: A name to upgrade is no package's.
     """
-    inputs = read_inputs(options, forges, writes=to_apply, opened=opened)
+    with timed(SpanKind.STAGE, "read") as span:
+        inputs = read_inputs(options, forges, writes=to_apply, opened=opened)
+        span.items = len(inputs.inventory.repositories)
     if options.resolving.upgrade:
         _check_packages(inputs.inventory, options.resolving.upgrade)
     planned = plan_fleet(inputs, options.shard, options.resolving)
@@ -105,13 +108,19 @@ def plan_fleet(
     """Compute the plan. Fetches package contents, writes nothing."""
     inventory = inputs.inventory
     fleet = resolve_inputs(inputs, resolving)
-    contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
-    rendered = _render(inputs, fleet, contents)
+    with timed(SpanKind.STAGE, "fetch") as span:
+        contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
+        span.items = len(contents)
+    with timed(SpanKind.STAGE, "render") as span:
+        rendered = _render(inputs, fleet, contents)
+        span.items = len(rendered.variants)
     deliveries = rendered.deliveries
     # Generated manifests are known only after rendering: from here on they are variants like all others.
     generated = (delivery.resolved for delivery in deliveries.items.values())
     fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
-    plan = build_plan(inventory, fleet, rendered, shard, contents)
+    with timed(SpanKind.STAGE, "plan") as span:
+        plan = build_plan(inventory, fleet, rendered, shard, contents)
+        span.items = len(plan.changes)
     return PlannedRun(inputs, fleet, plan, resolving)
 
 
@@ -126,10 +135,17 @@ def resolve_inputs(
         trace: Also record the origin of every field of every variant.
     """
     # Reading ends here: everything below is computed.
-    inventory, dependencies = inputs.inventory, inputs.dependencies
-    desired = expand(inventory, trace=trace)
-    retained = retained_variants(desired, inventory)
-    return resolve_fleet(inventory, desired, dependencies, retained, options=options)
+    inventory = inputs.inventory
+    with timed(SpanKind.STAGE, "read"):
+        dependencies = inputs.dependencies
+    with timed(SpanKind.STAGE, "expand") as span:
+        desired = expand(inventory, trace=trace)
+        span.items = len(desired.variants)
+    with timed(SpanKind.STAGE, "resolve") as span:
+        retained = retained_variants(desired, inventory)
+        fleet = resolve_fleet(inventory, desired, dependencies, retained, options=options)
+        span.items = len(fleet.resolution.variants)
+    return fleet
 
 
 def _render(inputs: RunInputs, fleet: ResolvedFleet, contents: Contents) -> Rendered:

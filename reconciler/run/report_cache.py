@@ -46,11 +46,23 @@ VOLATILE: Final = frozenset({"HOSTNAME", "OLDPWD", "SHLVL", "_"})
 """Variables that differ between processes or pods, and that nothing reads."""
 
 
+class Counts(NamedTuple):
+    """Numbers of a run by metric and values of its labels; `instance` and `shard` are labels of all."""
+
+    samples: tuple[tuple[str, float, tuple[str, ...]], ...] = ()
+    instance: str = ""
+    shard: str = ""
+
+
 class Report(NamedTuple):
-    """The exit code of a run and its printed texts, each with True if it went to standard error."""
+    """The exit code of a run and its printed texts, each with True if it went to standard error.
+
+    `counts` are the numbers of its metrics, if it had any.
+    """
 
     texts: tuple[tuple[bool, str], ...]
     exit_code: Exit
+    counts: Counts = Counts()
 
 
 class Watched(NamedTuple):
@@ -117,12 +129,18 @@ class ReportCache:
         digest = self._fingerprint(opened, watched, inputs.inventory.opening)
         return InputDigest(watched, digest) if digest else None
 
-    def keep(self, inputs: InputDigest | None, printed: Iterable[tuple[bool, str]], code: Exit) -> None:
+    def keep(
+        self,
+        inputs: InputDigest | None,
+        printed: Iterable[tuple[bool, str]],
+        code: Exit,
+        counts: Counts = Counts(),  # noqa: B008 - a frozen value
+    ) -> None:
         """Keep the report of a run, unless it must not be kept. A failure is ignored."""
         if inputs is None or code not in _ENDS:
             return
         with suppress(OSError, UnicodeEncodeError):
-            data = msgspec.json.encode(_Kept(inputs, Report(tuple(printed), code)))
+            data = msgspec.json.encode(_Kept(inputs, Report(tuple(printed), code, counts)))
             if len(data) > _MOST_BYTES:
                 return
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.pipeline import RunPipelines, run_pipeline
 from reconciler.functions.runtime import FunctionRuntime
 from reconciler.functions.step import PipelineResult
+from reconciler.lazy import lazy_pattern
 from reconciler.objects import File, Files
 from reconciler.policy import FunctionPolicy
 from reconciler.runtime.container import ContainerRuntime, Semaphore
@@ -19,8 +21,10 @@ from reconciler.runtime.process import ExecRuntime
 from reconciler.runtime.result_cache import PackageCache, changed_files
 from reconciler.runtime.schemas import SchemaRuntime
 from reconciler.runtime.starlark import StarlarkRuntime
+from reconciler.timing import SpanKind, TimeSpan, emit, is_watched, timed, watching
 from reconciler.values import dataclass
 
+_LOCATION: Final = lazy_pattern(rb"reconciler\.dev/location:[ \t]*[\"']?([^\s\"']+)")
 _LEAST: Final = 64
 """Packages from which a second process pays: starting it takes as long as rendering some of them."""
 _LEAST_OUTSIDE: Final = 2
@@ -99,6 +103,7 @@ class _ResultDelta:
     result: PipelineResult
     changed: Mapping[str, File]
     removed: frozenset[str]
+    spans: tuple[TimeSpan, ...] = ()
 
     def apply_to(self, before: Files) -> PipelineResult:
         """Return the whole result of a package."""
@@ -122,6 +127,8 @@ class _Pool:
         done = 0
         if self._can_fork(len(packages)):
             for done, delta in enumerate(self._run_forked(packages), 1):
+                for span in delta.spans:
+                    emit(span)
                 yield delta.apply_to(packages[done - 1])
         for files in packages[done:]:
             yield self._run_here(files)
@@ -138,7 +145,7 @@ class _Pool:
             settings = self._settings
             runtimes = open_runtimes(settings.policy, settings.cache, settings.definitions)
             self._runtimes = self._stack.enter_context(runtimes)
-        return run_pipeline(files, self._runtimes, self._settings.policy)
+        return _measured(files, self._runtimes, self._settings.policy)
 
     def _run_forked(self, packages: Sequence[Files]) -> Iterator[_ResultDelta]:
         """Yield the results of forked processes; end early if one of them is killed from outside."""
@@ -170,8 +177,29 @@ def _start_worker(settings: _Settings, semaphore: Semaphore, packages: Sequence[
 
 def _run_in_worker(number: int) -> _ResultDelta:
     ((packages, policy, runtimes),) = _worker
-    files = packages[number]
-    result = run_pipeline(files, runtimes, policy)
+    files, spans = packages[number], list[TimeSpan]()
+    if is_watched():  # as its parent was
+        with watching(spans.append):
+            result = _measured(files, runtimes, policy)
+    else:
+        result = run_pipeline(files, runtimes, policy)
     changed = changed_files(files, result.files) if result.files is not files else {}
     removed = frozenset(files.keys() - result.files.keys())
-    return _ResultDelta(replace(result, files={}), changed, removed)
+    return _ResultDelta(replace(result, files={}), changed, removed, tuple(spans))
+
+
+def _measured(files: Files, runtimes: Sequence[FunctionRuntime], policy: FunctionPolicy) -> PipelineResult:
+    """Render a package; its functions are spans if there is a watcher."""
+    if not is_watched():
+        return run_pipeline(files, runtimes, policy)
+    with timed(SpanKind.PACKAGE, _location(files)) as span:
+        result = run_pipeline(files, runtimes, policy, lambda name: timed(SpanKind.FUNCTION, name))
+        span.is_kept = result.declared
+    return result
+
+
+def _location(files: Files) -> str:
+    """Return repository and path of a package from its Kptfile, "" if they are not there."""
+    kptfile = files.get(KPTFILE)
+    match = _LOCATION.search(kptfile.data) if kptfile else None
+    return match[1].decode(errors="replace") if match else ""

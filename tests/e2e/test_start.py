@@ -15,8 +15,18 @@ from reconciler.cli.main import invoke
 code = invoke(sys.argv[1:])
 print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
 """
-NEVER = {"httpx", "rich", "cryptography", "ruamel", "pysat", "starlark", "pathspec", "asyncio"}
-"""Libraries for forges, terminals, signatures, round trips, solving, scripts and `.krmignore`."""
+NEVER = {
+    "httpx",
+    "rich",
+    "cryptography",
+    "ruamel",
+    "pysat",
+    "starlark",
+    "pathspec",
+    "asyncio",
+    "opentelemetry",
+}
+"""Libraries for forges, terminals, signatures, round trips, solving, scripts, `.krmignore` and traces."""
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,195 @@
+"""Metrics of one run as OpenMetrics text; `docs/observability.md` lists them.
+
+Every metric is a gauge: collectors that know only the older text format of Prometheus read them too.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from reconciler.inventory import Inventory
+from reconciler.plan.changes import Op, Outcome, Plan
+from reconciler.plan.status import PackageStatus, Phase, current_statuses, statuses_after
+from reconciler.report.timings import Timings
+from reconciler.rollout.model import MemberPhase, Rollout
+from reconciler.snapshot import Snapshot
+
+PREFIX = "reconciler_"
+
+
+class Metric(NamedTuple):
+    """A metric: its unit is the end of its name, its labels are those besides the common ones."""
+
+    about: str
+    unit: str = ""
+    labels: tuple[str, ...] = ()
+
+
+METRICS = {
+    "run_info": Metric("1, with the version of the program", labels=("version",)),
+    "run_timestamp_seconds": Metric("Time of the end of the run, in seconds since 1970", "seconds"),
+    "run_duration_seconds": Metric("Duration of the run", "seconds"),
+    "run_cpu_seconds": Metric("CPU time of the run and of its processes", "seconds"),
+    "run_peak_memory_bytes": Metric("Largest memory of the run", "bytes"),
+    "run_exit_code": Metric("Exit code of the run"),
+    "run_repeated": Metric("1 if nothing changed and the report of an earlier run was repeated, else 0"),
+    "stage_duration_seconds": Metric("Duration of a stage", "seconds", ("stage",)),
+    "stage_items": Metric("Results of a stage", labels=("stage",)),
+    "function_duration_seconds": Metric("Time of a function in all packages", "seconds", ("function",)),
+    "function_runs": Metric("Packages that ran a function", labels=("function",)),
+    "git_commands": Metric("Git commands of the run"),
+    "git_duration_seconds": Metric("Time of all Git commands together", "seconds"),
+    "forge_requests": Metric("Requests to forges"),
+    "forge_duration_seconds": Metric("Time of all requests to forges together", "seconds"),
+    "forge_writes": Metric("Writes to a forge in the last hour that count in its budget", labels=("api",)),
+    "forge_writes_limit": Metric("Writes an hour that the configuration permits", labels=("api",)),
+    "repositories": Metric("Repositories by state", labels=("state",)),
+    "packages": Metric("Packages by state", labels=("state",)),
+    "packages_oldest_timestamp_seconds": Metric(
+        "Time since when the oldest package is in a state, in seconds since 1970", "seconds", ("state",)
+    ),
+    "packages_waiting": Metric("Packages that wait for a person"),
+    "changes": Metric("Packages by the operation that the plan has for them", labels=("op",)),
+    "changes_pending": Metric("Packages of which something is still to be done"),
+    "conflicts": Metric("Conflicts that a person must answer"),
+    "problems": Metric("Problems by reason", labels=("reason",)),
+    "refusals": Metric("Reasons why the plan is not applied", labels=("reason",)),
+    "rollout_phase": Metric("1 for the phase of the rollout of a set", labels=("set", "phase")),
+    "wave_phase": Metric("1 for the phase of a wave", labels=("set", "wave", "phase")),
+    "wave_packages": Metric("Packages of a wave by state", labels=("set", "wave", "state")),
+    "snapshot_timestamp_seconds": Metric(
+        "Time of the oldest complete list of a snapshot, in seconds since 1970", "seconds", ("cluster",)
+    ),
+    "effects": Metric("Effects of apply", labels=("result",)),
+}
+"""Every metric by its name without the prefix, in the order of the file."""
+
+
+class Sample(NamedTuple):
+    """A number of one metric; `values` are those of its labels."""
+
+    metric: str
+    value: float
+    values: tuple[str, ...] = ()
+
+
+class RunFacts(NamedTuple):
+    """Facts of a run that every end has: an exit code, also of a failure."""
+
+    version: str
+    exit_code: int
+    end_s: float
+    repeated: bool = False
+
+
+def run_samples(run: RunFacts, timings: Timings) -> Iterator[Sample]:
+    """Yield the numbers of any run, also of one that failed."""
+    yield Sample("run_info", 1, (run.version,))
+    yield Sample("run_timestamp_seconds", round(run.end_s, 3))
+    yield Sample("run_duration_seconds", timings.seconds)
+    yield Sample("run_cpu_seconds", timings.cpu_s)
+    yield Sample("run_peak_memory_bytes", timings.peak_bytes)
+    yield Sample("run_exit_code", run.exit_code)
+    yield Sample("run_repeated", run.repeated)
+    for stage in timings.stages:
+        yield Sample("stage_duration_seconds", stage.seconds, (stage.name,))
+        yield Sample("stage_items", stage.items, (stage.name,))
+    for work in timings.functions:
+        yield Sample("function_duration_seconds", work.seconds, (work.name,))
+        yield Sample("function_runs", work.runs, (work.name,))
+    yield Sample("git_commands", timings.git.runs)
+    yield Sample("git_duration_seconds", timings.git.seconds)
+    yield Sample("forge_requests", timings.forge.runs)
+    yield Sample("forge_duration_seconds", timings.forge.seconds)
+
+
+def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = None) -> Iterator[Sample]:
+    """Yield the numbers of a plan: as it is before the plan is applied, or after with its outcome.
+
+    Pure: equal inputs give equal numbers.
+    """
+    unread = sum(view.problem is not None for view in inventory.repositories.values())
+    yield Sample("repositories", len(inventory.repositories) - unread, ("read",))
+    yield Sample("repositories", unread, ("unread",))
+    statuses = statuses_after(plan, outcome.unfinished, outcome.opened) if outcome else current_statuses(plan)
+    yield from _state_samples(statuses)
+    yield Sample("packages_waiting", sum(change.waits for change in plan.changes))
+    ops = Counter(change.op for change in plan.changes)
+    yield from (Sample("changes", ops[op], (op,)) for op in Op)
+    yield Sample("changes_pending", sum(change.pending for change in plan.changes))
+    yield Sample("conflicts", sum(len(change.conflicts) for change in plan.changes))
+    yield from _counted("problems", (str(problem.reason) for problem in plan.problems))
+    yield from _counted("refusals", (str(refusal.reason) for refusal in plan.refusals))
+    for rollout in plan.rollouts:
+        yield from _rollout_samples(rollout)
+    yield from _snapshot_samples(inventory.snapshot)
+    if outcome is not None:
+        results = Counter(
+            "left" if effect.left else "failed" if effect.error else "done" for effect in outcome.effects
+        )
+        yield from (Sample("effects", results[result], (result,)) for result in ("done", "failed", "left"))
+
+
+def metrics_text(samples: Iterable[Sample], common: Mapping[str, str]) -> str:
+    """Return samples as OpenMetrics text, in the order of `METRICS`; every sample has the common labels.
+
+    A common label without a value is left out.
+    """
+    by_metric: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_metric.setdefault(sample.metric, []).append(sample)
+    shared = {name: value for name, value in common.items() if value}
+    lines = []
+    for key, metric in METRICS.items():
+        if key not in by_metric:
+            continue
+        name = PREFIX + key
+        lines.append(f"# TYPE {name} gauge")
+        lines += [f"# UNIT {name} {metric.unit}"] if metric.unit else []
+        lines.append(f"# HELP {name} {metric.about}")
+        for sample in sorted(by_metric[key], key=lambda sample: sample.values):
+            labels = shared | dict(zip(metric.labels, sample.values, strict=True))
+            text = ",".join(f'{label}="{_escaped(value)}"' for label, value in sorted(labels.items()))
+            lines.append(f"{name}{{{text}}} {_number(sample.value)}")
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def _state_samples(statuses: Iterable[PackageStatus]) -> Iterator[Sample]:
+    counts: Counter[Phase] = Counter()
+    oldest: dict[Phase, int] = {}
+    for status in statuses:
+        counts[status.phase] += 1
+        if status.since:
+            oldest[status.phase] = min(status.since, oldest.get(status.phase, status.since))
+    yield from (Sample("packages", counts[phase], (phase,)) for phase in Phase)
+    for phase, since in oldest.items():
+        yield Sample("packages_oldest_timestamp_seconds", since, (phase,))
+
+
+def _rollout_samples(rollout: Rollout) -> Iterator[Sample]:
+    name = str(rollout.key)
+    yield Sample("rollout_phase", 1, (name, rollout.phase))
+    for wave in rollout.waves:
+        yield Sample("wave_phase", 1, (name, wave.name, wave.phase))
+        counts = Counter(member.phase for member in wave.members)
+        yield from (Sample("wave_packages", counts[phase], (name, wave.name, phase)) for phase in MemberPhase)
+
+
+def _snapshot_samples(snapshot: Snapshot) -> Iterator[Sample]:
+    clusters = {snapshot.cluster: snapshot, **snapshot.clusters}
+    for cluster, own in clusters.items():
+        if own.taken is not None:
+            yield Sample("snapshot_timestamp_seconds", own.taken, (cluster,))
+
+
+def _counted(metric: str, values: Iterable[str]) -> Iterator[Sample]:
+    for value, count in Counter(values).items():
+        yield Sample(metric, count, (value,))
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else f"{value:.6f}".rstrip("0")

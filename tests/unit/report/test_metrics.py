@@ -1,0 +1,92 @@
+"""Metrics: what a parser of OpenMetrics reads of them, and that the page lists them all."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
+
+from reconciler.report.metrics import METRICS, PREFIX, RunFacts, Sample, metrics_text, run_samples
+from reconciler.report.timings import StageDuration, Timings, Work
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/observability.md"
+FACTS = RunFacts("1.2.3", 7, 1_700_000_000.1234)
+TIMINGS = Timings(
+    1.5,
+    0.25,
+    4096,
+    (StageDuration("read", 0.5, 3), StageDuration("plan", 0.000001, 9)),
+    functions=(Work("ghcr.io/f:v1", 2, 0.125), Work('odd "name"\\\n', 1, 3.0)),
+    git=Work("git", 4, 0.5),
+)
+
+
+def read(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Return the value of every sample by name and labels, as a parser of OpenMetrics reads it."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in parse_openmetrics(text)
+        for sample in family.samples
+    }
+
+
+def labels(**values: str) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(values.items()))
+
+
+def test_every_number_of_a_run_is_read_by_a_parser() -> None:
+    samples = list(run_samples(FACTS, TIMINGS))
+
+    values = read(metrics_text(samples, {"command": "apply", "reconciler": "fleet", "shard": ""}))
+
+    common = {"command": "apply", "reconciler": "fleet"}
+    assert len(values) == len(samples)
+    assert values["reconciler_run_exit_code", labels(**common)] == 7
+    assert values["reconciler_run_timestamp_seconds", labels(**common)] == 1_700_000_000.123
+    assert values["reconciler_stage_duration_seconds", labels(**common, stage="plan")] == 0.000001
+    assert values["reconciler_stage_items", labels(**common, stage="read")] == 3
+    assert values["reconciler_function_runs", labels(**common, function='odd "name"\\\n')] == 1
+    assert values["reconciler_git_commands", labels(**common)] == 4
+
+
+def test_collectors_of_the_older_format_read_the_same() -> None:
+    text = metrics_text(run_samples(FACTS, TIMINGS), {"command": "plan"})
+
+    older = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in parse_prometheus(text)
+        for sample in family.samples
+    }
+
+    assert older == read(text)
+
+
+def test_equal_samples_in_another_order_make_equal_text() -> None:
+    samples = list(run_samples(FACTS, TIMINGS))
+
+    assert metrics_text(samples, {"a": "1"}) == metrics_text(reversed(samples), {"a": "1"})
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_unit_is_the_end_of_the_name(name: str) -> None:
+    metric = METRICS[name]
+    text = metrics_text([Sample(name, 1, tuple("x" for _ in metric.labels))], {})
+
+    (family,) = parse_openmetrics(text)
+
+    assert family.type == "gauge"
+    assert family.unit == metric.unit
+    assert name.endswith(("_seconds", "_bytes")) == bool(metric.unit)
+    assert family.documentation == metric.about
+
+
+def page_rows() -> Mapping[str, tuple[str, tuple[str, ...]]]:
+    rows = re.findall(r"^\| `reconciler_(\w+)` \| (\w*) ?\| ([^|]*)\|", PAGE.read_text(), re.MULTILINE)
+    return {name: (unit, tuple(re.findall(r"`(\w+)`", own))) for name, unit, own in rows}
+
+
+def test_page_lists_every_metric_with_its_unit_and_labels() -> None:
+    assert page_rows() == {name: (metric.unit, metric.labels) for name, metric in METRICS.items()}
+    assert PREFIX == "reconciler_"
