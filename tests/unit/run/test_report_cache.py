@@ -17,6 +17,7 @@ from reconciler.run.report_cache import InputDigest, Report, ReportCache
 from tests.support.git import Repo, run
 from tests.support.small_world import write_world
 
+KIM = ("-c", "user.name=Kim", "-c", "user.email=kim@example.com")
 PRINTED = [(False, "Nothing to do\n"), (True, "a note\n")]
 SCHEDULE = "  pullRequests:\n    schedule:\n    - '* 8-16 * * *'\n    timezone: UTC\n"
 MORNING, EVENING = 1_767_258_000.0, 1_767_294_000.0  # 9 and 19 o'clock
@@ -161,6 +162,19 @@ def test_branch_of_a_working_copy_is_an_input(options: RunOptions, tmp_path: Pat
     options = replace(options, control=str(tmp_path / "copy"))
     keep(options)
     run("checkout", "-q", "-b", "next", cwd=tmp_path / "copy")
+
+    assert cache(options).find() is None
+
+
+def test_commit_of_a_working_copy_that_is_not_pushed_is_an_input(options: RunOptions, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    run("clone", "-q", options.control, str(copy), cwd=tmp_path)
+    options = replace(options, control=str(copy))
+    (copy / "README.md").write_text("Ours\n")
+    run("add", "README.md", cwd=copy)
+    run(*KIM, "commit", "-qm", "Ours", cwd=copy)
+    keep(options)
+    run(*KIM, "commit", "-q", "--amend", "--reset-author", "-m", "Ours again", cwd=copy)
 
     assert cache(options).find() is None
 
