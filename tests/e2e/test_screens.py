@@ -1,0 +1,113 @@
+"""What a person sees in 80 columns of a terminal, and what a program gets, on six worlds, as reviewed files.
+
+`pytest tests/e2e/test_screens.py --update-golden` writes `tests/goldens/screens/`.
+"""
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.main import invoke
+from tests.e2e.test_worlds import WORLDS, happen
+from tests.support.schema import output_violations
+from tests.support.world import World, build_world, story
+
+GOLDENS = Path(__file__).resolve().parents[1] / "goldens/screens"
+NAMES = (
+    "03-upgrade-merge",
+    "04-target-removed",
+    "05-stalled-owner",
+    "15-required-injection",
+    "37-rollout-in-waves",
+    "55-crossplane-tree",
+)
+KINDS = {
+    "plan": "Plan",
+    "status": "Status",
+    "history": "History",
+    "why-not": "Standstill",
+    "explain": "Explanation",
+    "graph": "Graph",
+    "doctor": "Diagnosis",
+}
+COLUMNS = 80
+
+
+class Terminal(io.StringIO):
+    """A standard output that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        """Tell that somebody looks."""
+        return True
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A world after its story."""
+    source = next(each for each in WORLDS if each.name == request.param)
+    built = build_world(source, tmp_path_factory.mktemp("w") / source.name)
+    for action in story(source):
+        if action[0] != "conditions" and not happen(source, built, *action):
+            built.run(*action)
+    return built
+
+
+def _lines(world: World) -> Iterator[tuple[str, ...]]:
+    """Yield the commands, those about one package with the first package of the fleet that has one."""
+    items = json.loads(world.run("status", "-o", "json").out)["items"]
+    packages = [f"{p['repository']}/{p['name']}" for item in items if (p := item.get("package"))]
+    yield ("plan",)
+    yield ("status",)
+    yield from ((command, packages[0]) for command in ("history", "why-not", "explain") if packages)
+    yield ("graph",)
+    yield ("doctor",)
+
+
+def _normal(text: str, world: World) -> str:
+    text = text.replace(str(world.root), "<world>")
+    text = re.sub(r"\b[0-9a-f]{64}\b", "<checksum>", text)
+    text = re.sub(r"\b[0-9a-f]{40}\b", "<oid>", text)
+    text = re.sub(r"\b[0-9a-f]{12}\b", "<short>", text)
+    return re.sub(r"git version [\d.]+[^\"\n]*", "git version <git>", text)
+
+
+def _screen(world: World, line: tuple[str, ...]) -> str:
+    """Return what one command shows on a terminal, and its exit code."""
+    shown = Terminal()
+    with redirect_stdout(shown):
+        places = ["--control", str(world.control), "--cache-dir", str(world.root / "cache")]
+        code = invoke([*line, "--no-color", *places])
+    return f"$ reconciler {' '.join(line)}\n{shown.getvalue()}exit code {code}\n"
+
+
+def _golden(name: str, text: str, *, update: bool) -> str:
+    """Return the reviewed text of a file; with `update` it becomes this one."""
+    path = GOLDENS / name
+    if update:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return path.read_text(encoding="utf-8")
+
+
+def test_screens_in_80_columns(world: World, monkeypatch: pytest.MonkeyPatch, *, update_golden: bool) -> None:
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+
+    text = _normal("\n".join(_screen(world, line) for line in _lines(world)), world)
+
+    assert text == _golden(f"{world.root.name}.txt", text, update=update_golden)
+
+
+def test_json_of_the_screens(world: World, *, update_golden: bool) -> None:
+    outputs = {line: world.run(*line, "-o", "json").out for line in _lines(world)}
+
+    wrong = [each for line, out in outputs.items() for each in output_violations(KINDS[line[0]], out)]
+    values = {" ".join(line): json.loads(out) for line, out in outputs.items()}
+    text = _normal(json.dumps(values, indent=1, sort_keys=True) + "\n", world)
+
+    assert wrong == []
+    assert text == _golden(f"{world.root.name}.json", text, update=update_golden)
