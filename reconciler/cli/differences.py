@@ -56,7 +56,7 @@ def _lines(
 ) -> Iterator[str]:
     """Yield for each distinct difference a comment with its packages, and the patch of the first of them."""
     from reconciler.report.escape import terminal
-    from reconciler.report.folding import equal_differences, names_text
+    from reconciler.report.folding import common_text, equal_differences, general_text, names_text
     from reconciler.report.patch import package_patch
     from reconciler.report.summary import detail
     from reconciler.run.differences import read_sides
@@ -66,7 +66,8 @@ def _lines(
     shown = False
     for group, sides in zip(groups, read_sides(firsts, planned.plan, planned.inputs), strict=True):
         change = sides.change
-        text = "; ".join(filter(None, (f"{change.op} {names_text(group, planned.names)}", detail(change))))
+        about = common_text(map(detail, group), general_text(detail(change), change, planned.names))
+        text = "; ".join(filter(None, (f"{change.op} {names_text(group, planned.names)}", about)))
         patch = package_patch(
             change.package.path,
             sides.before,

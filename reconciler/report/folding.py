@@ -104,8 +104,15 @@ def fold_changes(
         if unfolded or len(own) <= MOST_ROWS:
             causes += [FoldedChanges((c,), details[c.package], (Diff((c,), c.impact),)) for c in own]
         else:
-            causes.append(FoldedChanges(own, group[0][1], _diffs(own)))
+            shared = common_text([details[change.package] for change in own], group[0][1])
+            causes.append(FoldedChanges(own, shared, _diffs(own)))
     return causes
+
+
+def common_text(texts: Iterable[str], otherwise: str) -> str:
+    """Return the text that all changes share; `otherwise` where they differ."""
+    distinct = set(texts)
+    return distinct.pop() if len(distinct) == 1 else otherwise
 
 
 def _diffs(changes: Iterable[Change]) -> tuple[Diff, ...]:

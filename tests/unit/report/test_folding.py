@@ -8,7 +8,14 @@ from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.impact import Impact, Risk
 from reconciler.reasons import Reason
-from reconciler.report.folding import MOST_DIFFS, MOST_ROWS, fold_changes, general_text, risk_texts
+from reconciler.report.folding import (
+    MOST_DIFFS,
+    MOST_ROWS,
+    common_text,
+    fold_changes,
+    general_text,
+    risk_texts,
+)
 from reconciler.report.summary import Names, risk_summary, sorted_changes
 from reconciler.report.text import plan_lines
 
@@ -125,3 +132,10 @@ def test_many_subjects_of_a_class_are_counted() -> None:
     risks = [Risk("rbac", "adds", f"Role {n}", 2) for n in range(6)]
 
     assert risk_texts(risks) == ["rbac: adds Role 0, adds Role 1, adds Role 2, adds Role 3 and 2 more"]
+
+
+def test_a_text_that_all_share_keeps_its_names() -> None:
+    assert common_text(["web/v2 of web is held", "web/v2 of web is held"], "…/v2 of … is held") == (
+        "web/v2 of web is held"
+    )
+    assert common_text(["web of a", "web of b"], "web of …") == "web of …"
