@@ -29,8 +29,10 @@
     }
     return row.names;
   };
-  const filled = (row, text) => text.replace(/[\x01-\x04]/g, (mark) => names(row)[mark.charCodeAt(0) - 1]);
-  const text = (row, number) => filled(row, texts[number]);
+  const MARK = /[\x01-\x04]/, MARKS = /[\x01-\x04]/g;
+  const filled = (row, text) => text.replace(MARKS, (mark) => names(row)[mark.charCodeAt(0) - 1]);
+  const plain = texts.map((text) => !MARK.test(text));
+  const text = (row, number) => (plain[number] ? texts[number] : filled(row, texts[number]));
   const get = (row, column) => (AT[column] < 4 ? names(row)[AT[column]] : text(row, row[AT[column]]));
   const list = (row, column) => lists[row[AT[column]]].map((number) => text(row, number));
   const records = (row, column) =>
@@ -129,7 +131,7 @@
   };
 
   // The table of packages
-  const hasClusters = packages.some((row) => names(row)[2] && names(row)[2] !== names(row)[0]);
+  const hasClusters = packages.some((row) => row[2] && row[2] !== row[0]);
   const state = (row) => {
     const phase = get(row, "phase");
     if (!phase) return "";
