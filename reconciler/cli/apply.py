@@ -100,7 +100,7 @@ def apply(
     if html_file is not None:
         from reconciler.run.html_report import plan_report
 
-        write_page(html_file, plan_report(planned, outcome))
+        write_page(html_file, plan_report(planned, outcome, measuring.timings))
     return code
 
 

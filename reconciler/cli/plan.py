@@ -97,7 +97,7 @@ def plan(
         measuring.count(planned)
         changes = select_changes(planned, names) if names else changed_files(planned)
         show_differences(make_printer(), planned, changes, unfolded=unchanged)
-        _write_html(html_file, planned)
+        _write_html(html_file, planned, measuring)
         return _exit_of(planned, detailed=detailed_exitcode)
     with printer_to(out) as printer:
         reports = open_reports(settings, printer)
@@ -111,7 +111,7 @@ def plan(
         planned, form = plan_run(settings, opened=reports.opened), Output(output)
         timings = measuring.timings
         show_plan(printer, planned, form, unchanged=unchanged, detailed=detailed_exitcode, timings=timings)
-        _write_html(html_file, planned)
+        _write_html(html_file, planned, measuring)
         code = _exit_of(planned, detailed=detailed_exitcode)
         counts = measuring.count(planned)
         if timings is None:
@@ -119,11 +119,11 @@ def plan(
     return code
 
 
-def _write_html(path: Path | None, planned: "PlannedRun") -> None:
+def _write_html(path: Path | None, planned: "PlannedRun", measuring: "Measuring") -> None:
     if path is not None:
         from reconciler.run.html_report import plan_report
 
-        write_page(path, plan_report(planned))
+        write_page(path, plan_report(planned, timings=measuring.timings))
 
 
 def _exit_of(planned: "PlannedRun", *, detailed: bool) -> Exit:

@@ -51,6 +51,7 @@ from reconciler.report.summary import (
     summary_line,
 )
 from reconciler.report.text import failures, outcome_lines
+from reconciler.report.timings import Timings
 from reconciler.run.check import CheckResult
 from reconciler.run.html_diffs import Differences, find_differences
 from reconciler.run.html_packages import PackageSources, package_rows
@@ -63,7 +64,9 @@ MOST_NODES: Final = 400
 _MOST_PINS: Final = 200
 
 
-def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> HtmlReport:
+def plan_report(
+    planned: PlannedRun, outcome: Outcome | None = None, timings: Timings | None = None
+) -> HtmlReport:
     """Return the report of a plan or, with its outcome, of what was applied; states are those after it."""
     plan, names = planned.plan, planned.names
     changes, statuses = sorted_changes(plan), statuses_of(plan)
@@ -91,6 +94,7 @@ def plan_report(planned: PlannedRun, outcome: Outcome | None = None) -> HtmlRepo
         failed=tuple(failures(outcome)) if outcome else (),
         effects=tuple(lines[:-1]),
         graph=_graph(planned),
+        timings=timings,
     )
 
 

@@ -113,3 +113,12 @@ def test_waves_are_told_in_the_words_of_the_plan(tmp_path: Path) -> None:
     title, *waves = [line.removeprefix("rollout ") for line in LINES]
     assert f">Rollout {title}</h3>" in page
     assert [f"<li>{wave}</li>" in page for wave in waves] == [True] * 3
+
+
+def test_durations_are_in_the_page_only_where_they_are_asked_for(world: World, tmp_path: Path) -> None:
+    world.run("plan", "--html", str(tmp_path / "plain.html"))
+    world.run("plan", "--timings", "--html", str(tmp_path / "timed.html"))
+
+    plain, timed = ((tmp_path / f"{name}.html").read_text() for name in ("plain", "timed"))
+    assert 'id="timings"' not in plain
+    assert '<tr><th scope="row">render</th>' in timed.partition('id="timings"')[2]

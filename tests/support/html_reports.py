@@ -22,10 +22,10 @@ from reconciler.report.html.model import (
     PackageDiff,
     PackageRow,
     ReportKind,
-    StageTime,
 )
 from reconciler.report.redact import Redactor
 from reconciler.report.rollouts import RolloutText
+from reconciler.report.timings import StageDuration, Timings, Work
 
 COLUMNS = (
     *("repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason"),
@@ -107,12 +107,7 @@ def large_report(packages: int = 10_000, diffs: int = 300) -> HtmlReport:
         problems={"Problems": tuple(_problem(number) for number in range(3))},
         rollouts=(_ROLLOUT,),
         graph=GraphPicture(svg(_GRAPH, embedded=True)),
-        stages=(
-            StageTime("read", 12.25),
-            StageTime("expand", 1.5),
-            StageTime("resolve", 3.125),
-            StageTime("render", 30.0),
-        ),
+        timings=_TIMINGS,
     )
 
 
@@ -130,6 +125,15 @@ _GRAPH = Graph(
         ),
     ),
     "manifests/db.yaml needs carvel:db.io.",
+)
+_TIMINGS = Timings(
+    47.0,
+    40.5,
+    512 << 20,
+    (StageDuration("read", 12.25, 1000), StageDuration("render", 30.0, 10_000)),
+    (Work("cluster-0001/web", 3, 1.5),),
+    (Work("set-labels", 10_000, 4.0),),
+    Work("git", 3000, 9.0),
 )
 _ROLLOUT = RolloutText(
     "web/v2 of default/web: failed, 4 of 12 published",

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +17,7 @@ from reconciler.report.html.encode import data_value, script_json
 from reconciler.report.html.model import ALARMING, CauseRow, HtmlReport
 from reconciler.report.markdown import load_template
 from reconciler.report.redact import Redactor
+from reconciler.report.timings import SLOWEST, Timings
 from reconciler.wording import plural
 
 _MOST_CAUSES = 500
@@ -49,6 +50,7 @@ def html_page(report: HtmlReport, redactor: Redactor) -> str:
             more_effects=len(report.effects[_MOST_CAUSES:]),
             problems={head: group_problems(problems) for head, problems in report.problems.items()},
             alarming=ALARMING,
+            timings=list(_timing_tables(report.timings)) if report.timings else [],
             sets=sorted({package.set_name for package in report.packages if package.set_name}),
             clusters=len({package.cluster for package in report.packages if package.cluster}),
         )
@@ -64,6 +66,19 @@ def _cause_lists(report: HtmlReport) -> dict[str, list[tuple[int, CauseRow]]]:
         "Left as they are": [(place, cause) for place, cause in numbered if cause.phase],
     }
     return {heading: rows for heading, rows in lists.items() if rows}
+
+
+def _timing_tables(timings: Timings) -> Iterator[tuple[str, str, list[tuple[str, int, float]]]]:
+    """Yield tables of durations: a heading, what is counted, and rows."""
+    yield "Stage", "Results", [(stage.name, stage.items, stage.seconds) for stage in timings.stages]
+    outside = [work for work in (timings.git, timings.forge) if work.runs]
+    groups = {
+        "Outside": outside,
+        "Slowest packages": timings.packages,
+        "Slowest functions": timings.functions,
+    }
+    for heading, works in groups.items():
+        yield heading, "Runs", [(work.name, work.runs, work.seconds) for work in works[:SLOWEST]]
 
 
 def _policy(script: str, style: str) -> str:

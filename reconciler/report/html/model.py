@@ -9,6 +9,7 @@ from reconciler.errors import Problem
 from reconciler.plan.changes import Refusal
 from reconciler.plan.provenance import Origin
 from reconciler.report.rollouts import RolloutText
+from reconciler.report.timings import Timings
 from reconciler.values import dataclass
 
 
@@ -138,16 +139,12 @@ class GraphPicture(NamedTuple):
     note: str = ""
 
 
-class StageTime(NamedTuple):
-    """One stage of the run with its time in seconds."""
-
-    name: str
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class HtmlReport:
-    """Everything that one page shows. `counts` are packages by operation, in the order of reports."""
+    """Everything that one page shows. `counts` are packages by operation, in the order of reports.
+
+    `timings` are there only where they were asked for: equal inputs do not make them equal.
+    """
 
     kind: ReportKind
     instance: str
@@ -166,4 +163,4 @@ class HtmlReport:
     failed: tuple[tuple[str, str], ...] = ()
     effects: tuple[str, ...] = ()
     graph: GraphPicture = GraphPicture()
-    stages: tuple[StageTime, ...] = ()
+    timings: Timings | None = None
