@@ -1,7 +1,6 @@
 """Impact of a change on its package: size and identity of the difference, and the risks in it. Pure."""
 
 import hashlib
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from difflib import unified_diff
@@ -93,7 +92,7 @@ class ImpactReader:
             own_names: Names of the package, its repository and its owner.
         """
         changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
-        names = _pattern(own_names)
+        names = {name.encode() for name in own_names if name}
         digest, added, removed = hashlib.sha256(), 0, 0
         for path in changed:
             old, new = before.get(path), after.get(path)
@@ -108,19 +107,19 @@ class ImpactReader:
         return Impact(digest.hexdigest(), len(changed), added, removed, risks)
 
     def _risks(
-        self, before: Files, after: Files, changed: Collection[str], names: re.Pattern[bytes] | None
+        self, before: Files, after: Files, changed: Collection[str], names: Collection[bytes]
     ) -> Iterator[Risk]:
         order = {name: index for index, name in enumerate(self.policy.classes)}
         risks = self._unordered_risks(before, after, changed, names)
         if any(_OWN_NAME in risk.subject for risk in risks):
-            risks = self._unordered_risks(before, after, changed, None)
+            risks = self._unordered_risks(before, after, changed, ())
         yield from sorted(
             (risk._replace(weight=order[risk.category]) for risk in risks),
             key=lambda risk: (risk.weight, risk),
         )
 
     def _unordered_risks(
-        self, before: Files, after: Files, changed: Collection[str], names: re.Pattern[bytes] | None
+        self, before: Files, after: Files, changed: Collection[str], names: Collection[bytes]
     ) -> set[Risk]:
         """Return the risks; a subject that the package's own names are part of has `_OWN_NAME` instead."""
         old, new = self._all(before, changed, names), self._all(after, changed, names)
@@ -141,7 +140,7 @@ class ImpactReader:
                 yield Risk(category, action, str(resource))
 
     def _registry_risks(
-        self, images: Collection[str], before: Files, names: re.Pattern[bytes] | None
+        self, images: Collection[str], before: Files, names: Collection[bytes]
     ) -> Iterator[Risk]:
         """Yield images of registries that neither the settings nor, without any, the package on main has."""
         if self.policy.registries:
@@ -152,7 +151,7 @@ class ImpactReader:
             foreign = {image for image in images if _registry(image) not in in_use}
         yield from (Risk(REGISTRY, "uses", image) for image in foreign)
 
-    def _all(self, files: Files, paths: Collection[str], names: re.Pattern[bytes] | None) -> _Contents:
+    def _all(self, files: Files, paths: Collection[str], names: Collection[bytes]) -> _Contents:
         resources: dict[_Resource, Any] = {}
         images: set[str] = set()
         for path in sorted(paths):
@@ -162,12 +161,12 @@ class ImpactReader:
                 images |= contents.images
         return _Contents(resources, frozenset(images))
 
-    def _parsed(self, path: str, file: File, names: re.Pattern[bytes] | None) -> _Contents:
+    def _parsed(self, path: str, file: File, names: Collection[bytes]) -> _Contents:
         """Return what a file holds; the files that every package has of its own differ in its names alone."""
         key: Oid | bytes = file.oid
         data = file.data
-        if names is not None and path in _OWN_FILES:
-            key = data = names.sub(_OWN_NAME.encode(), data)
+        if names and path in _OWN_FILES:
+            key = data = mask_names(data, names, _OWN_NAME.encode())
         if key not in self._contents:
             resources = dict(_parse(data))
             self._contents[key] = _Contents(resources, frozenset(_images(resources)))
@@ -177,19 +176,36 @@ class ImpactReader:
 # Differences
 
 
-def _pattern(names: Collection[str]) -> re.Pattern[bytes] | None:
-    """Return the pattern of whole names, the longest first."""
-    ordered = sorted({name for name in names if name}, key=lambda name: (-len(name), name))
-    if not ordered:
-        return None
-    text = "|".join(map(re.escape, ordered))
-    return re.compile(rf"(?<![\w.-])(?:{text})(?![\w-])".encode())
+_WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_BEFORE = _WORD | frozenset(b".")
 
 
-def _masked(path: str, file: File | None, names: re.Pattern[bytes] | None) -> bytes | None:
-    if file is None or names is None or path not in _OWN_FILES:
+def _masked(path: str, file: File | None, names: Collection[bytes]) -> bytes | None:
+    if file is None or not names or path not in _OWN_FILES:
         return file.data if file else None
-    return names.sub(b"\0", file.data)
+    return mask_names(file.data, names, b"\0")
+
+
+def mask_names(data: bytes, names: Collection[bytes], mask: bytes) -> bytes:
+    """Return the data with `mask` for each whole name; of several at one place the longest counts."""
+    # A pattern would do the same, but compiling one for each package takes longer than all the rest.
+    places = sorted((start, -len(name)) for name in names for start in _whole(data, name))
+    parts, end = [], 0
+    for start, length in places:
+        if start >= end:
+            parts.append(data[end:start])
+            end = start - length
+    return mask.join([*parts, data[end:]])
+
+
+def _whole(data: bytes, name: bytes) -> Iterator[int]:
+    """Yield where a name stands that is no part of a longer word."""
+    start = data.find(name) if name else -1
+    while start >= 0:
+        end = start + len(name)
+        if not (start and data[start - 1] in _BEFORE) and not (end < len(data) and data[end] in _WORD):
+            yield start
+        start = data.find(name, start + 1)
 
 
 def _compare(old: bytes | None, new: bytes | None) -> _Difference:

@@ -1,9 +1,13 @@
 """Impact: which differences are equal, and which risks a difference has."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.objects import File, Files, Mode
-from reconciler.plan.impact import Impact, ImpactReader
+from reconciler.plan.impact import Impact, ImpactReader, mask_names
 from reconciler.policy import RiskPolicy
 
 
@@ -208,3 +212,15 @@ def test_reader_of_many_packages_tells_of_each_what_a_new_one_tells() -> None:
     risks = {risk.subject for impact in impacts for risk in impact.risks}
     assert {"ServiceAccount web", "ServiceAccount db", "web-2.io/web-2:1"} <= risks
     assert not [subject for subject in risks if "own-name" in subject]
+
+
+pieces = st.sampled_from([b"a", b"ab", b"b", b".", b"-", b"/", b"_", b" ", b"a.b", b"a/b", b"\xc3\xa9"])
+texts = st.lists(pieces, max_size=8).map(b"".join)
+
+
+@given(texts, st.sets(texts, max_size=3))
+def test_names_are_masked_as_a_pattern_of_whole_names_would(data: bytes, names: set[bytes]) -> None:
+    ordered = sorted(filter(None, names), key=lambda name: (-len(name), name))
+    pattern = re.compile(rb"(?<![\w.-])(?:" + b"|".join(map(re.escape, ordered)) + rb")(?![\w-])")
+
+    assert mask_names(data, names, b"\0") == (pattern.sub(b"\0", data) if ordered else data)
