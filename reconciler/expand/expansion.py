@@ -8,6 +8,7 @@ from typing import Any
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import PackageVariant, PackageVariantSet
+from reconciler.collector import no_collection
 from reconciler.errors import Problem
 from reconciler.expand.authored import check_declared_variant, expand_variant
 from reconciler.expand.findings import (
@@ -51,6 +52,11 @@ def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
         inventory: Everything that was read.
         trace: Record for every field of every variant which literal or expression set it.
     """
+    with no_collection():
+        return _expand(inventory, trace=trace)
+
+
+def _expand(inventory: Inventory, *, trace: bool) -> Desired:
     expansions = _expand_owners(inventory, trace=trace)
     conflicts = find_conflicts([c for expansion in expansions for c in expansion.candidates])
     expansions = [_without_conflicts(e, conflicts.get(e.owner, ())) for e in expansions]

@@ -238,7 +238,13 @@ def _object(
     # Strip now: data of secrets must not stay in memory until the body is decoded.
     if header.kind == "Secret":
         raw = Raw(msgspec.json.encode(drop_private(_decode(raw))))
-    return _snapshot_object(header, metadata, metadata.name, JsonBody(raw), Location(path, line))
+    return _snapshot_object(header, metadata, metadata.name, JsonBody(raw), _place(path, line))
+
+
+@lru_cache(maxsize=1)
+def _place(path: str, line: int) -> Location:
+    """Return the place of an object; all objects of a file without newlines share one."""
+    return Location(path, line)
 
 
 def _check_depth(raw: Raw, limits: YamlLimits) -> None:
