@@ -199,7 +199,7 @@ def mask_names(data: bytes, names: Collection[bytes], mask: bytes) -> bytes:
 
 
 def _whole(data: bytes, name: bytes) -> Iterator[int]:
-    """Yield where a name stands that is no part of a longer word."""
+    """Yield the start of each occurrence of a name that is a word of its own."""
     start = data.find(name) if name else -1
     while start >= 0:
         end = start + len(name)
