@@ -1,11 +1,10 @@
 """Settings of confidence: how a fleet must have fared with an upstream revision."""
 
-from dataclasses import dataclass
-
 from reconciler.policy.settings import Amount, Bound, Duration, SettingsGroup
+from reconciler.values import settled_dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@settled_dataclass(frozen=True, slots=True)
 class RequiredConfidence(SettingsGroup):
     """Confidence in an upstream revision, counted over the packages of this fleet."""
 
