@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -94,16 +94,15 @@ def measuring_options(command: F) -> F:
     def with_measuring(*args: Any, metrics_file: Path | None, timings: bool, **options: Any) -> Any:
         measuring = Measuring(metrics_file, shows_timings=timings)
         name = click.get_current_context().info_name or ""
-        code = int(Exit.BUG)
         try:
             with _recorded(measuring):
                 ended = command(*args, measuring=measuring, **options)
-                code = int(ended)
-        except ReconcilerError as error:
-            code = int(error.exit_code)
+        except Exception as error:
+            code = error.exit_code if isinstance(error, ReconcilerError) else Exit.BUG
+            with suppress(OSError):  # the error of the run is the one to tell
+                measuring.write(name, int(code))
             raise
-        finally:
-            measuring.write(name, code)
+        measuring.write(name, int(ended))
         return ended
 
     return with_measuring  # type: ignore[return-value]
@@ -125,7 +124,8 @@ def _recorded(measuring: Measuring) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(watching(recorder))
         if traced:
-            stack.callback(traces.export, recorder, click.get_current_context().info_name or "")
+            redact = Redactor.of_environment(os.environ).text
+            stack.callback(traces.export, recorder, redact, click.get_current_context().info_name or "")
         yield
 
 

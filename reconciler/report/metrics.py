@@ -116,7 +116,8 @@ def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = Non
     yield Sample("packages_waiting", sum(change.waits for change in plan.changes))
     ops = Counter(change.op for change in plan.changes)
     yield from (Sample("changes", ops[op], (op,)) for op in Op)
-    yield Sample("changes_pending", sum(change.pending for change in plan.changes))
+    pending = {change.package for change in plan.changes if change.pending}
+    yield Sample("changes_pending", len(pending & outcome.unfinished.keys() if outcome else pending))
     yield Sample("conflicts", sum(len(change.conflicts) for change in plan.changes))
     yield from _counted("problems", (str(problem.reason) for problem in plan.problems))
     yield from _counted("refusals", (str(refusal.reason) for refusal in plan.refusals))

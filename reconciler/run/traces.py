@@ -3,7 +3,7 @@
 The optional extra `otel` has the library; without it, or without a collector, nothing is sent.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from reconciler.run.measuring import Recorder
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+Redact = Callable[[str], str]
 _NANOSECONDS = 1_000_000_000
 
 
@@ -28,8 +29,16 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
     return not is_off and bool(find_spec("opentelemetry") and find_spec("opentelemetry.sdk"))
 
 
-def export(recorder: "Recorder", command: str) -> None:
+def export(recorder: "Recorder", redact: Redact, command: str) -> None:
     """Send the spans of a run; whatever fails is logged by the library and changes no exit code."""
+    provider = make_provider()
+    spans = [span._replace(name=redact(span.name), where=redact(span.where)) for span in recorder.spans]
+    add_spans(provider, command, spans, recorder.start, recorder.timings().seconds)
+    provider.shutdown()
+
+
+def make_provider() -> "TracerProvider":
+    """Return a provider that sends to the collector that the environment names."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - optional
         OTLPSpanExporter,
     )
@@ -40,8 +49,7 @@ def export(recorder: "Recorder", command: str) -> None:
     resource = Resource.create({"service.name": "reconciler", "service.version": __version__})
     provider = TracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    add_spans(provider, command, recorder.spans, recorder.start, recorder.timings().seconds)
-    provider.shutdown()
+    return provider
 
 
 def add_spans(

@@ -12,7 +12,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from reconciler.report.redact import Redactor
 from reconciler.run import traces
+from reconciler.run.measuring import Recorder
 from reconciler.timing import SpanKind, TimeSpan
 from reconciler.workdir.demo import SEPARATE, write_demo
 from tests.support.command_server import run_reconciler
@@ -58,7 +60,7 @@ def test_metrics_follow_the_fleet_from_plan_to_published_packages(control: Path,
     assert before["packages"]["pending"] == before["changes"]["create"] == before["changes_pending"][""] == 5
     assert "effects" not in before
     assert after["packages"]["in review"] == 5
-    assert after["packages"]["pending"] == 0
+    assert after["packages"]["pending"] == after["changes_pending"][""] == 0
     assert after["effects"]["done"] > 5
     assert after["effects"]["failed"] == 0
     assert after["packages_oldest_timestamp_seconds"]["in review"] > 1_600_000_000
@@ -215,3 +217,15 @@ def test_trace_has_the_run_its_stages_and_what_they_did() -> None:
 )
 def test_trace_is_sent_only_to_a_collector_that_is_named(environment: dict[str, str], wanted: bool) -> None:
     assert traces.is_wanted(environment) is wanted
+
+
+def test_trace_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[TimeSpan] = []
+    monkeypatch.setattr(traces, "add_spans", lambda _provider, _command, spans, *_: sent.extend(spans))
+    monkeypatch.setattr(traces, "make_provider", TracerProvider)
+    recorder = Recorder(keeps_spans=True)
+    recorder(TimeSpan(SpanKind.GIT, "git fetch", 1.0, 1.0, where="https://user:hunter22222@git.example/a"))
+
+    traces.export(recorder, Redactor().text, "plan")
+
+    assert [span.where for span in sent] == ["https://***@git.example/a"]
