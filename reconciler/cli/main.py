@@ -3,6 +3,7 @@
 import errno
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -193,7 +194,7 @@ def invoke(arguments: Sequence[str]) -> int:
     try:
         code = main.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        _with_choice(error).show()
         return Exit.USAGE
     except click.Abort:
         click.echo("interrupted", err=True)
@@ -207,6 +208,17 @@ def invoke(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the one boundary of the process
         return _explain(error, redactor)
     return int(code or Exit.DONE)
+
+
+def _with_choice(error: click.ClickException) -> click.ClickException:
+    """Return an error; that of a value outside its choices with the closest of them."""
+    value = re.match(r"'(.+?)' is not one of ", error.message)
+    if value is not None and isinstance(error, click.BadParameter) and error.param is not None:
+        choices = getattr(error.param.type, "choices", ())
+        if near := close_names(value[1], map(str, choices), most=1):
+            message = f"{error.message} Did you mean {near[0]!r}?"
+            return click.BadParameter(message, error.ctx, error.param, error.param_hint)
+    return error
 
 
 def _limit_error(error: OSError) -> UnavailableError | None:

@@ -33,6 +33,7 @@ from reconciler.resolve.pins import find_floating, follow, hold
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import resolve_inputs
+from reconciler.suggestions import suggest
 from reconciler.upstream_lock import LOCKS_DIRECTORY, UpstreamLock
 from reconciler.values import dataclass
 from reconciler.workdir.directory import write_directory
@@ -217,6 +218,8 @@ def _named(variants: Sequence[DesiredVariant], name: str, inventory: Inventory) 
         hint = "One whose upstream names a revision or a workspace is held by its manifest already."
         if inventory.stalled or inventory.problems:
             hint += " Manifests that could not be read are named by `reconciler lock`."
+        keys = [variant.key for variant in variants]
+        hint = suggest(name, [spelled for key in keys for spelled in (str(key), key.name)], otherwise=hint)
         raise UsageError(f"No PackageVariant with a floating upstream is called {name}", hint=hint)
     return variant
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from reconciler.cli.main import main
+from reconciler.cli.main import invoke, main
 from reconciler.cli.schema import NAMES, OUTPUTS
 from tests.support.cli_reference import walk
 
@@ -124,3 +124,26 @@ def test_no_output_has_the_name_of_a_manifest() -> None:
 @pytest.mark.parametrize("name", WITHOUT_JSON)
 def test_commands_without_json_have_no_output_option(name: str) -> None:
     assert "-o" not in dict(options(LEAVES[name]))
+
+
+@pytest.mark.parametrize(
+    ("line", "near"),
+    [
+        (("status", "--state", "in revew"), "in review"),
+        (("plan", "-o", "jsn"), "json"),
+        (("schema", "Staus"), "Status"),
+        (("demo", "--layout", "mono"), "monorepo"),
+    ],
+)
+def test_a_misspelt_value_gets_the_closest_choice(
+    line: tuple[str, ...], near: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(line) == 2
+
+    assert f"Did you mean '{near}'?" in capfd.readouterr().err
+
+
+def test_a_value_like_no_choice_gets_none(capfd: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["plan", "-o", "zzzz"]) == 2
+
+    assert "Did you mean" not in capfd.readouterr().err
