@@ -17,6 +17,7 @@ from reconciler.report.comparison import (
     problem_sentence,
     sentence,
 )
+from reconciler.report.confidence import confidence_lines
 from reconciler.report.folding import (
     FoldedChanges,
     fold_changes,
@@ -89,6 +90,7 @@ def plan_report(
         problems={PROBLEMS: plan.problems},
         refusals=plan.refusals,
         rollouts=tuple(rollout_texts(plan.rollouts)),
+        confidences=tuple(confidence_lines(plan.confidences)),
         lock=(*(f"pin: {move_text(move)}" for move in plan.version_changes), *proposal_lines(plan.lock)),
         notes=plan.notes,
         failed=tuple(failures(outcome)) if outcome else (),

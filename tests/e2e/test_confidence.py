@@ -89,6 +89,14 @@ def test_the_job_summary_has_the_same_words(lived: World) -> None:
     assert line.removeprefix("confidence in ") in lived.run("plan", "--output", "markdown").out
 
 
+def test_the_html_report_has_the_same_words(lived: World, tmp_path: Path) -> None:
+    (line,) = (line for line in lived.run("plan").out.splitlines() if line.startswith("confidence in "))
+
+    lived.run("plan", "--html", str(tmp_path / "plan.html"))
+
+    assert f"<li>{line.removeprefix('confidence in ')}</li>" in (tmp_path / "plan.html").read_text()
+
+
 def test_a_revision_that_nobody_had_is_new_in_json_alone(tmp_path: Path) -> None:
     world = make_world(tmp_path / "w")
     settle(world)
