@@ -5,9 +5,11 @@ Only the edge has a clock. Nothing that a run computes or writes to Git may depe
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from typing import NamedTuple
+
+from reconciler.progress import open_task
 
 
 class SpanKind(StrEnum):
@@ -18,6 +20,17 @@ class SpanKind(StrEnum):
     FORGE = "forge"
     PACKAGE = "package"
     FUNCTION = "function"
+
+
+_SHOWN = {
+    "read": "reading",
+    "expand": "expanding sets",
+    "resolve": "resolving",
+    "fetch": "fetching packages",
+    "render": "rendering",
+    "plan": "planning",
+}
+"""Stages as a display of progress names them; `apply` shows its effects."""
 
 
 class TimeSpan(NamedTuple):
@@ -76,9 +89,11 @@ class OpenSpan:
 def timed(kind: SpanKind, name: str, where: str = "") -> Iterator[OpenSpan]:
     """Measure a span, also if it fails."""
     opened = OpenSpan()
+    shown = _SHOWN.get(name) if kind is SpanKind.STAGE else None
     start, begun = time.time(), time.monotonic()
     try:
-        yield opened
+        with open_task(shown) if shown else nullcontext():
+            yield opened
     finally:
         if _watchers and opened.is_kept:
             emit(TimeSpan(kind, name, start, time.monotonic() - begun, opened.items, where))

@@ -25,6 +25,7 @@ from reconciler.cli.output import (
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
 from reconciler.errors import Exit, RefusedError, UsageError
+from reconciler.progress import open_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -175,39 +176,14 @@ def _saved_checksum(saved: Path, checksum: str) -> str:
 def _progress(
     printer: Printer, planned: "PlannedRun", *, shown: bool
 ) -> "Iterator[Callable[[Effect], None]]":
-    """Yield what to call after each effect: a bar on a terminal, a line otherwise."""
+    """Yield what to call after each effect: steps of the progress on a terminal, a line otherwise."""
     from reconciler.report.text import effect_line
 
-    if not shown:
-        yield lambda _: None
-    elif not printer.is_colored:
-        yield lambda effect: None if effect.error else printer.lines([effect_line(effect)])
-    else:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+    with open_task("applying", planned.steps) as task:
 
-        columns = (
-            TextColumn("applying"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[what]}", markup=False),
-        )
-        with Progress(*columns, transient=True) as progress:
-            task = progress.add_task("", total=planned.steps, what="", rate="")
+        def advance(effect: "Effect") -> None:
+            task.advance(effect_line(effect))
+            if shown and not printer.is_colored and not effect.error:
+                printer.lines([effect_line(effect)])
 
-            def advance(effect: "Effect") -> None:
-                what = printer.redactor.text(effect_line(effect))
-                speed = progress.tasks[task].speed
-                progress.update(task, advance=1, what=what, rate=f"{speed:.0f}/s" if speed else "")
-
-            yield advance
+        yield advance

@@ -18,6 +18,7 @@ from reconciler.cli.output import (
     show_unread,
 )
 from reconciler.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
+from reconciler.progress import track
 from reconciler.refs import TAGS, short_tag
 from reconciler.report.escape import terminal
 
@@ -110,7 +111,7 @@ def approve(
     once = {pull.name: pull for pull in chosen_by.select(chosen)}.values()
     plan = cache(lambda: plan_fleet(world).plan)
     if propose_only:
-        results = [_propose(pull, dry_run=dry_run) for pull in once]
+        results = [_propose(pull, dry_run=dry_run) for pull in track(once, "proposing")]
     else:
         results = _approve_all(list(once), world, plan, dry_run=dry_run)
     unread = {} if names else find_unread(world.inventory)
@@ -138,7 +139,7 @@ def _approve_all(
     results: dict[str, Approved] = {}
     ready: dict[str, Readiness] = {}
     by_forge: dict[int, list[ListedPull]] = {}
-    for pull in pulls:
+    for pull in track(pulls, "checking pull requests"):
         judged = _judge(pull, reader)
         if isinstance(judged, Approved):
             results[pull.name] = judged
@@ -181,7 +182,7 @@ def _approve_ready(chosen: "Sequence[ListedPull]", plan: "Callable[[], Plan]") -
     if isinstance(forge, LocalForge):
         merges = forge.approve_all([LocalMerge(each.pull.number, each.pull.head_oid) for each in chosen])
     else:
-        merges = {each.pull.number: _merge(each) for each in chosen}
+        merges = {each.pull.number: _merge(each) for each in track(chosen, "approving")}
     tags: dict[str, str] = {}
     for ref, oid in sorted(mirror.refs().items()):
         if ref.startswith(TAGS):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.progress import NoDisplay, show_on
+
 if TYPE_CHECKING:
     from reconciler.timing import TimeSpan
 
@@ -74,6 +76,8 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
         timing.watch(_show)
     if value:
         context.meta[key] = True
+    if value and parameter.name == "quiet":
+        show_on(NoDisplay())
 
 
 def _set_log_format(context: click.Context, _: click.Parameter, value: str) -> None:
@@ -82,6 +86,7 @@ def _set_log_format(context: click.Context, _: click.Parameter, value: str) -> N
 
         context.meta[f"{_KEY}.json"] = True
         use_json()
+        show_on(NoDisplay())
 
 
 def _start_profile(context: click.Context, _: click.Parameter, value: str | None) -> None:

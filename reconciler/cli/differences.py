@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.progress import current_display
+
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
     from reconciler.plan.changes import Change
@@ -36,7 +38,8 @@ def show_differences(
             printer.lines([line])
         return
     os.environ.setdefault("LESS", "FRX")
-    click.echo_via_pager((f"{printer.redactor.text(line)}\n" for line in lines), color=printer.is_colored)
+    with current_display().paused():  # the pager has the terminal
+        click.echo_via_pager((f"{printer.redactor.text(line)}\n" for line in lines), color=printer.is_colored)
 
 
 def show_check_differences(printer: "Printer", checked: "CheckResult") -> None:

@@ -8,6 +8,7 @@ import click
 from reconciler.cli.output import Output, cache_dir_option, config_option, output_options
 from reconciler.cli.package import read_function_policy, runtime_option
 from reconciler.errors import Exit, UnavailableError, UsageError
+from reconciler.progress import track
 from reconciler.values import dataclass
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ def pull(
     if not names:
         raise UsageError("No image is named", hint="Name images, or a package that needs some.")
     container = ContainerRuntime(replace(policy, runtime=cast("Engine", engine)))
-    results = {image: (container.digest(image) if offline else container.pull(image)) for image in names}
+    pulled = track(names, "pulling images")
+    results = {image: (container.digest(image) if offline else container.pull(image)) for image in pulled}
     pins = {image: digest for image, (digest, _) in results.items() if digest}
     if config is not None and pins:
         _write_pins(config, pins)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.progress import open_task
 from reconciler.report.redact import Redactor
 
 if TYPE_CHECKING:
@@ -24,5 +25,7 @@ def write_page(path: Path, report: "HtmlReport") -> None:
     """Write the page of a report; the environment gives secrets to mask."""
     from reconciler.report.html import html_page
 
+    with open_task("writing the page"):
+        text = html_page(report, Redactor.of_environment(os.environ))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html_page(report, Redactor.of_environment(os.environ)), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")

@@ -16,6 +16,7 @@ from reconciler.cli.output import (
     show_unread,
 )
 from reconciler.errors import Exit, RefusedError, UsageError, worst
+from reconciler.progress import open_task
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -226,7 +227,8 @@ def what_if(
     exits = show_unread(printer, find_unread(inputs.inventory))
     fleet = resolve_inputs(inputs)
     hypothesis = find_hypothesis(change, fleet, inputs.inventory, removes=remove, manifest=manifest)
-    results = rehearse(fleet.clusters.worlds, fleet.locks, hypothesis)
+    with open_task("resolving with the change"):
+        results = rehearse(fleet.clusters.worlds, fleet.locks, hypothesis)
     if output == Output.JSON:
         value = listing("Prospect", what_if_values(results))
         printer.value({**value, "condition": condition(hypothesis)})

@@ -173,11 +173,23 @@ def entrypoint() -> None:
         from reconciler.cli.log import use_json
 
         use_json()
+    _show_progress()
     signal.signal(signal.SIGTERM, _stop)
     code = invoke(sys.argv[1:])
     # The process ends: looking for cycles among all that it made would take a fifth of a short run.
     gc.freeze()
     sys.exit(code)
+
+
+def _show_progress() -> None:
+    """Show progress where a person looks: on standard error, if it is a terminal that can erase a line."""
+    if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb" or COMPLETING in os.environ:
+        return
+    from reconciler.cli.progress_line import ProgressLine
+    from reconciler.progress import show_on
+
+    redactor = Redactor.of_environment(os.environ)
+    show_on(ProgressLine(sys.stderr.fileno(), lambda text: terminal(redactor.text(text))))
 
 
 def _stop(number: int, _frame: object) -> None:

@@ -15,6 +15,7 @@ import click
 
 from reconciler.cli.common import complete_names, is_quiet, wants_color
 from reconciler.errors import Exit, Problem, UnavailableError, UsageError
+from reconciler.progress import current_display
 from reconciler.report.console import Paint, ansi, plain
 from reconciler.report.escape import inert, terminal
 from reconciler.report.redact import Redactor
@@ -174,10 +175,9 @@ class RedactedStream:
 
     def _leave(self, lines: str, newline: str) -> None:
         masked = self._redactor.text(lines)
-        if self.form is None:
-            self._stream.write(masked + newline)
-            return
-        self._stream.write(self.form(masked))
+        text = masked + newline if self.form is None else self.form(masked)
+        with current_display().printing(text):
+            self._stream.write(text)
 
     def flush(self) -> None:
         """Let everything leave that was written."""

@@ -20,6 +20,7 @@ from reconciler.cli.output import (
     show_unread,
 )
 from reconciler.errors import Exit, RefusedError, worst
+from reconciler.progress import track
 from reconciler.report.console import table_lines
 from reconciler.report.escape import terminal
 
@@ -241,7 +242,8 @@ class _Step(NamedTuple):
         """Take the step for each pull request, or tell what it would do, and print it."""
         from reconciler.report.json import listing
 
-        results = [(each, {} if dry_run else act(each)) for each in pulls]
+        tasks = track(pulls, "changing pull requests")
+        results = [(each, {} if dry_run else act(each)) for each in tasks]
         if output == Output.JSON:
             mode = {"dryRun": True} if dry_run else {}
             rows = ({"pullRequest": each.name, **fields, **mode} for each, fields in results)

@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import ConfigurationError, Exit, UsageError
+from reconciler.progress import open_task
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -39,7 +40,8 @@ def validate(output: str, paths: Sequence[str]) -> Exit:
     from reconciler.run.validate import validate_files
 
     policy, files = _read(paths)
-    result = validate_files(files, policy)
+    with open_task("checking manifests"):
+        result = validate_files(files, policy)
     _show(make_printer(), result, Output(output))
     return Exit.INVALID_INPUT if result.problems else Exit.DONE
 

@@ -31,6 +31,7 @@ from reconciler.inventory import PullState
 from reconciler.objects import Signature
 from reconciler.plan.commits import removal_message
 from reconciler.policy import CommitPolicy
+from reconciler.progress import track
 from reconciler.refs import DELETION_PROPOSED, HEADS, TAGS, is_group, tag_ref
 from reconciler.wording import plural
 
@@ -319,7 +320,7 @@ class _Attempt:
             UnavailableError: The repository cannot be reached.
         """
         transaction = self._begin(self._pack)
-        for approval in self.approvals:
+        for approval in track(self.approvals, "approving"):
             try:
                 self._merge(transaction, approval)
             except (ReconcilerError, PackageRefusedError) as error:

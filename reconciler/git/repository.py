@@ -39,6 +39,7 @@ from reconciler.git.commit_signing import UNSIGNED, CommitSigning
 from reconciler.git.database import NO_OBJECT, Database, open_repository
 from reconciler.git.urls import Credential, parse_remote
 from reconciler.ids import Oid
+from reconciler.progress import open_task
 
 _REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/reconciler/*:refs/reconciler/*")
 _NAMESPACES = ("refs/heads/", "refs/tags/", "refs/reconciler/")
@@ -364,8 +365,17 @@ class Mirrors:
         mirrors = [mirror for mirror in results.values() if isinstance(mirror, Mirror)]
         fetched = self._fetched or {}
         fresh = [mirror for mirror in mirrors if mirror.url not in fetched]
-        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            errors = fetched | dict(zip((m.url for m in fresh), pool.map(_fetch_error, fresh), strict=True))
+        with (
+            open_task("fetching repositories", len(fresh)) as task,
+            ThreadPoolExecutor(max_workers=_AT_ONCE) as pool,
+        ):
+
+            def fetch(mirror: Mirror) -> UnavailableError | None:
+                error = _fetch_error(mirror)
+                task.advance()
+                return error
+
+            errors = fetched | dict(zip((m.url for m in fresh), pool.map(fetch, fresh), strict=True))
         if self._fetched is not None:
             self._fetched = errors
         results.update({m.url: failure for m in mirrors if (failure := errors[m.url]) is not None})

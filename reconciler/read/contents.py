@@ -10,6 +10,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.objects import Files
 from reconciler.policy import Limits
+from reconciler.progress import track
 from reconciler.resolve.resolution import Needs
 from reconciler.values import settled_dataclass
 from reconciler.wording import plural
@@ -40,7 +41,7 @@ def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None)
     """
     files: dict[Oid, Files] = {}
     refused: dict[Oid, str] = {}
-    for url, trees in sorted(needs.trees.items()):
+    for url, trees in track(sorted(needs.trees.items()), "fetching packages of repositories"):
         missing = sorted(tree for tree in trees if tree not in files)
         try:
             _fetch(mirrors.of(url), missing, limits or Limits(), files, refused)

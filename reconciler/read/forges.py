@@ -21,6 +21,7 @@ from reconciler.inventory import (
 from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.rejection import asked_keys, dashboard_key
 from reconciler.policy import Policy
+from reconciler.progress import track
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, lock_ref, short_branch
 from reconciler.state import PullHistory
@@ -146,7 +147,7 @@ def _read_pulls(
     """List the pull requests of every repository; with an unreachable forge it is unavailable (D21)."""
     pulls: dict[str, tuple[PullRequest, ...]] = {}
     unreachable: dict[str, UnavailableError] = {}
-    for view in views.values():
+    for view in track(views.values(), "listing pull requests"):
         if view.url in pulls or view.url in unreachable:
             continue
         if not view.is_available:

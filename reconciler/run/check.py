@@ -16,6 +16,7 @@ from reconciler.plan.deletion_diff import SetDiff, diff_variants
 from reconciler.plan.path_conflicts import find_nested_downstreams
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable, Policy
+from reconciler.progress import open_task
 from reconciler.read.control import ProposedChange, is_merged, open_proposed_change
 from reconciler.read.governance import (
     ReadOptions,
@@ -78,7 +79,8 @@ def check_proposal(
     """
     mirrors = open_mirrors(options)
     mirrors.hold()
-    proposal = open_proposed_change(options.control, mirrors, base=base, head=head)
+    with open_task("reading"):
+        proposal = open_proposed_change(options.control, mirrors, base=base, head=head)
     trusted = _merged_policy(proposal)
     control = proposal.base.mirror
     is_base_merged = is_merged(control, proposal.base.commit.oid)
@@ -86,7 +88,8 @@ def check_proposal(
 
     def read(reading: ReadOptions) -> RunInputs:
         shown = reading if level is not Level.MANIFESTS else replace(reading, deep=False)
-        return RunInputs(read_inventory(options.control, mirrors, os.environ, shown), mirrors)
+        with open_task("reading"):
+            return RunInputs(read_inventory(options.control, mirrors, os.environ, shown), mirrors)
 
     def read_both() -> tuple[RunInputs | None, RunInputs]:
         at_base = ReadOptions(proposal.base, policy_governor(trusted))

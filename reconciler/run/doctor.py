@@ -12,6 +12,7 @@ from reconciler.git.push import check_push
 from reconciler.git.urls import local_path
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.policy import ForgeKind, Policy, find_rule
+from reconciler.progress import track
 from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS
@@ -58,7 +59,8 @@ def diagnose(options: RunOptions) -> tuple[Diagnosis, ...]:
         *_clock(inventory, forges.clock.now()),
         *_snapshots(inventory),
     ]
-    for url in sorted({view.url for view in inventory.repositories.values()}):
+    urls = sorted({view.url for view in inventory.repositories.values()})
+    for url in track(urls, "checking repositories"):
         findings += _repository(url, inputs)
     return tuple(findings)
 

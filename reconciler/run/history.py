@@ -10,6 +10,7 @@ from reconciler.inventory import PackageState, RepositoryView
 from reconciler.objects import Files
 from reconciler.plan.impact import ImpactReader
 from reconciler.plan.overview import version_label
+from reconciler.progress import track
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
 from reconciler.report.history import HistoryEntry
@@ -47,7 +48,7 @@ def _entries(inputs: RunInputs, view: RepositoryView, package: PackageState) -> 
     contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits).files
     reader = ImpactReader(inputs.inventory.policy.risks)
     main = package.main_tree
-    for index, (label, commit, tree) in enumerate(stages):
+    for index, (label, commit, tree) in enumerate(track(stages, "comparing revisions")):
         older = next((t for name, _, t in stages[index + 1 :] if not name.startswith("draft")), None)
         older = main if label.startswith("draft") else older
         before = contents.get(older, {}) if older else {}

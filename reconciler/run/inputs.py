@@ -11,6 +11,7 @@ from reconciler.forge.registry import Forges
 from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.repository import Mirrors
 from reconciler.inventory import Inventory
+from reconciler.progress import open_task
 from reconciler.read.control import OpenControl, find_default_tip, open_commit, open_control
 from reconciler.read.dependencies import read_dependencies
 from reconciler.read.governance import (
@@ -79,11 +80,12 @@ def read_inputs(
     mirrors = opened.mirrors if opened else open_mirrors(options)
     replies = ReplyCache(mirrors.cache_dir / "replies")
     forges = forges or Forges(shard=options.shard, writes=writes, lists_ended=lists_ended, replies=replies)
-    control = opened.control if opened else open_control(options.control, mirrors)
-    if writes:
-        _check_merged(control)
-    reading = _reading(options, control, mirrors)
-    inventory = read_inventory(options.control, mirrors, os.environ, reading, forges)
+    with open_task("reading"):
+        control = opened.control if opened else open_control(options.control, mirrors)
+        if writes:
+            _check_merged(control)
+        reading = _reading(options, control, mirrors)
+        inventory = read_inventory(options.control, mirrors, os.environ, reading, forges)
     if not inventory.is_partial:
         keep_names(mirrors.cache_dir, options.control, inventory)
     return RunInputs(inventory, mirrors, forges, control)

@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from reconciler.functions.step import PipelineResult
 from reconciler.lazy import lazy_pattern
 from reconciler.objects import File, Files
 from reconciler.policy import FunctionPolicy
+from reconciler.progress import Task, current_display, open_task
 from reconciler.runtime.container import ContainerRuntime, Semaphore
 from reconciler.runtime.process import ExecRuntime
 from reconciler.runtime.result_cache import PackageCache, changed_files
@@ -72,8 +73,9 @@ def open_pipelines(
         def run(packages: Sequence[Files]) -> list[PipelineResult]:
             hits = [cached.find(files) for files in packages]
             missing = [files for files, hit in zip(packages, hits, strict=True) if hit is None]
-            computed = iter(pool.run(missing))
-            results = [hit or next(computed) for hit in hits]
+            with open_task("rendering packages", len(missing)) as task:
+                computed = _counted(pool.run(missing), task)
+                results = [hit or next(computed) for hit in hits]
             for files, hit, result in zip(packages, hits, results, strict=True):
                 if hit is None:
                     cached.keep(files, result)
@@ -81,6 +83,12 @@ def open_pipelines(
 
         yield run
     cached.prune()
+
+
+def _counted(results: Iterable[PipelineResult], task: Task) -> Iterator[PipelineResult]:
+    for result in results:
+        task.advance()
+        yield result
 
 
 def _cores() -> int:
@@ -125,7 +133,9 @@ class _Pool:
     def run(self, packages: Sequence[Files]) -> Iterator[PipelineResult]:
         """Yield the result of each package, in their order."""
         done = 0
-        if self._can_fork(len(packages)):
+        with current_display().paused():
+            can_fork = self._can_fork(len(packages))
+        if can_fork:
             for done, delta in enumerate(self._run_forked(packages), 1):
                 for span in delta.spans:
                     emit(span)
@@ -162,7 +172,9 @@ class _Pool:
             ProcessPoolExecutor(count, context, _start_worker, arguments) as pool,
             suppress(BrokenProcessPool),
         ):
-            yield from pool.map(_run_in_worker, range(len(packages)), chunksize=chunk)
+            with current_display().paused():  # all processes start here
+                deltas = pool.map(_run_in_worker, range(len(packages)), chunksize=chunk)
+            yield from deltas
 
 
 _worker: list[tuple[Sequence[Files], FunctionPolicy, tuple[FunctionRuntime, ...]]] = []

@@ -15,6 +15,7 @@ from reconciler.ids import ObjectName
 from reconciler.inventory import RepositoryRole, RepositoryView, Sourced, available_by_url
 from reconciler.objects import Commit
 from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
+from reconciler.progress import track
 from reconciler.read.repositories.discovery import PackageAtRef, Survey, find_refs, survey_packages
 from reconciler.read.repositories.drafts import read_groups
 from reconciler.read.repositories.kptfiles import HeaderIndex
@@ -89,7 +90,7 @@ def _read_all(
 ) -> dict[ObjectName, RepositoryView]:
     views = list(views)
     fetched = mirrors.fetch_all(dict.fromkeys(view.remote for view in views))
-    groups = available_by_url(views).items()
+    groups = track(available_by_url(views).items(), "reading repositories")
     read = (_read_url(fetched[url], siblings, policy, index) for url, siblings in groups)
     return {view.key: view for view in chain.from_iterable(read)}
 
