@@ -44,7 +44,10 @@ class Display(Protocol):
         """Make room for a text that is printed meanwhile."""
 
     def paused(self) -> AbstractContextManager[None]:
-        """Have no thread meanwhile: a lock that another thread holds stays locked in a fork."""
+        """Have no thread meanwhile, and draw nothing.
+
+        A lock that another thread holds stays locked in a fork; a pager has the terminal to itself.
+        """
 
 
 class NoDisplay:

@@ -18,7 +18,7 @@ from reconciler.cli.output import (
     show_unread,
 )
 from reconciler.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
-from reconciler.progress import track
+from reconciler.progress import open_task, track
 from reconciler.refs import TAGS, short_tag
 from reconciler.report.escape import terminal
 
@@ -148,10 +148,11 @@ def _approve_all(
         else:
             ready[pull.name] = judged
             by_forge.setdefault(id(pull.forge), []).append(pull)
-    for chosen in by_forge.values():
-        for approved in _approve_ready(chosen, plan):
-            name = approved.listed.name
-            results[name] = approved._replace(notes=ready[name].shown)
+    with open_task("approving"):
+        merged = [approved for chosen in by_forge.values() for approved in _approve_ready(chosen, plan)]
+    for approved in merged:
+        name = approved.listed.name
+        results[name] = approved._replace(notes=ready[name].shown)
     return [results[pull.name] for pull in pulls]
 
 

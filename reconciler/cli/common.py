@@ -3,12 +3,13 @@
 import os
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.progress import NoDisplay, show_on
+from reconciler.progress import NoDisplay, open_task, show_on
 
 if TYPE_CHECKING:
     from reconciler.timing import TimeSpan
@@ -35,6 +36,19 @@ def add_common_options(command: click.Command) -> None:
     """Give a command `--quiet`, `--verbose` and `--no-color`, unless it has them."""
     present = {parameter.name for parameter in command.params}
     command.params += [option for option in _options() if option.name not in present]
+    if "quiet" not in present and command.callback is not None:
+        command.callback = _with_progress(command.callback)
+
+
+def _with_progress(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Show that a command works wherever nothing in it names its work."""
+
+    @wraps(callback)
+    def run(*args: Any, **options: Any) -> Any:
+        with open_task("working"):
+            return callback(*args, **options)
+
+    return run
 
 
 def _options() -> list[click.Option]:

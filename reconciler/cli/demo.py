@@ -6,7 +6,6 @@ import click
 
 from reconciler.cli.output import Output, make_printer, output_options, show_files
 from reconciler.errors import Exit
-from reconciler.progress import open_task
 
 _LEAST, _MOST = 3, 2000
 
@@ -34,8 +33,7 @@ def demo(directory: Path, *, clusters: int, layout: str, output: str) -> Exit:
     from reconciler.workdir.demo import MONOREPO, SEPARATE, WALKTHROUGH, walkthrough, write_demo
 
     world = MONOREPO if layout == "monorepo" else SEPARATE
-    with open_task("writing repositories"):
-        write_demo(directory, world, clusters)
+    write_demo(directory, world, clusters)
     from reconciler.wording import plural
 
     lines = [f"Wrote a fleet of {plural(clusters, 'cluster')} to {directory}. Try, in this order:", ""]

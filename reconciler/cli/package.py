@@ -16,7 +16,6 @@ from reconciler.cli.output import (
 )
 from reconciler.errors import Exit, UsageError
 from reconciler.policy import Engine, MergeMode, OnConflict, Strategy
-from reconciler.progress import open_task
 
 if TYPE_CHECKING:
     from reconciler.functions.step import PipelineResult
@@ -318,7 +317,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     if out is not None:
         check_writable(target, replaces=directory)
     before = read_directory(directory)
-    with open_runtimes(policy) as runtimes, open_task("running functions"):
+    with open_runtimes(policy) as runtimes:
         result = run_pipeline(before, runtimes, policy)
     if results_dir is not None:
         _write_results(results_dir, result)

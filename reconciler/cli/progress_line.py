@@ -66,12 +66,13 @@ class ProgressLine:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Have no thread meanwhile; the line stays as it is."""
+        """Have neither a thread nor the line meanwhile: a process is forked, or another one draws."""
         self._pauses += 1
         if self._thread is not None:
             self._stopping.set()
             self._thread.join()
             self._thread = None
+        self._erase()
         try:
             yield
         finally:

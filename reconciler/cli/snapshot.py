@@ -18,7 +18,6 @@ from reconciler.cli.output import (
     show_unread,
 )
 from reconciler.errors import Exit, UsageError, worst
-from reconciler.progress import open_task
 
 if TYPE_CHECKING:
     from reconciler.read.snapshot.importing import KindCount, SnapshotFiles
@@ -115,9 +114,8 @@ def import_(
     )
     inputs = [_read(name) for name in files or ("-",)]
     directory = out or find_directory(_configured_directory(), cluster)
-    with open_task("importing objects"):
-        planned = plan_import(inputs, read_directory(directory), options, snapshot_limits(Limits()))
-        write_directory(directory, planned)
+    planned = plan_import(inputs, read_directory(directory), options, snapshot_limits(Limits()))
+    write_directory(directory, planned)
     printer = make_printer()
     if output == Output.JSON:
         printer.value(_import_value(directory, planned))

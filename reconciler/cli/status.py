@@ -19,6 +19,7 @@ from reconciler.cli.output import (
     output_options,
 )
 from reconciler.errors import Exit, UsageError, worst
+from reconciler.progress import current_display
 
 if TYPE_CHECKING:
     from reconciler.report.status import Owner, StatusFilter
@@ -111,7 +112,8 @@ def status(
             write_page(html_file, status_report(observed.planned))
         if not watch:
             return code
-        time.sleep(SECONDS)
+        with current_display().paused():
+            time.sleep(SECONDS)
 
 
 def _show(

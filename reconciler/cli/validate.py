@@ -9,7 +9,6 @@ import click
 
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import ConfigurationError, Exit, UsageError
-from reconciler.progress import open_task
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -40,8 +39,7 @@ def validate(output: str, paths: Sequence[str]) -> Exit:
     from reconciler.run.validate import validate_files
 
     policy, files = _read(paths)
-    with open_task("checking manifests"):
-        result = validate_files(files, policy)
+    result = validate_files(files, policy)
     _show(make_printer(), result, Output(output))
     return Exit.INVALID_INPUT if result.problems else Exit.DONE
 

@@ -21,7 +21,7 @@ from reconciler.inventory import (
 from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.rejection import asked_keys, dashboard_key
 from reconciler.policy import Policy
-from reconciler.progress import track
+from reconciler.progress import open_task
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, lock_ref, short_branch
 from reconciler.state import PullHistory
@@ -147,19 +147,22 @@ def _read_pulls(
     """List the pull requests of every repository; with an unreachable forge it is unavailable (D21)."""
     pulls: dict[str, tuple[PullRequest, ...]] = {}
     unreachable: dict[str, UnavailableError] = {}
-    for view in track(views.values(), "listing pull requests"):
-        if view.url in pulls or view.url in unreachable:
-            continue
-        if not view.is_available:
-            reader.forges.mark_unread(view.remote, view.url)
-            continue
-        try:
-            mirror = mirrors.open(view.remote)
-            # Listing costs API quota: a shard lists only where it writes.
-            if reader.forges.lists_pulls(mirror):
-                pulls[view.url] = reader.list_pulls(mirror)
-        except UnavailableError as error:
-            unreachable[view.url] = error
+    with open_task("listing pull requests", len(available_by_url(views.values()))) as task:
+        for view in views.values():
+            if view.url in pulls or view.url in unreachable:
+                continue
+            if not view.is_available:
+                reader.forges.mark_unread(view.remote, view.url)
+                continue
+            try:
+                mirror = mirrors.open(view.remote)
+                # Listing costs API quota: a shard lists only where it writes.
+                if reader.forges.lists_pulls(mirror):
+                    pulls[view.url] = reader.list_pulls(mirror)
+                    task.advance()
+            except UnavailableError as error:
+                unreachable[view.url] = error
+                task.advance()
     updated = {
         key: _without_content(view, unreachable[view.url]) if view.url in unreachable else view
         for key, view in views.items()

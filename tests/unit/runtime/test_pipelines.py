@@ -1,17 +1,21 @@
 """Many packages at once: the same results in the same order, however they were made."""
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reconciler.cli.progress_line import ProgressLine
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.step import PipelineResult
 from reconciler.objects import File, Files
 from reconciler.policy import FunctionPolicy
-from reconciler.runtime.pipelines import open_pipelines
+from reconciler.progress import NoDisplay, open_task, show_on
+from reconciler.runtime.pipelines import _Pool, open_pipelines
 from reconciler.runtime.result_cache import PackageCache
 from reconciler.timing import SpanKind, TimeSpan, is_watched, watching
 
@@ -151,6 +155,30 @@ def test_packages_and_functions_are_measured_in_every_process(processes: int) ->
         "apply-setters:v0.2": 65,
     }
     assert all(span.seconds >= 0 for span in spans)
+
+
+def test_progress_is_counted_and_its_thread_prevents_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    forked: list[int] = []
+    run_forked = _Pool._run_forked
+
+    def note_fork(pool: _Pool, packages: Sequence[Files]) -> Iterator[Any]:
+        forked.append(len(packages))
+        return run_forked(pool, packages)
+
+    monkeypatch.setattr(_Pool, "_run_forked", note_fork)
+    line = ProgressLine(os.open(os.devnull, os.O_WRONLY))
+    show_on(line)
+    try:
+        with open_task("working"):
+            results = run(FLEET, processes=2)
+        threads = threading.active_count()
+        with line.paused():
+            assert threading.active_count() == threads - 1
+    finally:
+        show_on(NoDisplay())
+
+    assert forked == [len(FLEET)]
+    assert results == [run_pipeline(files) for files in FLEET]
 
 
 def with_location(n: int, *steps: str) -> Files:

@@ -1,0 +1,117 @@
+"""Progress on a terminal: shown where work takes over a second, erased at the end, and nowhere else."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.main import invoke
+from reconciler.progress import NoDisplay, Task, show_on
+from reconciler.workdir.demo import SEPARATE, write_demo
+
+SLOW_GIT = '#!/bin/sh\nsleep 0.7\nPATH="${PATH#*:}" exec git "$@"\n'
+ERASE = "\r\x1b[2K"
+
+
+@pytest.fixture(scope="module")
+def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("demo")
+    write_demo(directory, SEPARATE, clusters=2)
+    (directory / "bin").mkdir()
+    (directory / "bin/git").write_text(SLOW_GIT)
+    (directory / "bin/git").chmod(0o755)
+    return directory / "control"
+
+
+def run(control: Path, *line: str, terminal: bool = True, **variables: str) -> str:
+    """Run a command with a slow git, and return what it writes: to a terminal, or to a pipe."""
+    path = f"{control.parent / 'bin'}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "TERM": "xterm", "NO_COLOR": "1", **variables}
+    command = [sys.executable, "-m", "reconciler.cli.main", *line]
+    reader, writer = pty.openpty() if terminal else os.pipe()
+    with subprocess.Popen(
+        command, cwd=control, env=environment, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer
+    ):
+        os.close(writer)
+        written = b""
+        while got := _read(reader):
+            written += got
+    os.close(reader)
+    return written.decode().replace("\r\n", "\n")
+
+
+def _read(reader: int) -> bytes:
+    try:
+        return os.read(reader, 1 << 16)
+    except OSError:  # the other end of a terminal is closed
+        return b""
+
+
+def test_slow_command_shows_progress_and_leaves_clean_screen(control: Path) -> None:
+    shown = run(control, "doctor")
+
+    *drawn, left = shown.split(ERASE)
+    assert "working, 1 s" in drawn
+    assert "\n" not in "".join(drawn)
+    assert left == run(control, "doctor", terminal=False)
+    assert left.startswith("ok       git: git version ")
+
+
+@pytest.mark.parametrize(
+    ("options", "variables"),
+    [
+        (("--quiet",), {}),
+        (("--log-format", "json"), {}),
+        ((), {"RECONCILER_LOG_FORMAT": "json"}),
+        ((), {"TERM": "dumb"}),
+    ],
+)
+def test_progress_is_left_out(control: Path, options: tuple[str, ...], variables: dict[str, str]) -> None:
+    shown = run(control, "doctor", *options, **variables)
+
+    assert shown == run(control, "doctor", terminal=False)
+    assert "\r" not in shown
+    assert "\x1b" not in shown
+
+
+class Recorder(NoDisplay):
+    """Keeps every task."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+
+    def begin(self, task: Task) -> None:
+        """Keep a task."""
+        self.tasks.append(task)
+
+
+def test_loops_over_repositories_packages_and_pull_requests_are_counted(
+    control: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(control)
+    counted: dict[str, set[tuple[str, int, int]]] = {}
+    for line in (("plan",), ("apply",), ("approve", "--all"), ("doctor",)):
+        recorder = Recorder()
+        show_on(recorder)
+        try:
+            assert invoke([*line, "--cache-dir", str(tmp_path)]) in {0, 7}
+        finally:
+            show_on(NoDisplay())
+        counted[line[0]] = {(task.name, task.done, task.total) for task in recorder.tasks}
+
+    reading = {
+        ("working", 0, 0),
+        ("reading", 0, 0),
+        ("fetching repositories", 3, 3),
+        ("reading repositories", 3, 3),
+        ("listing pull requests", 3, 3),
+    }
+    planning = {(name, 0, 0) for name in ("expanding sets", "resolving", "fetching packages", "planning")}
+    rendering = ("rendering packages", 3, 3)
+    assert counted["plan"] >= {*reading, *planning, rendering}
+    assert ("applying", 8, 8) in counted["apply"]
+    assert counted["approve"] >= {*reading, ("checking pull requests", 3, 3), ("approving", 2, 2)}
+    assert counted["doctor"] >= {*reading, ("checking repositories", 3, 3)}

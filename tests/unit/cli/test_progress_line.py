@@ -1,0 +1,133 @@
+"""The line of progress: nothing of short work, an erased line after long work, and no thread in a fork."""
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from reconciler.cli.progress_line import ProgressLine, line_of
+from reconciler.progress import NoDisplay, Task, current_display, open_task, show_on, track
+
+ERASE = "\r\x1b[2K"
+
+
+class Terminal:
+    """A pipe for a terminal, and a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.reader, writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        self.now = 100.0
+        self.line = ProgressLine(writer, lambda text: text.replace("secret", "***"), lambda: self.now)
+
+    def text(self) -> str:
+        try:
+            return os.read(self.reader, 1 << 16).decode()
+        except BlockingIOError:
+            return ""
+
+    def after(self, seconds: float) -> str:
+        self.text()
+        self.now += seconds
+        self.line.refresh()
+        return self.text()
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    terminal = Terminal()
+    with terminal.line.paused():  # the test draws, not a thread
+        show_on(terminal.line)
+        yield terminal
+    show_on(NoDisplay())
+
+
+def test_short_work_shows_nothing(terminal: Terminal) -> None:
+    with open_task("reading"):
+        assert terminal.after(0.9) == ""
+    assert terminal.text() == ""
+
+
+def test_long_work_shows_innermost_task_and_leaves_nothing(terminal: Terminal) -> None:
+    with open_task("reading"):
+        assert terminal.after(1.1) == f"{ERASE}reading, 1 s"
+        for name in track(["a", "b"], "fetching repositories"):
+            expected = {"a": "0 of 2, 2 s", "b": "1 of 2, 2 s left"}[name]
+            assert terminal.after(1) == f"{ERASE}fetching repositories: {expected}"
+        assert terminal.after(0) == f"{ERASE}reading, 3 s"
+    assert terminal.text() == ERASE
+
+
+def test_line_is_erased_before_text_and_stays_away_from_a_question(terminal: Terminal) -> None:
+    with open_task("reading"):
+        terminal.after(2)
+        with terminal.line.printing("note: one\n"):
+            assert terminal.text() == ERASE
+        assert terminal.after(0) == f"{ERASE}reading, 2 s"
+        with terminal.line.printing("Name: "):
+            assert terminal.text() == ERASE
+        assert terminal.after(1) == ""
+        with terminal.line.printing("done\n"):
+            assert terminal.text() == ""
+        assert terminal.after(0) == f"{ERASE}reading, 3 s"
+
+
+def test_steps_are_safe_to_show_and_fit_the_terminal(terminal: Terminal) -> None:
+    with open_task("applying", 2) as task:
+        task.advance("opened secret " + "x" * 200)
+        shown = terminal.after(2).removeprefix(ERASE)
+    assert shown.startswith("applying: 1 of 2, 2 s left: opened *** xx")
+    assert len(shown) == 79
+
+
+def test_failed_work_leaves_nothing(terminal: Terminal) -> None:
+    def fail() -> None:
+        with open_task("reading"):
+            terminal.after(2)
+            raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"):
+        fail()
+    assert terminal.text() == ERASE
+
+
+def test_thread_draws_and_ends_while_paused() -> None:
+    reader, writer = os.pipe()
+    hours = [1.0]
+    line = ProgressLine(writer, clock=lambda: hours[0] * 3600)
+    before = threading.active_count()
+    reading = Task("reading")
+    line.begin(reading)
+    hours[0] = 2.0
+    assert os.read(reader, 25).decode() == f"{ERASE}reading, 60 min 0 s"
+    assert threading.active_count() == before + 1
+    with line.paused(), line.paused():
+        line.begin(rendering := Task("rendering"))
+        line.end(rendering)
+        assert threading.active_count() == before
+    assert threading.active_count() == before + 1
+    line.end(reading)
+    with line.paused():
+        assert threading.active_count() == before
+
+
+def test_nothing_is_displayed_by_default() -> None:
+    assert isinstance(current_display(), NoDisplay)
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "seconds", "line"),
+    [
+        (0, 0, 3.0, "x, 1 min 15 s"),
+        (0, 9, 3.0, "x: 0 of 9, 1 min 15 s"),
+        (3, 9, 30.0, "x: 3 of 9, 1 min 0 s left"),
+        (100, 1100, 10.0, "x: 100 of 1100, 10/s, 1 min 40 s left"),
+        (5, 4, 1.0, "x: 5 of 4, 5/s, 0 s left"),
+    ],
+)
+def test_line(done: int, total: int, seconds: float, line: str) -> None:
+    task = Task("x", total)
+    for _ in range(done):
+        task.advance()
+    assert line_of(task, seconds, 75.0) == line
