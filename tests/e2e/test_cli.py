@@ -426,28 +426,6 @@ def test_colours_are_for_terminals(
     assert (b"\x1b[" in shown) is coloured
 
 
-def test_a_terminal_sees_progress(world: World) -> None:
-    import pty
-
-    leader, follower = pty.openpty()
-    line = ["apply", "--control", str(world.control), "--cache-dir", str(world.root / "c")]
-    ran = subprocess.run(
-        [sys.executable, "-m", "reconciler.cli.main", *line],
-        cwd=PROJECT,
-        env={**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm"},
-        stdout=follower,
-        check=False,
-    )
-    os.close(follower)
-    shown = os.read(leader, 1 << 16).decode()
-    os.close(leader)
-
-    assert ran.returncode == 0
-    assert "applying" in shown
-    assert "left" in shown
-    assert "14 effects done, 0 failed." in shown
-
-
 # What is never printed
 
 

@@ -18,7 +18,11 @@ ERASE = "\r\x1b[2K"
 
 @pytest.fixture(scope="module")
 def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("demo")
+    return demo(tmp_path_factory.mktemp("demo"))
+
+
+def demo(directory: Path) -> Path:
+    """Write a fleet with a slow git beside it, and return the control repository."""
     write_demo(directory, SEPARATE, clusters=2)
     (directory / "bin").mkdir()
     (directory / "bin/git").write_text(SLOW_GIT)
@@ -58,6 +62,14 @@ def test_slow_command_shows_progress_and_leaves_clean_screen(control: Path) -> N
     assert "\n" not in "".join(drawn)
     assert left == run(control, "doctor", terminal=False)
     assert left.startswith("ok       git: git version ")
+
+
+def test_apply_shows_its_steps(tmp_path: Path) -> None:
+    shown = run(demo(tmp_path), "apply")
+
+    *drawn, left = shown.split(ERASE)
+    assert any(line.startswith("applying: ") and " of 8" in line for line in drawn), drawn
+    assert left.endswith("8 effects done, 0 failed.\n")
 
 
 @pytest.mark.parametrize(
