@@ -12,6 +12,7 @@ class NodeRole(StrEnum):
     """Role of a node, which decides how it is drawn."""
 
     ROOT = "root"
+    REVISION = "revision"
     PACKAGE = "package"
     OUTSIDE = "outside"
 
@@ -20,7 +21,8 @@ class NodeRole(StrEnum):
 class GraphNode:
     """One node. `label` is its text, `owns` and `notes` make further lines of it.
 
-    A `shared` node has several parents, an `unused` one has none though it needs one.
+    A `shared` node has several parents, an `unused` one has none though it needs one. `packages` are the
+    names of the packages that it is drawn for, `states` counts them by state.
     """
 
     key: str
@@ -31,6 +33,8 @@ class GraphNode:
     unused: bool = False
     version: str = ""
     owns: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    states: tuple[tuple[str, int], ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -39,11 +43,13 @@ class GraphNode:
 
 
 class Edge(NamedTuple):
-    """A directed edge between two nodes of one group."""
+    """A directed edge between two nodes of one group; of versions how many packages have it where."""
 
     source: str
     target: str
     label: str = ""
+    main: int = 0
+    review: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,13 @@ class Group:
         return (edge.source, edge.target) in zip(self.path, self.path[1:], strict=False)
 
 
+class Subject(StrEnum):
+    """What a graph is about."""
+
+    DEPENDENCIES = "dependencies"
+    PACKAGES = "packages"
+
+
 @dataclass(frozen=True, slots=True)
 class Graph:
     """Groups with a title for the whole picture and a description of it."""
@@ -71,6 +84,7 @@ class Graph:
     title: str
     groups: tuple[Group, ...] = ()
     description: str = ""
+    subject: Subject = Subject.DEPENDENCIES
 
 
 class TreeRow(NamedTuple):

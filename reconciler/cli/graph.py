@@ -1,5 +1,6 @@
-"""`graph`: the dependencies of a cluster or of the fleet as a picture."""
+"""`graph`: the dependencies of the fleet, or its packages and their upstreams, as a picture."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ import click
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
+    Printer,
     control_options,
     make_printer,
     out_file_option,
@@ -18,11 +20,22 @@ from reconciler.errors import Exit, UsageError, worst
 from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
+    from reconciler.graph import Graph
     from reconciler.run.options import RunOptions
+
+SUBJECTS = ("dependencies", "packages")
 
 
 @click.command()
 @control_options
+@click.option(
+    "--of",
+    "subject",
+    type=click.Choice(SUBJECTS),
+    default=SUBJECTS[0],
+    show_default=True,
+    help="What to draw: what clusters need, or the packages of sets and where they come from.",
+)
 @click.option(
     "--cluster",
     default="",
@@ -38,12 +51,32 @@ if TYPE_CHECKING:
 )
 @output_options(Output.TEXT, Output.MERMAID, Output.DOT, Output.SVG, Output.JSON)
 @out_file_option("Write the picture to this file.")
-def graph(settings: "RunOptions", cluster: str, why: str, output: str, out: Path | None) -> Exit:
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="[NAME]...",
+    shell_complete=complete_names("packages", "sets", "variants", "repositories"),
+)
+def graph(
+    *,
+    settings: "RunOptions",
+    subject: str,
+    cluster: str,
+    why: str,
+    output: str,
+    out: Path | None,
+    names: Sequence[str],
+) -> Exit:
     r"""Draw the dependencies of the fleet: what needs what, who owns which kind, what is shared or unused.
 
     It draws the locks as `lock` would write them now; clusters with equal locks are drawn once. A shared
     package is needed by several, and an unused one by none. Pictures are made here: nothing else is needed
     to draw them.
+
+    With `--of packages` it draws each set with the upstream revisions of its packages, on main and in
+    review, and the packages themselves; then packages that were made from packages which were made from
+    others. More than twelve boxes that are alike become one with their number. Names are packages,
+    upstream packages, sets, PackageVariants or repositories, also as patterns.
 
     \b
     Examples:
@@ -52,16 +85,81 @@ def graph(settings: "RunOptions", cluster: str, why: str, output: str, out: Path
       reconciler graph --why Bucket.s3.aws.io                 which package owns it, and why is it there?
       reconciler graph -o mermaid                             for Markdown
       reconciler graph -o svg --out dependencies.svg          light and dark, also on a phone
+      reconciler graph --of packages                          sets, upstream revisions, packages
+      reconciler graph --of packages blueprints/web           all that is made from one package
+    """
+    from reconciler.report.graph import Picture, draw, graph_value
+    from reconciler.report.json import dump
+
+    printer = make_printer(color=False)
+    if subject == SUBJECTS[1]:
+        picture, exits = _packages(settings, printer, names, cluster, why)
+        nothing = "No package is there."
+    else:
+        picture, exits = _dependencies(settings, printer, names, cluster, why)
+        nothing = "No cluster has dependencies."
+    if not picture.groups and output == Picture.TEXT:
+        printer.lines([nothing])
+        return worst(exits)
+    if output == Output.JSON:
+        text = dump(graph_value(picture), printer.redactor)
+    else:
+        text = printer.redactor.text(draw(picture, Picture(output)))
+    if out is not None:
+        out.write_text(text, encoding="utf-8")
+    else:
+        printer.text(text)
+    return worst(exits)
+
+
+def _packages(
+    settings: "RunOptions", printer: Printer, names: Sequence[str], cluster: str, why: str
+) -> "tuple[Graph, set[Exit]]":
+    """Return the graph of packages, and the exits that unread repositories ask for.
+
+    Raises:
+        UsageError: Nothing has one of the names, or the options are those of dependencies.
+    """
+    from fnmatch import fnmatchcase
+
+    from reconciler.plan.unread import find_unread
+    from reconciler.run.fleet_graph import draw_fleet, read_packages
+    from reconciler.suggestions import suggest
+
+    if why:
+        hint = "Name packages, sets or repositories as arguments."
+        raise UsageError("--why is about dependencies, not packages", hint=hint)
+    planned, packages = read_packages(settings)
+    clusters = {package.cluster for package in packages} - {""}
+    if cluster and cluster not in clusters:
+        hint = suggest(cluster, clusters, otherwise="`reconciler status` lists the clusters of packages.")
+        raise UsageError(f"No cluster with packages is called {cluster}", hint=hint)
+    known = {name for package in packages for name in package.names}
+    for text in names:
+        if not any(fnmatchcase(name, text) for name in known):
+            hint = suggest(text, known, otherwise="`reconciler status -o wide` shows every name.")
+            raise UsageError(f"There is no package, set, PackageVariant or repository {text}", hint=hint)
+    exits = show_unread(printer, find_unread(planned.inputs.inventory))
+    return draw_fleet(planned, packages, names, cluster), exits
+
+
+def _dependencies(
+    settings: "RunOptions", printer: Printer, names: Sequence[str], cluster: str, why: str
+) -> "tuple[Graph, set[Exit]]":
+    """Return the graph of dependencies, and the exits that unread repositories ask for.
+
+    Raises:
+        UsageError: No cluster or package has the name, or the arguments are those of packages.
     """
     from reconciler.dependencies.graph import dependency_graph, highlight
     from reconciler.plan.unread import find_unread
-    from reconciler.report.graph import Picture, draw, graph_value
-    from reconciler.report.json import dump
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import resolve_inputs
 
+    if names:
+        hint = f"Did you mean `reconciler graph --of packages {' '.join(names)}`, or `--why {names[0]}`?"
+        raise UsageError("A graph of dependencies takes no names", hint=hint)
     inputs = read_inputs(settings)
-    printer = make_printer(color=False)
     exits = show_unread(printer, find_unread(inputs.inventory))
     locks = resolve_inputs(inputs).locks
     clusters = {scope.cluster for scope in locks.scopes}
@@ -75,15 +173,4 @@ def graph(settings: "RunOptions", cluster: str, why: str, output: str, out: Path
         if not picture.groups:
             hint = "`reconciler graph` prints the names of packages, and the kinds that they own."
             raise UsageError(f"No package is called {why}, and none owns such a kind", hint=hint)
-    if not picture.groups and output == Picture.TEXT:
-        printer.lines(["No cluster has dependencies."])
-        return worst(exits)
-    if output == Output.JSON:
-        text = dump(graph_value(picture), printer.redactor)
-    else:
-        text = printer.redactor.text(draw(picture, Picture(output)))
-    if out is not None:
-        out.write_text(text, encoding="utf-8")
-    else:
-        printer.text(text)
-    return worst(exits)
+    return picture, exits

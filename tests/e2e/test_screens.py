@@ -65,6 +65,7 @@ def _lines(world: World) -> Iterator[tuple[str, ...]]:
     yield ("status",)
     yield from ((command, packages[0]) for command in ("history", "why-not", "explain") if packages)
     yield ("graph",)
+    yield ("graph", "--of", "packages")
     yield ("doctor",)
 
 

@@ -1,10 +1,11 @@
 """A graph as an SVG image: a tree of boxes from top to bottom, narrow enough for a phone."""
 
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
-from reconciler.graph import Edge, Graph, Group, NodeRole, TreeRow, tree_rows
+from reconciler.graph import Edge, Graph, Group, NodeRole, Subject, TreeRow, tree_rows
 
 _WIDTH = 360
 _MARGIN = 8
@@ -73,7 +74,7 @@ def svg(graph: Graph, *, embedded: bool = False) -> str:
     y = float(_MARGIN)
     lanes = 0
     for group in graph.groups:
-        boxes, y = _layout(group, y)
+        boxes, y = _layout(group, y, _WORDS[graph.subject])
         own = _lanes(group, boxes)
         lanes = max([lanes, *(lane.number + 1 for lane in own)])
         parts += _draw(group, boxes, own)
@@ -90,7 +91,20 @@ def svg(graph: Graph, *, embedded: bool = False) -> str:
     return "\n".join([head, title, description, *style, *parts, "</svg>"]) + "\n"
 
 
-def _layout(group: Group, top: float) -> tuple[list[_Box], float]:
+class _Words(NamedTuple):
+    """Words before the label of the edge that leads to a box, and before each further parent."""
+
+    edge: str
+    others: str
+
+
+_WORDS = {
+    Subject.DEPENDENCIES: _Words("required: ", "also required by"),
+    Subject.PACKAGES: _Words("", "also from"),
+}
+
+
+def _layout(group: Group, top: float, words_of: _Words) -> tuple[list[_Box], float]:
     """Return the boxes of a group below one another, and where the next group may begin."""
     heading = _wrap(group.title, _WIDTH - 2 * _MARGIN)
     y = top + len(heading) * _LINE + _PADDING
@@ -103,8 +117,8 @@ def _layout(group: Group, top: float) -> tuple[list[_Box], float]:
         x = float(_MARGIN + min(row.depth, _DEEPEST) * _INDENT)
         room = _WIDTH - _MARGIN - x - 2 * _PADDING
         label = _wrap(row.node.label, room)
-        words = [f"required: {row.edge.label}"] if row.edge is not None and row.edge.label else []
-        words += [f"also required by {text}" for text in others.get(row.node.key, ())]
+        words = [f"{words_of.edge}{row.edge.label}"] if row.edge is not None and row.edge.label else []
+        words += [f"{words_of.others} {text}" for text in others.get(row.node.key, ())]
         words += ["shared"] if row.node.shared else []
         words += ["unused"] if row.node.unused else []
         notes = [line for text in (*words, *row.node.lines) for line in _wrap(text, room)]
@@ -195,9 +209,9 @@ def _classes(base: str, **flags: bool) -> str:
 
 
 def _wrap(text: str, width: float) -> list[str]:
-    """Return a text in lines that fit; nothing is cut off."""
+    """Return a text in lines that fit, between words where it can; nothing is cut off."""
     most = max(8, int(width / _CHARACTER))
-    return [text[start : start + most] for start in range(0, len(text), most)] or [""]
+    return wrap(text, most, break_on_hyphens=False) or [""]
 
 
 def _text(text: str) -> str:
