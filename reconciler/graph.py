@@ -71,7 +71,7 @@ class Group:
 
 
 class Subject(StrEnum):
-    """What a graph is about."""
+    """Subject of a graph, which decides its words and its JSON."""
 
     DEPENDENCIES = "dependencies"
     PACKAGES = "packages"

@@ -134,10 +134,10 @@ def _packages(
     if cluster and cluster not in clusters:
         hint = suggest(cluster, clusters, otherwise="`reconciler status` lists the clusters of packages.")
         raise UsageError(f"No cluster with packages is called {cluster}", hint=hint)
-    known = {name for package in packages for name in package.names}
+    candidates = {name for package in packages for name in package.names}
     for text in names:
-        if not any(fnmatchcase(name, text) for name in known):
-            hint = suggest(text, known, otherwise="`reconciler status -o wide` shows every name.")
+        if not any(fnmatchcase(name, text) for name in candidates):
+            hint = suggest(text, candidates, otherwise="`reconciler status -o wide` shows every name.")
             raise UsageError(f"There is no package, set, PackageVariant or repository {text}", hint=hint)
     exits = show_unread(printer, find_unread(planned.inputs.inventory))
     return draw_fleet(planned, packages, names, cluster), exits

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, Subject
 from reconciler.ids import PackageKey
-from reconciler.plan.fleet_packages import FleetPackage, Upstream
+from reconciler.plan.fleet_packages import FleetPackage, UpstreamVersion
 from reconciler.plan.status import Phase
 from reconciler.wording import plural
 
@@ -32,7 +32,7 @@ def fleet_graph(
 
     Args:
         packages: Every package of the fleet.
-        published: Upstream packages that no variant made.
+        published: UpstreamVersion packages that no variant made.
         shown: The packages to draw; of chains all that they come from is drawn too.
     """
     sets: dict[str, list[FleetPackage]] = {}
@@ -59,10 +59,10 @@ def _description(group: Group) -> str:
 
 
 class _Like(NamedTuple):
-    """What the packages of one box have in common, apart from their repository and state."""
+    """Common properties of packages that are alike: they differ in repository and state at most."""
 
-    main: Upstream | None
-    review: Upstream | None
+    main: UpstreamVersion | None
+    review: UpstreamVersion | None
     on_main: bool
     in_review: bool
 
@@ -89,7 +89,7 @@ def _set_group(title: str, packages: Sequence[FleetPackage]) -> Group:
     return Group(summary, (root, *revisions, *boxes), tuple(edges), members=clusters)
 
 
-def _revision(upstream: Upstream, on_main: int, in_review: int) -> GraphNode:
+def _revision(upstream: UpstreamVersion, on_main: int, in_review: int) -> GraphNode:
     role = NodeRole.REVISION if upstream.is_registered else NodeRole.OUTSIDE
     notes = [f"{on_main} on main"] if on_main else []
     notes += [f"{in_review} in review"] if in_review else []
@@ -112,7 +112,7 @@ def _with_few_revisions(packages: Sequence[FleetPackage]) -> Sequence[FleetPacka
     for upstream, kind in kinds.items():
         members.setdefault(kind, set()).add(upstream.package)
     folded = {
-        upstream: Upstream(PackageKey("", ""), plural(len(members[kind]), "upstream package"), kind)
+        upstream: UpstreamVersion(PackageKey("", ""), plural(len(members[kind]), "upstream package"), kind)
         for upstream, kind in kinds.items()
     }
     return [
@@ -127,7 +127,7 @@ def _with_few_revisions(packages: Sequence[FleetPackage]) -> Sequence[FleetPacka
 _OTHERS = "at other revisions"
 
 
-def _revision_key(upstream: Upstream) -> str:
+def _revision_key(upstream: UpstreamVersion) -> str:
     return f"{upstream.package} {upstream.version}"
 
 
@@ -160,7 +160,7 @@ def _box(key: str, packages: Sequence[FleetPackage]) -> GraphNode:
 
 
 def _versions(package: FleetPackage) -> Iterator[str]:
-    """Yield the versions of a package that has two or none; one is told by the revision above it."""
+    """Yield the versions of a package with two or none; a single one is that of the revision above it."""
     if package.on_main and package.in_review:
         yield f"{_version(package.main)} on main, {_version(package.review)} in review"
     elif not package.on_main and not package.in_review:
@@ -212,7 +212,7 @@ def _places(counts: Counter[str], place: str) -> Iterator[str]:
         yield f"{sum(count for _, count in rest)} {place} {plural(len(rest), 'other revision')}"
 
 
-def _version(upstream: Upstream | None, *, short: bool = True) -> str:
+def _version(upstream: UpstreamVersion | None, *, short: bool = True) -> str:
     if upstream is None:
         return "an unknown upstream"
     return upstream.version if short else f"{upstream.name} {upstream.version}"
@@ -256,30 +256,30 @@ class _Link(NamedTuple):
     on_main: bool
 
 
-def _chains(shown: Iterable[FleetPackage], known: Published) -> Group | None:
+def _chains(shown: Iterable[FleetPackage], by_key: Published) -> Group | None:
     """Return the packages that were made from made packages, down from where they come; None without any."""
     links: dict[_Link, None] = {}
     for package in shown:
-        if any(_is_made(upstream, known) for upstream in package.upstreams):
-            links |= dict.fromkeys(_links_above(package, known))
+        if any(_is_made(upstream, by_key) for upstream in package.upstreams):
+            links |= dict.fromkeys(_links_above(package, by_key))
     if not links:
         return None
-    outside = {u.package: u.name for each in known.values() for u in each.upstreams if not u.is_registered}
+    outside = {u.package: u.name for each in by_key.values() for u in each.upstreams if not u.is_registered}
     keys = {key: None for link in links for key in (link.source, link.target)}
-    boxes = _chain_boxes(keys, known, _depths(links))
+    boxes = _chain_boxes(keys, by_key, _depths(links))
     nodes: list[GraphNode] = []
     place: dict[PackageKey, str] = {}
     for number, members in enumerate(boxes):
-        nodes.append(_chain_node(f"chain {number}", members, known, outside))
+        nodes.append(_chain_node(f"chain {number}", members, by_key, outside))
         place |= dict.fromkeys(members, f"chain {number}")
     return Group(CHAINS, tuple(nodes), tuple(_chain_edges(links, place)))
 
 
-def _is_made(upstream: Upstream, known: Published) -> bool:
-    return upstream.package in known and bool(known[upstream.package].upstreams)
+def _is_made(upstream: UpstreamVersion, by_key: Published) -> bool:
+    return upstream.package in by_key and bool(by_key[upstream.package].upstreams)
 
 
-def _links_above(package: FleetPackage, known: Published) -> Iterator[_Link]:
+def _links_above(package: FleetPackage, by_key: Published) -> Iterator[_Link]:
     """Yield the links from a package up to where it comes from; circles end."""
     queue, seen = [package], set[PackageKey]()
     for each in queue:
@@ -289,7 +289,7 @@ def _links_above(package: FleetPackage, known: Published) -> Iterator[_Link]:
         for upstream, on_main in ((each.main, True), (each.review, False)):
             if upstream is not None:
                 yield _Link(upstream.package, each.package, upstream.version, on_main)
-                queue += [known[upstream.package]] if upstream.package in known else []
+                queue += [by_key[upstream.package]] if upstream.package in by_key else []
 
 
 def _depths(links: Iterable[_Link]) -> dict[PackageKey, tuple[PackageKey, int]]:
@@ -308,12 +308,12 @@ def _depths(links: Iterable[_Link]) -> dict[PackageKey, tuple[PackageKey, int]]:
 
 
 def _chain_boxes(
-    keys: Iterable[PackageKey], known: Published, depths: Mapping[PackageKey, tuple[PackageKey, int]]
+    keys: Iterable[PackageKey], by_key: Published, depths: Mapping[PackageKey, tuple[PackageKey, int]]
 ) -> list[list[PackageKey]]:
     """Return the packages of each box: those of one set at one distance from one root, if they are many."""
     alike: dict[tuple[PackageKey, int, str], list[PackageKey]] = {}
     for key in sorted(keys):
-        group = known[key].group if key in known else ""
+        group = by_key[key].group if key in by_key else ""
         alike.setdefault((*depths[key], group or str(key)), []).append(key)
     boxes: list[list[PackageKey]] = []
     for _, members in sorted(alike.items(), key=lambda item: (item[0][1], item[0])):
@@ -322,12 +322,12 @@ def _chain_boxes(
 
 
 def _chain_node(
-    key: str, members: Sequence[PackageKey], known: Published, outside: Mapping[PackageKey, str]
+    key: str, members: Sequence[PackageKey], by_key: Published, outside: Mapping[PackageKey, str]
 ) -> GraphNode:
-    if members[0] not in known:
+    if members[0] not in by_key:
         label = outside.get(members[0], str(members[0]))
         return GraphNode(key, label, NodeRole.OUTSIDE)
-    packages = [known[member] for member in members]
+    packages = [by_key[member] for member in members]
     first = packages[0]
     label = first.name if len(packages) == 1 else _many(packages)
     notes = [first.group] if first.group else []

@@ -21,7 +21,7 @@ SINGLE = "PackageVariants without a set"
 NEEDED = "Packages that others need"
 
 
-class Upstream(NamedTuple):
+class UpstreamVersion(NamedTuple):
     """The upstream package that a package was made from, and its revision as people call it.
 
     `name` is `REPOSITORY/PACKAGE`; outside of the registered repositories it is the address of the package.
@@ -46,8 +46,8 @@ class FleetPackage(NamedTuple):
     cluster: str = ""
     state: str = ""
     package: PackageKey | None = None
-    main: Upstream | None = None
-    review: Upstream | None = None
+    main: UpstreamVersion | None = None
+    review: UpstreamVersion | None = None
     on_main: bool = False
     in_review: bool = False
     names: frozenset[str] = frozenset()
@@ -58,7 +58,7 @@ class FleetPackage(NamedTuple):
         return (named or not patterns) and cluster in ("", self.cluster)
 
     @property
-    def upstreams(self) -> tuple[Upstream, ...]:
+    def upstreams(self) -> tuple[UpstreamVersion, ...]:
         """Its upstreams, that on main first."""
         return tuple(dict.fromkeys(each for each in (self.main, self.review) if each is not None))
 
@@ -80,15 +80,15 @@ def published_upstreams(
     They are in registered repositories; what a hub takes from another hub is among them.
     """
     owned = {each.package for each in packages}
-    views, found = _views_by_address(inventory), dict[PackageKey, FleetPackage]()
+    views, published = _views_by_address(inventory), dict[PackageKey, FleetPackage]()
     queue = [upstream for each in packages for upstream in each.upstreams]
     for upstream in queue:
         key = upstream.package
-        if key in owned or key in found or not upstream.is_registered:
+        if key in owned or key in published or not upstream.is_registered:
             continue
-        found[key] = _published(upstream, views)
-        queue += found[key].upstreams
-    return found
+        published[key] = _published(upstream, views)
+        queue += published[key].upstreams
+    return published
 
 
 _Views = Mapping[str, Sequence[RepositoryView]]
@@ -103,7 +103,7 @@ def _views_by_address(inventory: Inventory) -> _Views:
     return views
 
 
-def _published(upstream: Upstream, views: _Views) -> FleetPackage:
+def _published(upstream: UpstreamVersion, views: _Views) -> FleetPackage:
     url, path = upstream.package
     state = next((v.packages[path] for v in views.get(url, ()) if path in v.packages), None)
     made_from = _upstream(state.main_header if state else None, views)
@@ -162,23 +162,23 @@ def _state(status: PackageStatus) -> str:
     return str(status.phase)
 
 
-def _upstream(header: KptfileHeader | None, views: _Views) -> Upstream | None:
+def _upstream(header: KptfileHeader | None, views: _Views) -> UpstreamVersion | None:
     """Return the upstream that a Kptfile names; its directory may be one below that of its Repository."""
     lock, version = header.upstream_lock if header else None, version_label(header)
     if lock is None or not version:
         return None
     directory, url = lock.directory.strip("/"), normalise_url(lock.repo)
-    known = views.get(url, ())
-    for view in known:
+    registered = views.get(url, ())
+    for view in registered:
         for path in dict.fromkeys((directory, view.full_path(directory))):
             if path in view.packages:
                 return _registered(view, path, version)
-    for view in known:
+    for view in registered:
         if is_within(directory, view.directory):
             return _registered(view, directory, version)
     address = f"{url}//{directory}" if directory else url
-    return Upstream(PackageKey(url, directory), address, version, is_registered=False)
+    return UpstreamVersion(PackageKey(url, directory), address, version, is_registered=False)
 
 
-def _registered(view: RepositoryView, path: str, version: str) -> Upstream:
-    return Upstream(PackageKey(view.url, path), f"{view.key.name}/{package_name(view, path)}", version)
+def _registered(view: RepositoryView, path: str, version: str) -> UpstreamVersion:
+    return UpstreamVersion(PackageKey(view.url, path), f"{view.key.name}/{package_name(view, path)}", version)

@@ -38,7 +38,12 @@ def test_json_of_a_world_is_as_the_schemas_say(source: Path, tmp_path: Path) -> 
     assert wrong == []
 
 
-FIRST = [("Plan", "plan"), ("Lock", "lock", "--check"), ("Graph", "graph"), ("Graph", "graph", "--of", "packages")]
+FIRST = [
+    ("Plan", "plan"),
+    ("Lock", "lock", "--check"),
+    ("Graph", "graph"),
+    ("Graph", "graph", "--of", "packages"),
+]
 """Commands about all of a world."""
 
 

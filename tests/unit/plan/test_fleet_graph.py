@@ -7,15 +7,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from reconciler.api.porch import Downstream, PackageVariantSpec
-from reconciler.api.porch import Upstream as WantedUpstream
+from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, Subject
 from reconciler.ids import PackageKey
 from reconciler.plan.fleet_graph import CHAINS, MOST_BOXES, MOST_REVISIONS, fleet_graph
 from reconciler.plan.fleet_packages import (
     SINGLE,
     FleetPackage,
-    Upstream,
+    UpstreamVersion,
     fleet_packages,
     published_upstreams,
 )
@@ -26,14 +25,16 @@ from tests.support.schema import output_violations
 SET = "PackageVariantSet default/web"
 
 
-def upstream(version: int = 1, name: str = "blueprints/web", *, is_registered: bool = True) -> Upstream:
+def upstream(
+    version: int = 1, name: str = "blueprints/web", *, is_registered: bool = True
+) -> UpstreamVersion:
     repository, _, package = name.partition("/")
     key = PackageKey(f"host/{repository}", package)
-    return Upstream(key, name, f"{package}/v{version}", is_registered=is_registered)
+    return UpstreamVersion(key, name, f"{package}/v{version}", is_registered=is_registered)
 
 
 def a_package(
-    name: str, main: Upstream | None = None, review: Upstream | None = None, **fields
+    name: str, main: UpstreamVersion | None = None, review: UpstreamVersion | None = None, **fields
 ) -> FleetPackage:
     repository, _, path = name.partition("/")
     return FleetPackage(
@@ -281,7 +282,7 @@ def chain_world() -> ModelWorld:
     world.publish("blueprints", "web", blueprint("web", a_yaml="a: 1\n", Kptfile=_kptfile(lock)), 1)
     for before, here in pairwise(LINKS[1:]):
         world.variants[here] = PackageVariantSpec(
-            upstream=WantedUpstream(repo=before, package="web"),
+            upstream=Upstream(repo=before, package="web"),
             downstream=Downstream(repo=here, package="web"),
         )
     return world
@@ -302,8 +303,8 @@ def test_plan_gives_packages_with_their_upstreams_and_states() -> None:
     hub_of = {each.name: (each.main, each.review, each.state) for each in (far, near)}
     key = {name: PackageKey(world.repositories[name].url, "web") for name in LINKS}
     assert hub_of == {
-        "near/web": (Upstream(key["blueprints"], "blueprints/web", "web/v1"), None, "published"),
-        "far/web": (None, Upstream(key["near"], "near/web", "web/v1"), "in review"),
+        "near/web": (UpstreamVersion(key["blueprints"], "blueprints/web", "web/v1"), None, "published"),
+        "far/web": (None, UpstreamVersion(key["near"], "near/web", "web/v1"), "in review"),
     }
     assert (near.on_main, near.in_review, far.on_main, far.in_review) == (True, False, False, True)
     assert near.names >= {"default/near", "near/web", "near", "blueprints/web"}
@@ -336,7 +337,7 @@ def test_filters_match_any_name_and_the_cluster() -> None:
 
 
 HOSTILE = 'a"]; end\n--> <script>&x</script> \x1b[31m`#1;` \\'
-HOSTILE_UPSTREAM = Upstream(PackageKey(HOSTILE, HOSTILE), HOSTILE, HOSTILE)
+HOSTILE_UPSTREAM = UpstreamVersion(PackageKey(HOSTILE, HOSTILE), HOSTILE, HOSTILE)
 HOSTILE_FLEET = graph_of(
     a_package(HOSTILE, upstream(1), package=HOSTILE_UPSTREAM.package),
     a_package(
