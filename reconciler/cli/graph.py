@@ -86,7 +86,7 @@ def graph(
       reconciler graph -o mermaid                             for Markdown
       reconciler graph -o svg --out dependencies.svg          light and dark, also on a phone
       reconciler graph --of packages                          sets, upstream revisions, packages
-      reconciler graph --of packages blueprints/web           all that is made from one package
+      reconciler graph --of packages blueprints/web           what is made from one package
     """
     from reconciler.report.graph import Picture, draw, graph_value
     from reconciler.report.json import dump

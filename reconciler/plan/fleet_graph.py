@@ -32,7 +32,7 @@ def fleet_graph(
 
     Args:
         packages: Every package of the fleet.
-        published: UpstreamVersion packages that no variant made.
+        published: Upstream packages that no variant made.
         shown: The packages to draw; of chains all that they come from is drawn too.
     """
     sets: dict[str, list[FleetPackage]] = {}
