@@ -151,7 +151,7 @@ def _dependencies(
     Raises:
         UsageError: No cluster or package has the name, or the arguments are those of packages.
     """
-    from reconciler.dependencies.graph import dependency_graph, highlight
+    from reconciler.dependencies.graph import dependency_graph, highlight, node_names
     from reconciler.plan.unread import find_unread
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import resolve_inputs
@@ -169,8 +169,9 @@ def _dependencies(
         raise UsageError(f"No cluster with dependencies is called {cluster}", hint=hint)
     picture = dependency_graph(locks, cluster=cluster)
     if why:
-        picture = highlight(picture, why)
+        every, picture = picture, highlight(picture, why)
         if not picture.groups:
-            hint = "`reconciler graph` prints the names of packages, and the kinds that they own."
+            otherwise = "`reconciler graph` prints the names of packages, and the kinds that they own."
+            hint = suggest(why, node_names(every), otherwise=otherwise)
             raise UsageError(f"No package is called {why}, and none owns such a kind", hint=hint)
     return picture, exits

@@ -189,11 +189,15 @@ def kinds(settings: "RunOptions", output: str) -> Exit:
 
 def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
     from reconciler.dependencies.catalog.cluster_state import read_platforms
+    from reconciler.dependencies.model.packages import Platform
+    from reconciler.suggestions import suggest
 
     versions = {name: version for name, _, version in (text.partition("=") for text in platforms)}
     platforms_known = {str(name) for name in read_platforms(versions)}
     if unknown := sorted(versions.keys() - platforms_known):
-        hint = "Write kubernetes=v1.31.0, crossplane=v2.0.1 or kapp-controller=v0.55.0."
+        otherwise = "Write kubernetes=v1.31.0, crossplane=v2.0.1 or kapp-controller=v0.55.0."
+        is_platform = unknown[0] in set(Platform)
+        hint = otherwise if is_platform else suggest(unknown[0], Platform, otherwise=otherwise)
         raise UsageError(f"{unknown[0]}={versions[unknown[0]]} is no version of a platform", hint=hint)
     return versions
 

@@ -49,6 +49,13 @@ def highlight(graph: Graph, package: str) -> Graph:
     return Graph(f"{graph.title}: why {package}", tuple(groups), description)
 
 
+def node_names(graph: Graph) -> set[str]:
+    """Return every name by which `highlight` finds a package."""
+    return {
+        name for group in graph.groups for node in group.nodes for name in (*_names(node.key), *node.owns)
+    }
+
+
 def _names(key: str) -> tuple[str, str, str, str]:
     """Return the names of an instance: complete, without slot, without ecosystem, and its last segment."""
     package = key.rpartition("@")[0]

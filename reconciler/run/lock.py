@@ -29,12 +29,12 @@ from reconciler.policy import OnUnavailable
 from reconciler.read.locks import read_working_lock
 from reconciler.reasons import Reason
 from reconciler.resolve.ownership import SUSPENDED
-from reconciler.resolve.pins import find_floating, follow, hold
+from reconciler.resolve.pins import find_floating, follow, hold, upstream_data
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import resolve_inputs
 from reconciler.suggestions import suggest
-from reconciler.upstream_lock import LOCKS_DIRECTORY, UpstreamLock
+from reconciler.upstream_lock import LOCKS_DIRECTORY, UpstreamLock, is_floating
 from reconciler.values import dataclass
 from reconciler.workdir.directory import write_directory
 
@@ -218,7 +218,9 @@ def _named(variants: Sequence[DesiredVariant], name: str, inventory: Inventory) 
         hint = "One whose upstream names a revision or a workspace is held by its manifest already."
         if inventory.stalled or inventory.problems:
             hint += " Manifests that could not be read are named by `reconciler lock`."
-        keys = [variant.key for variant in variants]
+        # A variant of that name exists, but its upstream does not float: no other name is meant.
+        exists = any(name in (str(each.key), each.key.name) for each in variants)
+        keys = [each.key for each in variants if not exists and is_floating(upstream_data(each))]
         hint = suggest(name, [spelled for key in keys for spelled in (str(key), key.name)], otherwise=hint)
         raise UsageError(f"No PackageVariant with a floating upstream is called {name}", hint=hint)
     return variant

@@ -1,9 +1,10 @@
 """The run of `lock what-if`: find the package, variant or interface that a change names."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from reconciler.dependencies.catalog.index import parse_id
+from reconciler.dependencies.dialects.references import canonical_interface
 from reconciler.dependencies.lock.needed import VARIANT_KIND
 from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.versions import VersionError
@@ -22,6 +23,12 @@ from reconciler.policy import Limits
 from reconciler.read.documents import parse_file, yaml_limits
 from reconciler.resolve import ResolvedFleet
 from reconciler.resolve.dependency_roots import install_keys
+from reconciler.suggestions import suggest
+
+_FORMS = (
+    "Write PACKAGE@VERSION, the name as `reconciler lock` prints it, without ecosystem, "
+    "VARIANT@REVISION, or INTERFACE=ECOSYSTEM:PACKAGE."
+)
 
 
 def find_hypothesis(
@@ -52,23 +59,32 @@ def find_hypothesis(
     keys = install_keys(inventory, fleet.desired, name) if at else {}
     if keys:
         return bump(name, keys, _revision(change, fleet, keys, version, manifest))
-    hint = (
-        "Write PACKAGE@VERSION, the name as `reconciler lock` prints it, without ecosystem, "
-        "VARIANT@REVISION, or INTERFACE=ECOSYSTEM:PACKAGE."
-    )
+    variants = (text for v in fleet.desired.variants for text in (v.key.name, str(v.key)))
+    hint = suggest(name or change, (*_names(candidates), *variants), otherwise=_FORMS)
     raise UsageError(f"No package or PackageVariant is called {name or change}", hint=hint)
+
+
+def _names(candidates: Iterable[Candidate]) -> set[str]:
+    return {name for c in candidates for name in (c.id.name, str(c.id), *c.names)}
 
 
 def _versions(name: str, candidates: Iterable[Candidate]) -> list[Candidate]:
     return [c for c in candidates if name in (c.id.name, str(c.id), *c.names)]
 
 
-def _default(interface: str, text: str, candidates: Iterable[Candidate]) -> Hypothesis:
+def _default(interface: str, text: str, candidates: Collection[Candidate]) -> Hypothesis:
     package = parse_id(text)
     if package is None or not any(candidate.id == package for candidate in candidates):
-        hint = "Write ECOSYSTEM:NAME as `reconciler index list` prints it."
+        names = {str(candidate.id) for candidate in candidates}
+        hint = suggest(text, names, otherwise="Write ECOSYSTEM:NAME as `reconciler index list` prints it.")
         raise UsageError(f"No package is called {text}", hint=hint)
-    return change_default(interface, package)
+    named = canonical_interface(interface)
+    implemented = {each.id for candidate in candidates for each in candidate.interfaces}
+    if named not in implemented:
+        otherwise = "`reconciler index list -o json` names the interfaces of packages."
+        hint = suggest(named, implemented, otherwise=otherwise)
+        raise UsageError(f"No known package implements the interface {interface}", hint=hint)
+    return change_default(named, package)
 
 
 def _removal(change: str, candidates: Iterable[Candidate]) -> Hypothesis:
@@ -77,7 +93,10 @@ def _removal(change: str, candidates: Iterable[Candidate]) -> Hypothesis:
     versions = [c for c in _versions(name, everything) if str(c.version) == version] if at else []
     versions = versions or _versions(change, everything)
     if not versions:
-        hint = "Write PACKAGE or PACKAGE@VERSION as `reconciler index list` prints them."
+        otherwise = "Write PACKAGE or PACKAGE@VERSION as `reconciler index list` prints them."
+        others = _versions(name, everything) if at else []
+        names = {f"{name}@{c.version}" for c in others} or _names(everything)
+        hint = suggest(change if others else name or change, names, otherwise=otherwise)
         raise UsageError(f"No package or version is called {change}", hint=hint)
     is_version = at and change not in (versions[0].id.name, str(versions[0].id), *versions[0].names)
     return withdraw(versions[0].id, versions[0].version.text if is_version else "")

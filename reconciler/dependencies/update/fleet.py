@@ -33,6 +33,7 @@ from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
 from reconciler.errors import Problem, UsageError
+from reconciler.suggestions import suggest
 from reconciler.values import dataclass
 
 INCOMPLETE_DIGEST = ""
@@ -327,9 +328,12 @@ def _solver(choices: ResolverSettings) -> SolverRecord:
 def _check_names(scopes: FleetInputs, upgrade: frozenset[str]) -> None:
     for name in sorted(upgrade):
         if not any(package_names(world, frozenset({name})) for world in scopes.worlds):
-            hint = (
+            catalogues = [world.catalogue for world in scopes.worlds]
+            names = {id_.name for catalogue in catalogues for id_ in (*catalogue.packages, *catalogue.names)}
+            otherwise = (
                 "Names are those that `reconciler lock` and `reconciler index list` print, without ecosystem."
             )
+            hint = suggest(name, names, otherwise=otherwise)
             raise UsageError(f"No package is called {name}", hint=hint)
 
 

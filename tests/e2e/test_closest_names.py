@@ -1,0 +1,79 @@
+"""What is named and does not exist is refused with the closest name that does."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.world import World, build_world
+
+WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
+FIXED = "One whose upstream names a revision or a workspace is held by its manifest already."
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
+    root = tmp_path_factory.mktemp("worlds")
+    names = {
+        "packages": "52-dependency-settings",
+        "interfaces": "54-default-per-environment",
+        "kinds": "55-crossplane-tree",
+        "fixed": "57-fan-out",
+    }
+    return {key: build_world(WORLDS / name, root / key) for key, name in names.items()}
+
+
+@pytest.mark.parametrize(
+    ("world", "line", "hint"),
+    [
+        ("packages", "graph --why db.oi", "Did you mean db.io?"),
+        ("kinds", "graph --why Buckt.s3.aws.io", "Did you mean Bucket.s3.aws.io?"),
+        ("packages", "lock --upgrade db.oi", "Did you mean db.io?"),
+        ("packages", "plan --upgrade db.oi", "Did you mean db.io?"),
+        ("packages", "lock what-if db.oi@2.0.0", "Did you mean db.io?"),
+        ("packages", "lock what-if db.oi@2.0.0 --remove", "Did you mean db.io?"),
+        ("packages", "lock what-if db.oi --remove", "Did you mean db.io?"),
+        ("packages", "lock what-if db.io@9 --remove", "Did you mean db.io@2.0.0 or db.io@1.0.0?"),
+        ("fixed", "lock what-if web-edge-1-wbe@v3", "Did you mean web-edge-1-web"),
+        (
+            "interfaces",
+            "lock what-if mysql=bundle:r.example.com/aws-mysq",
+            "Did you mean bundle:r.example.com/aws-mysql",
+        ),
+        (
+            "interfaces",
+            "lock what-if mysq=bundle:r.example.com/aws-mysql",
+            "Did you mean io.cnab.interface.mysql?",
+        ),
+        ("fixed", "lock hold web-edge-1-web v2", FIXED),
+        ("fixed", "lock hold web-edge-1-wbe v2", FIXED),
+        ("packages", "graph --why zzz", "`reconciler graph` prints the names"),
+    ],
+)
+def test_unknown_name_is_refused_with_the_closest(
+    worlds: dict[str, World], world: str, line: str, hint: str
+) -> None:
+    ran = worlds[world].run(*line.split())
+
+    assert ran.code == 2, ran.out
+    assert f"\nhint: {hint}" in ran.err
+
+
+def test_interface_may_be_written_short(worlds: dict[str, World]) -> None:
+    ran = worlds["interfaces"].run("lock", "what-if", "mysql=bundle:r.example.com/aws-mysql")
+
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith(
+        "If bundle:r.example.com/aws-mysql were the default of io.cnab.interface.mysql:"
+    )
+
+
+def test_unknown_platform_of_a_snapshot_is_refused_with_the_closest(
+    worlds: dict[str, World], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from reconciler.cli.main import invoke
+
+    monkeypatch.chdir(worlds["packages"].root)
+    line = ("snapshot", "import", "/dev/null", "--cluster", "dev", "--platform", "kubernets=v1.31.0")
+
+    assert invoke(line) == 2
+    assert "hint: Did you mean kubernetes?\n" in capsys.readouterr().err
