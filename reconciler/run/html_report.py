@@ -5,9 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from reconciler.dependencies.graph import dependency_graph
+from reconciler.graph import Graph
 from reconciler.ids import PackageKey
 from reconciler.plan.changes import Op, Outcome
 from reconciler.plan.compare import WITHDRAW
+from reconciler.plan.fleet_packages import fleet_packages
 from reconciler.plan.impact import Impact
 from reconciler.plan.status import current_status, current_statuses, status_after, statuses_after
 from reconciler.report.comparison import (
@@ -54,6 +56,7 @@ from reconciler.report.summary import (
 from reconciler.report.text import failures, outcome_lines
 from reconciler.report.timings import Timings
 from reconciler.run.check import CheckResult
+from reconciler.run.fleet_graph import draw_fleet
 from reconciler.run.html_diffs import Differences, find_differences
 from reconciler.run.html_packages import PackageSources, package_rows
 from reconciler.run.plan import PlannedRun
@@ -96,6 +99,7 @@ def plan_report(
         failed=tuple(failures(outcome)) if outcome else (),
         effects=tuple(lines[:-1]),
         graph=_graph(planned),
+        fleet=_fleet(planned) if outcome is None else GraphPicture(),
         timings=timings,
     )
 
@@ -123,6 +127,7 @@ def status_report(planned: PlannedRun) -> HtmlReport:
         refusals=plan.refusals,
         rollouts=tuple(rollout_texts(plan.rollouts)),
         graph=_graph(planned),
+        fleet=_fleet(planned),
     )
 
 
@@ -169,6 +174,7 @@ def _compared_report(report: HtmlReport, checked: CheckResult, planned: PlannedR
         diffs=differences.diffs,
         rollouts=tuple(rollout_texts(planned.plan.rollouts)),
         graph=_graph(planned),
+        fleet=_fleet(planned),
     )
 
 
@@ -232,8 +238,17 @@ def _size(files: Sequence[FileDiff]) -> str:
 def _graph(planned: PlannedRun) -> GraphPicture:
     """Return the graph of dependencies, a note where it is too large, nothing where there is none."""
     graph = dependency_graph(planned.fleet.locks)
+    return _picture(graph, "package", "reconciler graph --cluster NAME -o svg")
+
+
+def _fleet(planned: PlannedRun) -> GraphPicture:
+    """Return the graph of packages and their upstreams as they are before any effect."""
+    graph = draw_fleet(planned, fleet_packages(planned.plan))
+    return _picture(graph, "part", "reconciler graph --of packages NAME -o svg")
+
+
+def _picture(graph: Graph, noun: str, command: str) -> GraphPicture:
     nodes = sum(len(group.nodes) for group in graph.groups)
     if nodes > MOST_NODES:
-        note = f"{plural(nodes, 'package')} do not fit a picture: reconciler graph --cluster NAME -o svg"
-        return GraphPicture(note=note)
+        return GraphPicture(note=f"{plural(nodes, noun)} do not fit a picture: {command}")
     return GraphPicture(svg(graph, embedded=True)) if nodes else GraphPicture()

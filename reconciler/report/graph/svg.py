@@ -68,7 +68,7 @@ class _Lane(NamedTuple):
 def svg(graph: Graph, *, embedded: bool = False) -> str:
     """Return a graph as an image of its own, light or dark as the reader prefers.
 
-    An `embedded` one is an element of a page, which styles it.
+    An `embedded` one is an element of a page, which styles it and may have one of each subject.
     """
     parts: list[str] = []
     y = float(_MARGIN)
@@ -81,12 +81,13 @@ def svg(graph: Graph, *, embedded: bool = False) -> str:
         y += _GAP
     width = _WIDTH + lanes * _LANE + (_PADDING if lanes else 0)
     place = "" if embedded else 'style="max-width: 100%; height: auto"'
+    prefix = f"{graph.subject}-" if embedded else ""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y:g}" width="{width}" '
-        f'{place} role="img" aria-labelledby="title desc">'
+        f'{place} role="img" aria-labelledby="{prefix}title {prefix}desc">'
     )
-    title = f'<title id="title">{_text(graph.title)}</title>'
-    description = f'<desc id="desc">{_text(graph.description)}</desc>'
+    title = f'<title id="{prefix}title">{_text(graph.title)}</title>'
+    description = f'<desc id="{prefix}desc">{_text(graph.description)}</desc>'
     style = [] if embedded else [f"<style>{_STYLE}</style>"]
     return "\n".join([head, title, description, *style, *parts, "</svg>"]) + "\n"
 

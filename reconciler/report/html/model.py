@@ -164,4 +164,5 @@ class HtmlReport:
     failed: tuple[tuple[str, str], ...] = ()
     effects: tuple[str, ...] = ()
     graph: GraphPicture = GraphPicture()
+    fleet: GraphPicture = GraphPicture()
     timings: Timings | None = None

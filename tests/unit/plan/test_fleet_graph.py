@@ -7,9 +7,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, Subject
 from reconciler.ids import PackageKey
+from reconciler.inventory import PackageState
+from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.fleet_graph import CHAINS, MOST_BOXES, MOST_REVISIONS, fleet_graph
 from reconciler.plan.fleet_packages import (
     SINGLE,
@@ -18,10 +21,13 @@ from reconciler.plan.fleet_packages import (
     fleet_packages,
     published_upstreams,
 )
+from reconciler.reasons import Reason
 from reconciler.report.graph import Picture, draw, graph_value
 from tests.support.model import ModelWorld, blueprint
+from tests.support.plan_values import EDGE, PACKAGE, WEB, a_draft, a_target, oid, web_context
 from tests.support.schema import output_violations
 
+KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
 SET = "PackageVariantSet default/web"
 
 
@@ -322,6 +328,18 @@ def test_chain_goes_on_through_packages_that_nobody_here_made() -> None:
 
     assert [node.label for node in graph.groups[-1].nodes][:3] == ["hub/web", "blueprints/web", "near/web"]
     assert graph.groups[-1].edges[0].label == "web/v1 on main"
+
+
+def test_package_that_is_in_a_draft_only_has_no_version_on_main() -> None:
+    header = KptfileHeader(upstream_lock=GitUpstream("r", "web", "web/v1", "a" * 40))
+    state = PackageState("web", main_tree=None, main_header=header)
+    context = web_context(a_target(package=state, draft=a_draft(header=header)))
+
+    (package,) = fleet_packages(Plan(context=context, changes=(KEPT,)))
+
+    assert (package.on_main, package.main, package.in_review) == (False, None, True)
+    assert package.review == UpstreamVersion(PackageKey("r", "web"), "r//web", "web/v1", is_registered=False)
+    assert published_upstreams(context.inventory, (package,)) == {}
 
 
 def test_filters_match_any_name_and_the_cluster() -> None:
