@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli.output import Output, make_printer, output_options, show_files
 from reconciler.errors import Exit, RefusedError, UsageError
+from reconciler.progress import current_display
 from reconciler.workdir.starter import FILES, FORGES, SCHEMAS, Starter
 
 _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
@@ -69,7 +70,8 @@ def init(
     name = instance or _instance_of(directory)
     starter = Starter(name, forge or FORGES[0], upstream, downstream, package, revision)
     if not (forge or upstream or downstream or exports) and _is_terminal():
-        starter = _ask(starter)
+        with current_display().paused():
+            starter = _ask(starter)
     notes: list[str] = []
     files = starter.files(_converted(exports, notes) if exports else None)
     _check(starter.instance, files)

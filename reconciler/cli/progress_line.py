@@ -73,10 +73,13 @@ class ProgressLine:
             self._thread.join()
             self._thread = None
         self._erase()
+        since = self._clock()
         try:
             yield
         finally:
             self._pauses -= 1
+            if self._clock() - since > DELAY_S / 2:  # a person was asked: work begins only now
+                self._begun = self._clock()
             if self._tasks:
                 self._start()
 

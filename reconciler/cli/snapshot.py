@@ -18,6 +18,7 @@ from reconciler.cli.output import (
     show_unread,
 )
 from reconciler.errors import Exit, UsageError, worst
+from reconciler.progress import current_display
 
 if TYPE_CHECKING:
     from reconciler.read.snapshot.importing import KindCount, SnapshotFiles
@@ -221,7 +222,8 @@ def _seconds(text: str) -> int:
 
 def _read(name: str) -> tuple[str, bytes]:
     if name == "-":
-        return "standard input", sys.stdin.buffer.read()
+        with current_display().paused():  # a person may type it
+            return "standard input", sys.stdin.buffer.read()
     try:
         return name, Path(name).read_bytes()
     except OSError as error:

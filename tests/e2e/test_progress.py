@@ -4,6 +4,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def run(control: Path, *line: str, terminal: bool = True, **variables: str) -> s
 def _read(reader: int) -> bytes:
     try:
         return os.read(reader, 1 << 16)
-    except OSError:  # the other end of a terminal is closed
+    except OSError:  # the other end of a terminal is closed, or there is nothing yet
         return b""
 
 
@@ -87,6 +88,29 @@ def test_progress_is_left_out(control: Path, options: tuple[str, ...], variables
     assert shown == run(control, "doctor", terminal=False)
     assert "\r" not in shown
     assert "\x1b" not in shown
+
+
+def test_question_is_not_drawn_over(tmp_path: Path) -> None:
+    person, terminal = pty.openpty()
+    command = [sys.executable, "-m", "reconciler.cli.main", "init", "fleet"]
+    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdin=terminal, stdout=terminal, stderr=terminal
+    ):
+        os.close(terminal)
+        asked = _read(person)
+        time.sleep(1.5)
+        os.set_blocking(person, False)
+        asked += _read(person)
+        os.set_blocking(person, True)
+        os.write(person, b"\r\r\r")
+        written = b""
+        while got := _read(person):
+            written += got
+    os.close(person)
+
+    assert asked == b"Name of the instance, which owns packages and never changes [fleet]: "
+    assert b"wrote fleet/reconciler.yaml" in written
 
 
 class Recorder(NoDisplay):

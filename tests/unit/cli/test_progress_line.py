@@ -131,3 +131,17 @@ def test_line(done: int, total: int, seconds: float, line: str) -> None:
     for _ in range(done):
         task.advance()
     assert line_of(task, seconds, 75.0) == line
+
+
+def test_time_of_a_person_is_no_time_of_work() -> None:
+    terminal = Terminal()
+    reading = Task("reading")
+    with terminal.line.paused():
+        terminal.line.begin(reading)
+        terminal.now += 5
+    with terminal.line.paused():
+        assert terminal.after(0.9) == ""
+        assert terminal.after(0.2) == f"{ERASE}reading, 1 s"
+    terminal.line.end(reading)
+    with terminal.line.paused():
+        pass
