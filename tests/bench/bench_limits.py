@@ -5,6 +5,7 @@ decides in runs. Each identity (an App, a user) has its own limits; shards with 
 """
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +35,11 @@ class Fleet(NamedTuple):
         """The pull requests of the change."""
         return -(-self.packages // self.per_request)
 
+    @property
+    def writes_of_one(self) -> int:
+        """The writes of each identity."""
+        return -(-self.requests * self.writes // self.identities)
+
 
 FLEETS = (
     Fleet("2,000 packages, each its own pull request", 2_000, 1),
@@ -61,6 +67,13 @@ def hours(writes: int, limits: WriteLimits) -> float:
     return now[0] / HOUR_S
 
 
+def rows() -> Iterator[str]:
+    """Yield the rows of the table of `docs/scale.md`."""
+    for fleet in FLEETS:
+        took = hours(fleet.writes_of_one, WriteLimits())
+        yield f"| {fleet.what} | {fleet.requests:,} | {took:,.1f} |"
+
+
 def main() -> int:
     goals = Goals(__file__)
     limits = WriteLimits()
@@ -68,7 +81,7 @@ def main() -> int:
     print(f"{'fleet':52}{'requests':>9}{'hours':>8}{'days':>7}")
     found = {}
     for fleet in FLEETS:
-        found[fleet.what] = hours(-(-fleet.requests * fleet.writes // fleet.identities), limits)
+        found[fleet.what] = hours(fleet.writes_of_one, limits)
         took = found[fleet.what]
         print(f"{fleet.what:52}{fleet.requests:9}{took:8.1f}{took / 24:7.1f}")
     goals.at_most("hours of 1,000,000 packages, 100 together, 8 identities", found[FLEETS[5].what], 8, "h")
