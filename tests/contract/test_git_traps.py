@@ -241,6 +241,7 @@ COUNTER = """
 import sys
 from pathlib import Path
 from reconciler.git.push import push
+from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirrors
 from reconciler.git.pack import Pack
 from reconciler.objects import File, Signature
@@ -279,6 +280,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from reconciler.git.push import push
+from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirrors
 from reconciler.git.pack import Pack
 from reconciler.objects import File, Signature

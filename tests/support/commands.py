@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "graph": (),
     "expand": (),
     "snapshot kinds": (),
+    "repo add": ("extra", "../extra.git"),
+    "repo list": (),
     "functions pull": ("registry.example/canary:v1",),
 }
 

@@ -47,6 +47,7 @@ LOCAL = frozenset(
             "doctor",
             "completion",
             "validate",
+            "report",
             "repo add",
         ),
     }
