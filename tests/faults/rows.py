@@ -149,6 +149,16 @@ _SINGLE = {
         "nothing is deleted: the package is kept (`OwnerUnknown`)",
         f"{_STATE}::test_a_lost_state_deletes_nothing_although_a_manifest_went_with_it",
     ),
+    "state-damaged": Row(
+        "lines of the state are damaged",
+        "exit 3 with file and line; their last readable version counts, and the next apply writes them anew",
+        "tests/e2e/test_damaged_records.py::test_damaged_record_of_a_variant_keeps_what_people_rejected",
+    ),
+    "state-older": Row(
+        "the state was written by an earlier release",
+        "drafts, closed proposals, rollouts, locks and pauses go on; nothing is opened twice",
+        "tests/e2e/test_kept_states.py::test_a_run_goes_on_from_the_state_of_an_earlier_release",
+    ),
     "state-newer": Row(
         "the state was written by a newer version",
         "exit 3 with a hint; nothing is written",
