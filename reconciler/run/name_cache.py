@@ -67,16 +67,15 @@ def _file(cache_dir: Path, control: str) -> Path:
 
 
 def _packages(inventory: "Inventory") -> Iterator[str]:
-    directories: dict[str, list[tuple[str, str]]] = {}
+    directories = {(view.url, view.key.name): view.directory for view in inventory.repositories.values()}
     for view in inventory.repositories.values():
-        directories.setdefault(view.url, []).append((view.directory, view.key.name))
         below = f"{view.directory}/" if view.directory else ""
         yield from (f"{view.key.name}/{path.removeprefix(below)}" for path in view.packages)
     for record in inventory.records.values():
-        for directory, name in directories.get(record.url, ()):
+        directory = directories.get((record.url, record.repository))
+        if directory is not None:
             below = f"{directory}/" if directory else ""
-            if record.path.startswith(below):
-                yield f"{name}/{record.path.removeprefix(below)}"
+            yield f"{record.repository}/{record.path.removeprefix(below)}"
     for variant in inventory.variants:
         if downstream := variant.manifest.spec.downstream:
             yield f"{downstream.repo}/{downstream.package}"
