@@ -67,6 +67,13 @@ class _Source:
         return before.count("\n") + self.line, len(before) - before.rfind("\n")
 
     def _compose(self) -> tuple[str, RawNode | None]:
+        """Return the text and its nodes. The last document stays: fields of one are asked for in a row."""
+        kept = _last_composed
+        if not kept or kept[0][0] is not self:
+            kept[:] = [(self, self._composed())]
+        return kept[0][1]
+
+    def _composed(self) -> tuple[str, RawNode | None]:
         part = self.text[self.start : self.end]
         text = part if isinstance(part, str) else part.decode(errors="replace")
         try:
@@ -74,6 +81,10 @@ class _Source:
         except YamlError:
             return text, None
         return text, roots[self.index] if self.index < len(roots) else None
+
+
+_last_composed: list[tuple[_Source, tuple[str, RawNode | None]]] = []
+"""The document that was composed last, alone: a manifest of many targets is asked for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
