@@ -16,7 +16,9 @@ def test_make_lists_every_target_with_what_it_does() -> None:
     phony = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert phony
 
-    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    # Below `make check` a make tells that it is called by another one.
+    command = ["make", "--no-print-directory", "help"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
     lines = [line.split(maxsplit=1) for line in shown.splitlines()]
     assert {name for name, _ in lines} == set(phony[1].split())
