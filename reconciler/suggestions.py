@@ -1,25 +1,27 @@
 """Hints for misspelt names: what comes closest of what exists."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 _SHORTEST_START = 3
 _SHOWN = 12
+_ALIKE = 0.5
+"""Least similarity of two names without the ending that they share: `nobody.io` is not meant as `blog.io`."""
 
 
 def close_names(word: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
     """Return the candidates closest to `word`, by descending similarity.
 
-    Letter case does not count. Where no name is spelled alike, those that start alike count, else those
-    with such a last part: `edge-1/web` for `wbe`.
+    Letter case and a shared ending such as `.io` do not count. Where no name is spelled alike, those that
+    start alike count, else those with such a last part: `edge-1/web` for `wbe`.
     """
     folded = {name.casefold(): name for name in sorted(set(candidates))}
     typed = word.casefold()
-    close = get_close_matches(typed, folded, n=most, cutoff=0.6)
+    close = _spelled_alike(typed, folded, most)
     if not close and typed:
         close = [name for name in folded if _starts_alike(name, typed)]
     if not close:
-        last = get_close_matches(typed, {name.rpartition("/")[2] for name in folded}, n=1, cutoff=0.6)
+        last = _spelled_alike(typed, {name.rpartition("/")[2] for name in folded}, 1)
         close = [name for name in folded if name.rpartition("/")[2] in last]
     return [folded[name] for name in close[:most]]
 
@@ -33,6 +35,16 @@ def suggest(word: str, candidates: Iterable[str], *, otherwise: str | None = Non
     if otherwise is not None or not names:
         return otherwise or ""
     return f"Known here: {', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}."
+
+
+def _spelled_alike(typed: str, names: Iterable[str], most: int) -> list[str]:
+    close = get_close_matches(typed, list(names), n=most, cutoff=0.6)
+    return [name for name in close if _is_alike_without_ending(name, typed)]
+
+
+def _is_alike_without_ending(left: str, right: str) -> bool:
+    (a, _, ending), (b, _, other) = left.rpartition("."), right.rpartition(".")
+    return ending != other or SequenceMatcher(None, a, b).ratio() >= _ALIKE
 
 
 def _starts_alike(left: str, right: str) -> bool:

@@ -23,6 +23,14 @@ def test_close_names_are_those_that_may_be_meant(word: str, close: list[str]) ->
     assert close_names(word, PACKAGES) == close
 
 
+def test_an_ending_that_all_share_makes_no_name_close() -> None:
+    names = ["blog.io", "db.io", "shop.io"]
+
+    assert close_names("nobody.io", names) == []
+    assert close_names("shpo.io", names) == ["shop.io"]
+    assert close_names("bd.io", names) == ["db.io"]
+
+
 def test_a_start_is_enough_of_a_name() -> None:
     assert close_names("label", ["labelSelector", "name"]) == ["labelSelector"]
 
