@@ -63,6 +63,8 @@ COMMANDS = {
 """In the order of `--help`. A command is registered when its module exists: there are no stubs."""
 COMPLETING = "_RECONCILER_COMPLETE"
 """The variable by which a shell asks for completions, as click names it."""
+_STDERR = 2
+_STOPPING = "note: Stopping: what is under way is finished, nothing else begins. A second signal kills.\n"
 _LIMIT_ERRORS = frozenset(
     {
         errno.ENOSPC,
@@ -195,6 +197,9 @@ def _show_progress() -> None:
 def _stop(number: int, _frame: object) -> None:
     effects.request_shutdown()
     signal.signal(number, signal.SIG_DFL)
+    # The stream may be in the middle of a line when a signal comes: this one goes past it, as a whole.
+    form = getattr(sys.stderr, "form", None) or str
+    os.write(_STDERR, form(_STOPPING).encode())
 
 
 def invoke(arguments: Sequence[str]) -> int:

@@ -71,6 +71,14 @@ def wait(until: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def stop(process: subprocess.Popen[str]) -> None:
+    """Send SIGTERM, and wait until the process tells that it has noticed."""
+    assert process.stdout is not None
+    process.send_signal(signal.SIGTERM)
+    while "note: Stopping: " not in (line := process.stdout.readline()):
+        assert line, "it ended, and did not tell that it stops"
+
+
 def drafts(root: Path) -> set[str]:
     """Return the repositories that have any draft."""
     return {edge for edge in EDGES if any("/drafts/" in ref for ref in Repo(root / f"{edge}.git").refs())}
@@ -80,7 +88,7 @@ def test_a_stopped_apply_ends_between_two_effects_and_the_next_one_goes_on(root:
     here, go = hold_pushes(root)
     with running(root, "apply") as stopped:
         wait(lambda: len(list(here.iterdir())) == AT_ONCE)
-        stopped.send_signal(signal.SIGTERM)
+        stop(stopped)
         go.touch()
         said, _ = stopped.communicate(timeout=_PATIENCE_S)
 
@@ -108,7 +116,7 @@ def test_a_run_that_still_reads_ends_at_once_and_has_written_nothing(root: Path)
         with running(root, "apply") as stopped:
             silent.settimeout(_PATIENCE_S)
             connection, _ = silent.accept()
-            stopped.send_signal(signal.SIGTERM)
+            stop(stopped)
             began = time.monotonic()
             said, _ = stopped.communicate(timeout=_PATIENCE_S)
             connection.close()
