@@ -19,6 +19,8 @@ REPORT = "RECONCILER_BENCH_REPORT"
 """The variable with the file that gets the figures of a bench as JSON."""
 QUIET_MS = 1.1
 """What PyYAML's C loader takes for the sample on the machine of the goals, when nothing else runs."""
+BEFORE: dict[str, dict[str, float]] = orjson.loads(Path(__file__).with_name("before.json").read_bytes())
+"""The first measured figure of a goal by bench; a younger goal has none."""
 MOST_SLOWNESS = 3.0
 """A machine that is slower than this decides no goal of time."""
 SAMPLE = """apiVersion: apps/v1
@@ -64,6 +66,11 @@ class Figure(NamedTuple):
     unit: str
     is_minimum: bool = False
     note: str = ""
+
+    @property
+    def before(self) -> float | None:
+        """The figure when the goal was set, None where it was not measured then."""
+        return BEFORE.get(self.bench, {}).get(self.goal)
 
     @property
     def verdict(self) -> Verdict:
@@ -141,7 +148,7 @@ def slowness() -> float:
 
 def to_json(figures: Iterable[Figure]) -> bytes:
     """Return figures as JSON."""
-    values = [{**figure._asdict(), "verdict": figure.verdict} for figure in figures]
+    values = [{**figure._asdict(), "before": figure.before, "verdict": figure.verdict} for figure in figures]
     return orjson.dumps(values, option=orjson.OPT_INDENT_2)
 
 
@@ -152,10 +159,14 @@ def from_json(data: bytes) -> list[Figure]:
 
 
 def table(figures: Sequence[Figure]) -> Iterator[str]:
-    """Yield a table: bench, goal, figure, limit, verdict."""
-    yield f"{'bench':18} {'goal':62} {'figure':>10} {'limit':>12}  verdict"
+    """Yield a table: bench, goal, figure before, figure, limit, verdict."""
+    yield f"{'bench':18} {'goal':62} {'before':>10} {'figure':>10} {'limit':>12}  verdict"
     for each in figures:
-        shown = "--" if each.figure is None else f"{each.figure:.3g} {each.unit}".strip()
+        before, figure = _quantity(each.before, each.unit), _quantity(each.figure, each.unit)
         limit = f"{'>=' if each.is_minimum else '<='} {each.limit:.3g} {each.unit}".strip()
         note = f" ({each.note})" if each.note else ""
-        yield f"{each.bench:18} {each.goal:62} {shown:>10} {limit:>12}  {each.verdict}{note}"
+        yield f"{each.bench:18} {each.goal:62} {before:>10} {figure:>10} {limit:>12}  {each.verdict}{note}"
+
+
+def _quantity(value: float | None, unit: str) -> str:
+    return "--" if value is None else f"{value:.3g} {unit}".strip()

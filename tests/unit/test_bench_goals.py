@@ -71,6 +71,23 @@ def test_figures_survive_json_and_are_lines_of_the_table() -> None:
     assert list(table(figures))[2].endswith("--       >= 3 x  not decided")
 
 
+def test_what_was_measured_before_stands_beside_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(goals, "BEFORE", {"b": {"first": 4.3}})
+
+    first, other = Figure("b", "first", 2.0, 1, "s"), Figure("c", "first", 2.0, 1, "s")
+
+    assert [figure.before for figure in (first, other)] == [4.3, None]
+    assert list(table([first]))[1].endswith("4.3 s        2 s       <= 1 s  missed")
+    assert b'"before": 4.3' in to_json([first])
+
+
+@pytest.mark.parametrize(("bench", "goal"), [(b, g) for b, known in goals.BEFORE.items() for g in known])
+def test_what_was_measured_before_belongs_to_a_goal_that_is_measured(bench: str, goal: str) -> None:
+    source = (Path(goals.__file__).parent / f"{bench}.py").read_text(encoding="utf-8")
+
+    assert goal.removesuffix("one repository") in source
+
+
 @pytest.mark.parametrize(
     ("figures", "code"),
     [
