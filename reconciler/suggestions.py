@@ -6,7 +6,7 @@ from difflib import SequenceMatcher, get_close_matches
 _SHORTEST_START = 3
 _SHOWN = 12
 _ALIKE = 0.5
-"""Least similarity of two names without the ending that they share: `nobody.io` is not meant as `blog.io`."""
+"""Least similarity of names apart from a shared ending: `web.io` and `db.io` are not alike."""
 
 
 def close_names(word: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
