@@ -30,7 +30,11 @@ _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
 @click.option("--package", default="web", show_default=True, help="A package of it.")
 @click.option("--revision", type=click.IntRange(1), default=1, show_default=True, help="Its revision.")
 @click.option(
-    "--downstream-url", "downstream", default="", metavar="URL", help="The repository of a cluster."
+    "--downstream-url",
+    "downstreams",
+    multiple=True,
+    metavar="URL",
+    help="The repository of a cluster; may be repeated.",
 )
 @output_options(Output.TEXT, Output.JSON)
 @click.option(
@@ -49,7 +53,7 @@ def init(
     upstream: str,
     package: str,
     revision: int,
-    downstream: str,
+    downstreams: tuple[str, ...],
     exports: tuple[Path, ...],
     output: str,
 ) -> Exit:
@@ -68,8 +72,8 @@ def init(
       reconciler init fleet --from-porch porch.yaml
     """
     name = instance or _instance_of(directory)
-    starter = Starter(name, forge or FORGES[0], upstream, downstream, package, revision)
-    if not (forge or upstream or downstream or exports) and _is_terminal():
+    starter = Starter(name, forge or FORGES[0], upstream, downstreams, package, revision)
+    if not (forge or upstream or downstreams or exports) and _is_terminal():
         with current_display().paused():
             starter = _ask(starter)
     notes: list[str] = []
@@ -106,8 +110,15 @@ def _ask(starter: Starter) -> Starter:
         return starter._replace(instance=instance, forge=forge)
     package = click.prompt("A package of it", starter.package)
     revision = click.prompt("Its revision", starter.revision, type=click.IntRange(1))
-    downstream = click.prompt("URL of the repository of a cluster (empty: later)", "")
-    return Starter(instance, forge, upstream, downstream, package, revision)
+    downstreams = tuple(_ask_for_clusters())
+    return Starter(instance, forge, upstream, downstreams, package, revision)
+
+
+def _ask_for_clusters() -> Iterator[str]:
+    question = "URL of the repository of a cluster (empty: later)"
+    while address := click.prompt(question, ""):
+        yield address
+        question = "URL of the repository of another cluster (empty: no more)"
 
 
 def _schemas(files: Mapping[str, str]) -> dict[str, str]:

@@ -156,7 +156,10 @@ class Mirror(Database):
         try:
             repository = open_repository(directory)
         except pygit2.GitError as error:
-            raise UnavailableError(f"{directory} is not a Git repository that can be read") from error
+            raise UnavailableError(
+                f"{directory} is not a Git repository that can be read",
+                hint="Correct the path in the manifest, or make the repository there.",
+            ) from error
         if self.is_local and self.location.directory.exists():
             attach(self.location, repository)
         return repository

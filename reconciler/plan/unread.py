@@ -11,7 +11,7 @@ from reconciler.plan.context import PlanContext
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, TAGS, deletion_ref, parse_ref, short_branch
-from reconciler.wording import plural, verb
+from reconciler.wording import verb
 
 _OWNERS = ("PackageVariant ", "PackageVariantSet ")
 
@@ -19,8 +19,8 @@ _OWNERS = ("PackageVariant ", "PackageVariantSet ")
 def with_unread_repositories(problems: Iterable[Problem], inventory: Inventory) -> tuple[Problem, ...]:
     """Return the problems with one for every repository that could not be read.
 
-    An owner that needs such a repository is counted there: one dead repository with a thousand variants
-    gives one line.
+    A variant or set that needs such a repository is counted there: one dead repository with a
+    thousand variants gives one line.
     """
     unread = [view.unread_message for view in inventory.repositories.values() if view.problem]
     if not unread:
@@ -60,7 +60,7 @@ def _is_consequence(problem: Problem) -> bool:
 def _problem(view: RepositoryView, owners: dict[str, set[str]]) -> Problem:
     assert view.problem is not None  # noqa: S101 - only views with a problem are asked for
     count = len(owners.get(view.unread_message, ()))
-    needing = f"{plural(count, 'owner')} that {verb(count, 'needs it is', 'need it are')}"
+    needing = f"{count} {verb(count, 'variant or set that needs it is', 'variants or sets that need it are')}"
     stalled = f"; {needing} kept as {verb(count, 'it is', 'they are')}" if count else ""
     return replace(view.problem, message=f"{view.unread_message}{stalled}")
 

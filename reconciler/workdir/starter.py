@@ -1,8 +1,9 @@
 """The first files of a control repository: configuration, manifests, schemas of editors, workflow."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
+from itertools import chain, count
 from string import Template
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -117,16 +118,22 @@ spec:
     repo: $upstream_url
     branch: main
 ---
-# Where they go: one Repository for each cluster.
+# Where they go: one Repository for each cluster, with a label that sets select it by.
+$clusters"""
+)
+_CLUSTER = Template(
+    """\
 apiVersion: config.porch.kpt.dev/v1alpha1
 kind: Repository
 metadata:
-  name: $downstream
+  name: $name
+  labels:
+    role: cluster
 spec:
   type: git
   deployment: true
   git:
-    repo: $downstream_url
+    repo: $url
     branch: main
     # Makes the branch where the repository is still empty.
     createBranch: true
@@ -145,8 +152,9 @@ spec:
     package: $package
     revision: $revision
   targets:
-  - repositories:
-    - name: $downstream
+  - repositorySelector:
+      matchLabels:
+        role: cluster
 """
 )
 _SNAPSHOT = """\
@@ -163,14 +171,14 @@ class Starter(NamedTuple):
     instance: str
     forge: str = FORGES[0]
     upstream: str = ""
-    downstream: str = ""
+    downstreams: tuple[str, ...] = ()
     package: str = "web"
     revision: int = 1
 
     @property
     def is_complete(self) -> bool:
         """Whether the manifests can be read as they are."""
-        return bool(self.upstream and self.downstream)
+        return bool(self.upstream and self.downstreams)
 
     def files(self, manifests: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the files by their path; `manifests`, by their kind, are written in place of the first ones.
@@ -203,23 +211,25 @@ class Starter(NamedTuple):
 
     def _prefix(self) -> str:
         """Return the address that the forge's repositories start with: host and owner."""
-        if not self.downstream:
+        if not self.downstreams:
             return _HOSTS[self.forge]
-        parts = urlsplit(self.downstream)
+        parts = urlsplit(self.downstreams[0])
         owner = parts.path.strip("/").partition("/")[0]
         if parts.scheme not in {"http", "https"} or not parts.netloc or not owner:
             hint = f"Give it as https://HOST/OWNER/NAME.git, or leave out --forge {self.forge}."
-            raise UsageError(f"{self.downstream} names no repository of a forge", hint=hint)
+            raise UsageError(f"{self.downstreams[0]} names no repository of a forge", hint=hint)
         return f"{parts.scheme}://{parts.netloc}/{owner}/"
 
     def _first_manifests(self) -> dict[str, str]:
-        upstream_url, downstream_url = self.upstream or _EXAMPLE[0], self.downstream or _EXAMPLE[1]
-        upstream, downstream = repository_name(upstream_url), repository_name(downstream_url)
+        upstream_url, downstream_urls = self.upstream or _EXAMPLE[0], self.downstreams or _EXAMPLE[1:]
+        upstream = repository_name(upstream_url)
+        clusters = _cluster_names(downstream_urls, upstream)
         names = {
             "upstream": upstream,
-            "downstream": downstream if downstream != upstream else f"{downstream}-packages",
             "upstream_url": upstream_url,
-            "downstream_url": downstream_url,
+            "clusters": "---\n".join(
+                _CLUSTER.substitute(name=name, url=url) for name, url in clusters.items()
+            ),
             "package": self.package,
             "revision": str(self.revision),
         }
@@ -248,6 +258,18 @@ def repository_name(address: str) -> str:
     """Return a name for the Repository at an address: the last part, as Kubernetes allows it."""
     last = re.split(r"[/:]", address.rstrip("/").removesuffix(".git"))[-1]
     return re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-") or "repository"
+
+
+def _cluster_names(addresses: Iterable[str], upstream: str) -> dict[str, str]:
+    """Return the address of each cluster's repository by a name that no other repository has."""
+    named: dict[str, str] = {}
+    for address in dict.fromkeys(addresses):
+        name = repository_name(address)
+        if name == upstream:
+            name = f"{name}-packages"
+        candidates = chain([name], (f"{name}-{number}" for number in count(2)))
+        named[next(candidate for candidate in candidates if candidate not in named)] = address
+    return named
 
 
 def _commented(text: str) -> str:

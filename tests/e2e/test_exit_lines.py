@@ -172,5 +172,5 @@ def test_dead_repository_is_told_once_whoever_uses_it(tmp_path: Path) -> None:
     assert said.code == Exit.UNAVAILABLE
     assert said.out.count("problem: ") == 1
     assert [p["location"]["path"] for p in problems] == ["manifests/repositories/edge-2.yaml"]
-    assert problems[0]["message"].endswith("; 2 owners that need it are kept as they are")
+    assert problems[0]["message"].endswith("; 2 variants or sets that need it are kept as they are")
     assert problems[0]["hint"]

@@ -177,7 +177,7 @@ def run_page(
 def _environment(home: Path, path: str) -> dict[str, str]:
     (home / ".gitconfig").write_text(
         "[include]\n\tpath = .gitconfig-more\n[user]\n\tname = Ada\n\temail = ada@example.com\n"
-        "[init]\n\tdefaultBranch = main\n"
+        "[init]\n\tdefaultBranch = master\n"  # As Git has it, whatever this machine is set to.
         "[advice]\n\tdetachedHead = false\n",
         encoding="utf-8",
     )

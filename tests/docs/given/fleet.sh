@@ -27,49 +27,7 @@ EOF
 git init -q && git add . && git commit -q -m "Add web" && git tag web/v1
 sed -i 's/nginx:1.27/nginx:1.29/' web/deployment.yaml && git commit -q -a -m "Use nginx 1.29" && git tag web/v2
 cd .. && git init -q --bare east.git && git init -q --bare west.git
-reconciler init fleet --upstream-url "$HOME/blueprints" --downstream-url "$HOME/east.git" && cd fleet
-cat > manifests/package-variant-sets.yaml <<'EOF'
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata:
-  name: web
-spec:
-  upstream:
-    repo: blueprints
-    package: web
-    revision: 1
-  targets:
-  - repositorySelector:
-      matchLabels:
-        serves: web
-EOF
-cat > manifests/repositories.yaml <<EOF
-apiVersion: config.porch.kpt.dev/v1alpha1
-kind: Repository
-metadata:
-  name: blueprints
-spec:
-  type: git
-  git:
-    repo: $HOME/blueprints
-    branch: main
-EOF
-for cluster in east west; do cat >> manifests/repositories.yaml <<EOF
----
-apiVersion: config.porch.kpt.dev/v1alpha1
-kind: Repository
-metadata:
-  name: $cluster
-  labels:
-    serves: web
-spec:
-  type: git
-  deployment: true
-  git:
-    repo: $HOME/$cluster.git
-    branch: main
-    createBranch: true
-EOF
-done
+reconciler init fleet --upstream-url "$HOME/blueprints" --downstream-url "$HOME/east.git" \
+  --downstream-url "$HOME/west.git" && cd fleet
 git init -q && git add . && git commit -q -m "Describe the fleet"
 reconciler apply && reconciler approve --all && reconciler apply

@@ -141,7 +141,24 @@ def test_first_manifests_are_valid(tmp_path: Path, complete: bool) -> None:
         "package": "db",
         "revision": 3,
     }
-    assert variants["spec"]["targets"] == [{"repositories": [{"name": downstream["metadata"]["name"]}]}]
+    labels = downstream["metadata"]["labels"]
+    assert variants["spec"]["targets"] == [{"repositorySelector": {"matchLabels": labels}}]
+    assert "labels" not in upstream["metadata"]
+
+
+def test_each_cluster_gets_a_repository_of_its_own_name(tmp_path: Path) -> None:
+    addresses = ("x/east", "y/east", "x/west", "z/east", "x/blueprints", "x/west")
+
+    run(str(tmp_path), "--upstream-url", "blueprints", *(f"--downstream-url={path}" for path in addresses))
+
+    _, *clusters = load_documents((tmp_path / "manifests/repositories.yaml").read_bytes())
+    assert [(one.value["metadata"]["name"], one.value["spec"]["git"]["repo"]) for one in clusters] == [
+        ("east", "x/east"),
+        ("east-2", "y/east"),
+        ("west", "x/west"),
+        ("east-3", "z/east"),
+        ("blueprints-packages", "x/blueprints"),
+    ]
 
 
 def test_repositories_of_one_name_get_two(tmp_path: Path) -> None:
@@ -203,6 +220,7 @@ def test_on_a_terminal_it_asks_for_what_no_option_says(
 ) -> None:
     monkeypatch.setattr(module, "_is_terminal", lambda: True)
     answers = "east\ngithub\nhttps://github.com/acme/blueprints\nnginx\n2\nhttps://github.com/acme/edge\n"
+    answers += "https://github.com/acme/edge-2\n\n"
 
     said = run(str(tmp_path), answers=answers)
 
@@ -211,6 +229,7 @@ def test_on_a_terminal_it_asks_for_what_no_option_says(
     assert (
         "package: nginx\n    revision: 2\n" in (tmp_path / "manifests/package-variant-sets.yaml").read_text()
     )
+    assert "  name: edge-2\n" in (tmp_path / "manifests/repositories.yaml").read_text()
     assert "create a GitHub App" in said
 
 

@@ -336,6 +336,8 @@ def test_unusable_address_is_its_own_key_and_each_repository_has_its_error(
     gone, bad, good = fetched.values()
     assert [*fetched] == [str(tmp_path / "gone"), "-x", str(repo.path).removesuffix(".git")]
     assert str(gone) == f"{tmp_path / 'gone'} is not a Git repository that can be read"
+    assert isinstance(gone, UnavailableError)
+    assert "path" in gone.hint, "no network and no credentials are needed to read a directory"
     assert isinstance(bad, UnavailableError)
     assert isinstance(good, Mirror)
     assert good.refs()

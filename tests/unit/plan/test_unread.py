@@ -82,10 +82,13 @@ def test_owners_that_need_an_unread_repository_are_counted_there() -> None:
 
     down_text, idle_text = down.unread_message, inventory.repositories[unread("idle").key].unread_message
     assert told() == {"Repository default/down": down_text, "Repository default/idle": idle_text}
-    assert told(one, one)["Repository default/down"] == f"{down_text}; 1 owner that needs it is kept as it is"
+    assert (
+        told(one, one)["Repository default/down"]
+        == f"{down_text}; 1 variant or set that needs it is kept as it is"
+    )
     sets = replace(one, subject="PackageVariantSet default/b")
     assert told(one, sets) == {
-        "Repository default/down": f"{down_text}; 2 owners that need it are kept as they are",
+        "Repository default/down": f"{down_text}; 2 variants or sets that need it are kept as they are",
         "Repository default/idle": idle_text,
     }
 

@@ -130,7 +130,7 @@ REFUSES = "https://git.example.com/api/v1 refuses the credential: 401 Bad creden
 
 def unread(number: int) -> Problem:
     subject = f"Repository default/edge-{number}"
-    message = f"{subject} could not be read: {REFUSES}; 2 owners that need it are kept as they are"
+    message = f"{subject} could not be read: {REFUSES}; 2 variants or sets that need it are kept as they are"
     return Problem(
         Location(f"edge-{number}.yaml", 7), "RepositoryUnavailable", message, "Renew.", subject, REFUSES
     )
@@ -141,8 +141,8 @@ def test_problems_of_one_cause_share_a_line_and_a_hint() -> None:
 
     assert list(problem_lines([unread(1), other, unread(2)])) == [
         f"problem: RepositoryUnavailable: 2, all for one cause: {REFUSES}",
-        "  edge-1.yaml:7: Repository default/edge-1; 2 owners that need it are kept as they are",
-        "  edge-2.yaml:7: Repository default/edge-2; 2 owners that need it are kept as they are",
+        "  edge-1.yaml:7: Repository default/edge-1; 2 variants or sets that need it are kept as they are",
+        "  edge-2.yaml:7: Repository default/edge-2; 2 variants or sets that need it are kept as they are",
         "  hint: Renew.",
         "problem: a.yaml:1: RepositoryUnavailable: No such host",
         "  hint: Renew.",
