@@ -1,7 +1,9 @@
 """Edit the Kptfile of a package: name, upstream, owner and pipeline; and read its readiness gates."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final
 
 from reconciler.api.annotations import PREFIX, check_keys, check_resource
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
@@ -15,6 +17,7 @@ from reconciler.krm.yaml import (
     Edit,
     InsertItem,
     SetValue,
+    Tree,
     YamlError,
     load_documents,
 )
@@ -28,6 +31,9 @@ _ANNOTATIONS = ("metadata", "annotations")
 _RESOURCES = (".yaml", ".yml", ".json")
 _PIPELINE = "pipeline"
 _FUNCTION_PREFIX = "PackageVariant"
+_KEPT: Final = 64
+_LONG: Final = 8192
+"""In bytes."""
 _FUNCTION_FIELDS = ("name", "image", "exec", "tag", "configPath", "configMap", "selectors", "exclude")
 
 
@@ -78,10 +84,9 @@ def _invalid_key(files: Files) -> Blocked | None:
         if PREFIX.encode() not in files[path].data or not (is_kptfile or path.endswith(_RESOURCES)):
             continue
         try:
-            documents = load_documents(files[path].data, PACKAGE_LIMITS)
+            values = (value for value in _values(files[path].data) if isinstance(value, dict))
         except YamlError:
             continue
-        values = (document.value for document in documents if isinstance(document.value, dict))
         faults = (check_keys(KPTFILE, value) if is_kptfile else check_resource(value) for value in values)
         first = next((fault for each in faults for fault in each), None)
         if first is not None:
@@ -96,10 +101,10 @@ def edit_kptfile(files: Files, edits: Callable[[dict[str, Any]], Iterable[Edit]]
     if file is None:
         return Blocked(Reason.INVALID_PACKAGE, "The package has no Kptfile", "Add one at its root.")
     try:
-        documents = load_documents(file.data, PACKAGE_LIMITS)
-        if len(documents) != 1 or not isinstance(documents[0].value, dict):
+        values = _values(file.data)
+        if len(values) != 1 or not isinstance(values[0], dict):
             return Blocked(Reason.INVALID_PACKAGE, "The Kptfile is not one object")
-        edited = edit_document(file, edits(documents[0].value))
+        edited = edit_document(file, edits(values[0]))
     except YamlError as error:
         return Blocked(Reason.INVALID_PACKAGE, f"The Kptfile cannot be edited: {error}")
     return files if edited is file else {**files, KPTFILE: edited}
@@ -208,13 +213,36 @@ def _is_own(item: Any, variant: str) -> bool:
     return isinstance(name, str) and is_own_function(name, variant)
 
 
+def _values(data: bytes) -> tuple[Any, ...]:
+    """Return the read-only values of a file's documents: equal short files share them.
+
+    Raises:
+        YamlError: As `load_documents`.
+    """
+    return _shared_values(data) if len(data) <= _LONG else _load(data)
+
+
+@lru_cache(maxsize=_KEPT)
+def _shared_values(data: bytes) -> tuple[Any, ...]:
+    # Edits of the file need its tree too. JSON, several documents and errors are left to the loader.
+    if data[:1] != b"{":
+        with suppress(YamlError, UnicodeDecodeError):
+            tree = Tree.parse(data.decode())
+            return (tree.value,) if tree.root is not None else ()
+    return _load(data)
+
+
+def _load(data: bytes) -> tuple[Any, ...]:
+    return tuple(document.value for document in load_documents(data, PACKAGE_LIMITS))
+
+
 def kptfile_value(data: bytes) -> dict[str, Any]:
     """Return the value of a Kptfile; empty if it is no YAML mapping."""
     try:
-        documents = load_documents(data, PACKAGE_LIMITS)
+        values = _values(data)
     except YamlError:
         return {}
-    value = documents[0].value if documents else None
+    value = values[0] if values else None
     return value if isinstance(value, dict) else {}
 
 

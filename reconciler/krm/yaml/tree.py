@@ -7,7 +7,7 @@ offsets into `Tree.text`, which has no byte order mark.
 import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 from yaml import MappingNode, ScalarNode, SequenceNode
@@ -30,6 +30,9 @@ from reconciler.krm.yaml.load import Path, construct, index_of, typed_key
 
 _SCALAR_STYLES: Final = {"'": Style.SINGLE, '"': Style.DOUBLE, "|": Style.LITERAL, ">": Style.FOLDED}
 _DEEPEST: Final = 10_000
+_KEPT_TREES: Final = 64
+_KEPT_LENGTH: Final = 8192
+"""In characters: a tree takes many times the memory of its text."""
 _LINE_END: Final = re.compile(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
 """The text behind the last value of a line: nothing, or a comment."""
 
@@ -237,12 +240,16 @@ class Tree:
 
     @classmethod
     def parse(cls, text: str, limits: YamlLimits = PACKAGE_LIMITS) -> "Tree":
-        """Parse the text of one document; a byte order mark is dropped.
+        """Parse the text of one document; a byte order mark is dropped. Equal short texts share their tree.
 
         Raises:
             YamlError: The text is not YAML, goes over a limit, or has a second document.
         """
         text = text.removeprefix("\ufeff")
+        return _shared_tree(text, limits) if len(text) <= _KEPT_LENGTH else cls._compose(text, limits)
+
+    @classmethod
+    def _compose(cls, text: str, limits: YamlLimits) -> "Tree":
         roots = list(compose_exact(text, limits))
         if len(roots) > 1:
             raise error_at(roots[1].start_mark, "A document ends without a --- line after it")
@@ -254,7 +261,12 @@ class Tree:
         Raises:
             YamlError: A duplicate key or an impossible value.
         """
+        _ = self._is_valid
+
+    @cached_property
+    def _is_valid(self) -> bool:
         _ = self.value
+        return True
 
     @property
     def root(self) -> AnyNode | None:
@@ -353,6 +365,12 @@ class Tree:
         if isinstance(node, MappingNode):
             return Mapping(self, node)
         return Sequence(self, node) if isinstance(node, SequenceNode) else Alias(self, node)
+
+
+@lru_cache(maxsize=_KEPT_TREES)
+def _shared_tree(text: str, limits: YamlLimits) -> Tree:
+    """Return the tree of a text; the steps of rendering read the same few documents in turn."""
+    return Tree._compose(text, limits)  # noqa: SLF001 - of this module
 
 
 def _detect_indentation(root: ExactNode | None) -> Indentation:
