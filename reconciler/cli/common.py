@@ -1,11 +1,12 @@
 """Options that every command has: colors, notes and progress, details of the work."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -146,3 +147,14 @@ def wants_color() -> bool:
     """Return whether to use colors: on a terminal, unless `--no-color` or NO_COLOR is given."""
     refused = _is_set("no_color") or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return not refused and sys.stdout.isatty()
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """Return the characters of a line of a terminal; None elsewhere: other programs get whole lines."""
+    if not stream.isatty() or getattr(stream, "form", None) is not None:
+        return None
+    try:
+        own = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):  # an emulation that has no file
+        own = os.terminal_size((80, 24))
+    return shutil.get_terminal_size(own).columns

@@ -41,5 +41,5 @@ def demo(directory: Path, *, clusters: int, layout: str, output: str) -> Exit:
     for title, commands in walkthrough(world, clusters):
         lines += ["", f"  # {title}", *(f"  {command}" for command in commands)]
     lines += ["", f"Or all at once: sh {directory / WALKTHROUGH}"]
-    show_files(make_printer(color=False), output, lines, written=[directory])
+    show_files(make_printer(color=False, wraps=False), output, lines, written=[directory])
     return Exit.DONE

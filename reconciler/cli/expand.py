@@ -57,7 +57,7 @@ def expand(
         or (variant.set_key is None and not variant.requested_by and authored)
     ]
     exits = show_unread(make_printer(), find_unread(inventory))
-    _show(make_printer(), variants, desired, inventory, as_json=output == Output.JSON, trace=trace)
+    _show(make_printer(wraps=False), variants, desired, inventory, as_json=output == Output.JSON, trace=trace)
     return worst(exits | ({Exit.INVALID_INPUT} if desired.problems or inventory.problems else set()))
 
 

@@ -107,6 +107,8 @@ def graph(
         text = printer.redactor.text(draw(picture, Picture(output)))
     if out is not None:
         out.write_text(text, encoding="utf-8")
+    elif output == Picture.TEXT:
+        printer.lines([text.removesuffix("\n")])
     else:
         printer.text(text)
     return worst(exits)

@@ -81,7 +81,7 @@ def init(
     _check(starter.instance, files)
     files |= _schemas(files)
     _write(directory, files)
-    printer = make_printer()
+    printer = make_printer(wraps=False)
     written = [directory / path for path in files]
     lines = [*(f"note: {note}" for note in notes), *(f"wrote {path}" for path in written)]
     lines += _next_steps(directory, starter, files, converted=bool(exports))

@@ -14,11 +14,12 @@ from typing import NamedTuple
 import click
 
 from reconciler import __version__
-from reconciler.cli.common import add_common_options
+from reconciler.cli.common import add_common_options, terminal_width
 from reconciler.cli.output import redact_standard_streams
 from reconciler.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.git import effects
 from reconciler.git.command import is_local_failure
+from reconciler.report.console import folded
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 from reconciler.suggestions import close_names
@@ -251,9 +252,9 @@ def _limit_error(error: OSError) -> UnavailableError | None:
 def _explain(error: Exception, redactor: Redactor) -> int:
     if not isinstance(error, ReconcilerError) or error.exit_code is Exit.BUG:
         return _report_bug(error, redactor)
-    click.echo(redactor.text(f"error: {terminal(str(error))}"), err=True)
-    if error.hint:
-        click.echo(redactor.text(f"hint: {terminal(error.hint)}"), err=True)
+    lines = [f"error: {terminal(str(error))}", *([f"hint: {terminal(error.hint)}"] if error.hint else [])]
+    for line in folded(map(redactor.text, lines), terminal_width(sys.stderr)):
+        click.echo(line, err=True)
     return error.exit_code
 
 

@@ -1,7 +1,6 @@
 """Shared parts of commands: common options, the redacted printer and streams, unread repositories."""
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from reconciler.cli.common import complete_names, is_quiet, wants_color
+from reconciler.cli.common import complete_names, is_quiet, terminal_width, wants_color
 from reconciler.errors import Exit, Problem, UnavailableError, UsageError
 from reconciler.progress import current_display
-from reconciler.report.console import Paint, ansi, plain
+from reconciler.report.console import Paint, ansi, folded, plain
 from reconciler.report.escape import inert, terminal
 from reconciler.report.redact import Redactor
 from reconciler.values import dataclass
@@ -55,6 +54,8 @@ class Printer:
     paint: Paint = plain
     width: int | None = None
     """Characters of a line of the terminal; None where there is none."""
+    error_width: int | None = None
+    """The same of standard error."""
     file: TextIO | None = None
     """Where to print instead of standard output."""
     quiet: bool = False
@@ -68,10 +69,12 @@ class Printer:
         return self.paint is ansi
 
     def lines(self, lines: Iterable[str], *, err: bool = False) -> None:
-        """Print lines of text."""
+        """Print lines of text; on a terminal a line that is too long goes on below it."""
         text = "\n".join(lines)
         if text:
-            self.text(f"{text}\n", err=err)
+            # Masked first: a secret may have spaces.
+            shown = folded([self.redactor.text(text)], self.error_width if err else self.width)
+            self.repeat([(err, inert("\n".join(shown)) + "\n")])
 
     def notes(self, notes: Iterable[str]) -> None:
         """Print notes to standard error, unless the user wants none."""
@@ -95,12 +98,14 @@ class Printer:
             click.echo(text, None if err else self.file, nl=False, err=err, color=self.is_colored)
 
 
-def make_printer(*, color: bool = True) -> Printer:
-    """Return the printer for this process; the environment gives secrets to mask and turns colors off."""
-    colored = color and wants_color()
-    # Pipes get whole rows: another program reads them.
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    return Printer(Redactor.of_environment(os.environ), ansi if colored else plain, width, quiet=is_quiet())
+def make_printer(*, color: bool = True, wraps: bool = True) -> Printer:
+    """Return the printer for this process; the environment gives secrets to mask and turns colors off.
+
+    Unless it wraps, lines stay whole on a terminal too: patches, files and commands are copied.
+    """
+    paint = ansi if color and wants_color() else plain
+    width, error_width = (terminal_width(s) if wraps else None for s in (sys.stdout, sys.stderr))
+    return Printer(Redactor.of_environment(os.environ), paint, width, error_width, quiet=is_quiet())
 
 
 @contextmanager
@@ -110,7 +115,8 @@ def printer_to(out: Path | None) -> Iterator[Printer]:
         yield make_printer()
         return
     with out.open("w", encoding="utf-8") as file:
-        yield Printer(Redactor.of_environment(os.environ), file=file, quiet=is_quiet())
+        width = terminal_width(sys.stderr)
+        yield Printer(Redactor.of_environment(os.environ), error_width=width, file=file, quiet=is_quiet())
 
 
 def output_options(*forms: Output, help_: str = _FORM) -> Callable[[F], F]:
@@ -278,7 +284,7 @@ def open_reports(settings: "RunOptions", printer: Printer, *, writes: bool = Fal
 
     context = click.get_current_context()
     options = sorted((name, str(value)) for name, value in context.params.items() if name != "full")
-    look = [str(printer.is_colored), str(printer.width), str(printer.quiet)]
+    look = [str(printer.is_colored), str(printer.width), str(printer.error_width), str(printer.quiet)]
     question = [context.command_path, *(part for option in options for part in option), *look]
     return ReportCache(settings, question, os.environ, writes=writes)
 

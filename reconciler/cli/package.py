@@ -253,7 +253,7 @@ def _print(lines: list[str]) -> None:
     from reconciler.cli.output import make_printer
     from reconciler.report.escape import terminal
 
-    make_printer(color=False).lines("\n".join(map(terminal, line.split("\n"))) for line in lines)
+    make_printer(color=False, wraps=False).lines("\n".join(map(terminal, line.split("\n"))) for line in lines)
 
 
 def _print_json(value: Any) -> None:

@@ -113,7 +113,7 @@ def show(settings: "RunOptions", output: str, name: str) -> Exit:
     world = read_inputs(settings, lists_ended=True)
     require_readable(world.inventory, [name])
     listed = find_pulls(list_pulls(world), name)
-    printer = make_printer()
+    printer = make_printer(wraps=False)
     if output == Output.JSON:
         printer.value(listing("PullRequest", (_value(f, body=True) for f in listed)))
     else:

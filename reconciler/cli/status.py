@@ -119,7 +119,6 @@ def status(
 def _show(
     printer: Printer, observed: "FleetStatus", filters: "StatusFilter", output: str, sort: str | None
 ) -> Exit:
-    from reconciler.report.console import folded
     from reconciler.report.escape import terminal
     from reconciler.report.json import exits_value, listing, problem_value
     from reconciler.report.rollouts import rollout_lines, rollout_value
@@ -145,7 +144,7 @@ def _show(
         case form:
             is_wide = form is Output.WIDE
             if not any(filters):
-                printer.lines(folded(map(terminal, rollout_lines(observed.rollouts)), printer.width))
+                printer.lines(map(terminal, rollout_lines(observed.rollouts)))
             printer.lines(status_lines(owners, wide=is_wide, width=printer.width, paint=printer.paint))
             if not any(filters):
                 printer.lines(problem_lines(observed.problems, paint=printer.paint))

@@ -31,7 +31,6 @@ def why_not(settings: "RunOptions", output: str, package: str, version: str) -> 
       reconciler why-not edge-east/nginx v7
       reconciler why-not edge-east/nginx -o json
     """
-    from reconciler.report.console import folded
     from reconciler.report.json import API_VERSION
     from reconciler.run.plan import plan_run
     from reconciler.run.why_not import explain_standstill
@@ -56,7 +55,7 @@ def why_not(settings: "RunOptions", output: str, package: str, version: str) -> 
     for number, obstacle in enumerate(standstill.obstacles, start=1):
         lines.append(f"{number}. {message_line(obstacle.message)}")
         lines += [f"   next: {message_line(obstacle.hint)}"] if obstacle.hint else []
-    printer.lines(folded(lines, printer.width))
+    printer.lines(lines)
     if not standstill.obstacles:
         printer.lines(["Nothing keeps it: main has this revision."])
     return Exit.DONE

@@ -1,13 +1,21 @@
 """Colors and tables of a terminal; columns that do not fit fold below each other, and nothing is cut."""
 
-import textwrap
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+
+from reconciler.trailers import KEEP
 
 _GAP = "  "
 _INDENT = "    "
 _LEAST = 24
 """Characters that the last column, which is free text and wraps, needs to share a line with others."""
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_WORD = re.compile(rf"(\s*)({KEEP}: .*|(?:`[^`]*`|\S)+)")
+"""A word with the space before it. What people copy is one: a command in backticks, a line of a commit."""
+_COLUMN = re.compile(r"\s*\S+ {2,}(?=\S)")
+_BRANCHES = re.compile(r"[ │├└─]*")
+_BELOW_BRANCH = str.maketrans("├└─", "│  ")
 
 
 def table_rows(
@@ -59,10 +67,26 @@ def _lines(
         yield text
         return
     indent = len(text) - len(row[last].rstrip())
-    # A name in the text stays whole, even if its line is too long: people copy it.
-    wrapped = textwrap.wrap(row[last], max(width - indent, 1), break_long_words=False, break_on_hyphens=False)
-    yield text[:indent] + wrapped[0]
-    yield from (" " * indent + line for line in wrapped[1:])
+    first, *others = _wrap(row[last].strip(), width - indent)
+    yield text[:indent] + first
+    yield from (" " * indent + line for line in others)
+
+
+def _wrap(text: str, width: int, *, indent: str = "", following: str = "") -> Iterator[str]:
+    """Yield lines of at most a width; a word that is longer, such as a name, stays whole: people copy it."""
+    line = indent
+    for gap, word in _WORD.findall(text):
+        if line.strip() and _length(line) + _length(gap + word) > width:
+            yield line
+            line = following + word
+        else:
+            line += gap + word
+    yield line
+
+
+def _length(text: str) -> int:
+    """Return how many characters of a terminal a text takes: colors take none."""
+    return len(_COLOR.sub("", text)) if "\x1b" in text else len(text)
 
 
 def indented(text: str, width: int | None) -> list[str]:
@@ -70,30 +94,29 @@ def indented(text: str, width: int | None) -> list[str]:
     indent = " " * len(_INDENT) * 2
     if width is None:
         return [indent + text]
-    return textwrap.wrap(
-        text,
-        max(width, len(indent) + _LEAST),
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return list(_wrap(text, max(width, len(indent) + _LEAST), indent=indent, following=f"{indent}  "))
 
 
-def folded(lines: Iterable[str], width: int | None) -> Iterator[str]:
-    """Yield lines that fit a terminal: a longer one goes on below it, further indented; names stay whole."""
-    for line in lines:
-        if width is None or len(line) <= width:
+def folded(texts: Iterable[str], width: int | None) -> Iterator[str]:
+    """Yield the lines of texts so that they fit a terminal; names and commands stay whole.
+
+    A longer line goes on below its text, if a column comes before it, and else further indented.
+    """
+    for line in (line for text in texts for line in text.split("\n")):
+        if width is None or _length(line) <= width:
             yield line
             continue
-        indent = line[: len(line) - len(line.lstrip())]
-        yield from textwrap.wrap(
-            line,
-            max(width, len(indent) + _LEAST),
-            subsequent_indent=f"{indent}{_INDENT}",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        following = _continuation(_COLOR.sub("", line), width)
+        yield from _wrap(line, max(width, len(following) + _LEAST), following=following)
+
+
+def _continuation(line: str, width: int) -> str:
+    """Return what precedes the rest of a line that is too long."""
+    column = _COLUMN.match(line)
+    if column and column.end() <= width // 3:
+        return " " * column.end()
+    branches = _BRANCHES.match(line)
+    return (branches[0] if branches else "").translate(_BELOW_BRANCH) + _INDENT
 
 
 class Color(StrEnum):

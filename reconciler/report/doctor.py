@@ -45,7 +45,8 @@ def finding_lines(findings: Iterable[Diagnosis], *, paint: Paint = plain) -> Ite
             yield f"{paint('ok', Color.GREEN)}       {check}: {what}"
     for finding in sorted(wrong, key=lambda finding: finding.severity is Severity.WARNING):
         word = paint(finding.severity, _COLORS[finding.severity]) + " " * (8 - len(finding.severity))
-        yield f"{word} {finding.check}: {terminal(finding.subject)}: {message_line(finding.message)}"
+        subject = f"{terminal(finding.subject)}: " if finding.subject != finding.check else ""
+        yield f"{word} {finding.check}: {subject}{message_line(finding.message)}"
         if finding.hint:
             yield f"         next: {message_line(finding.hint)}"
     errors = sum(finding.severity is Severity.ERROR for finding in wrong)

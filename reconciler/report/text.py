@@ -10,7 +10,7 @@ from reconciler.reasons import Reason
 from reconciler.report.causes import MOST_PLACES, group_by_cause, group_problems
 from reconciler.report.confidence import confidence_lines
 from reconciler.report.conflicts import conflict_lines
-from reconciler.report.console import Color, Paint, folded, indented, plain, table_rows
+from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.escape import message_line, terminal
 from reconciler.report.folding import (
     MOST_DIFFS,
@@ -71,21 +71,20 @@ def plan_lines(
         paint: Adds colors.
         quiet: Leave the notes out.
         unchanged: List also the packages that stay as they are.
-        width: Characters of a line of the terminal; None for no limit.
+        width: Characters of a row of the table; None for no limit.
     """
     # The checksum is on the first line, so that `head -1` is enough for scripts.
     statuses = statuses_of(plan)
-    yield from (paint(line, Color.BOLD) for line in folded([summary_line(plan, statuses)], width))
+    yield paint(summary_line(plan, statuses), Color.BOLD)
     if risks := risk_summary(plan.changes):
-        yield from (paint(line, Color.RED) for line in folded([f"risks: {risks}"], width))
-    yield from folded(map(terminal, rollout_lines(plan.rollouts)), width)
-    confidences = (f"confidence in {terminal(line)}" for line in confidence_lines(plan.confidences))
-    yield from folded(confidences, width)
+        yield paint(f"risks: {risks}", Color.RED)
+    yield from map(terminal, rollout_lines(plan.rollouts))
+    yield from (f"confidence in {terminal(line)}" for line in confidence_lines(plan.confidences))
     yield from _table(plan, statuses, names, paint, unchanged=unchanged, width=width)
     yield from (f"pin: {terminal(move_text(move))}" for move in plan.version_changes)
     yield from proposal_lines(plan.lock)
     if not quiet:
-        yield from folded((f"note: {terminal(note)}" for note in plan.notes), width)
+        yield from (f"note: {terminal(note)}" for note in plan.notes)
     yield from problem_lines(plan.problems, paint=paint)
     yield from refusal_lines(plan, paint=paint)
 

@@ -1,4 +1,4 @@
-"""What a person sees in 80 columns of a terminal, and what a program gets, on six worlds, as reviewed files.
+"""What a person sees on a terminal of two widths, and what a program gets, on six worlds, as reviewed files.
 
 `pytest tests/e2e/test_screens.py --update-golden` writes `tests/goldens/screens/`.
 """
@@ -7,8 +7,9 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -34,8 +35,12 @@ KINDS = {
     "explain": "Explanation",
     "graph": "Graph",
     "doctor": "Diagnosis",
+    "repo": "RegisteredRepository",
+    "pr": "PullRequest",
 }
-COLUMNS = 80
+COLUMNS = (80, 160)
+PATH = 48
+"""Characters of the path of a world."""
 
 
 class Terminal(io.StringIO):
@@ -47,14 +52,18 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A world after its story."""
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A world after its story, at a path of the same length on every machine: lines wrap alike."""
     source = next(each for each in WORLDS if each.name == request.param)
-    built = build_world(source, tmp_path_factory.mktemp("w") / source.name)
-    for action in story(source):
-        if action[0] != "conditions" and not happen(source, built, *action):
-            built.run(*action)
-    return built
+    with TemporaryDirectory(prefix="w") as name:
+        parent = Path(name).resolve() / "p"
+        root = parent.with_name("p" * max(1, PATH - len(f"{parent.parent}//{source.name}"))) / source.name
+        assert len(str(root)) == PATH, "TMPDIR is too long for these tests"
+        built = build_world(source, root)
+        for action in story(source):
+            if action[0] != "conditions" and not happen(source, built, *action):
+                built.run(*action)
+        yield built
 
 
 def _lines(world: World) -> Iterator[tuple[str, ...]]:
@@ -67,6 +76,8 @@ def _lines(world: World) -> Iterator[tuple[str, ...]]:
     yield ("graph",)
     yield ("graph", "--of", "packages")
     yield ("doctor",)
+    yield ("repo", "list")
+    yield ("pr", "list")
 
 
 def _normal(text: str, world: World) -> str:
@@ -80,7 +91,7 @@ def _normal(text: str, world: World) -> str:
 def _screen(world: World, line: tuple[str, ...]) -> str:
     """Return what one command shows on a terminal, and its exit code."""
     shown = Terminal()
-    with redirect_stdout(shown):
+    with redirect_stdout(shown), redirect_stderr(shown):
         places = ["--control", str(world.control), "--cache-dir", str(world.root / "cache")]
         code = invoke([*line, "--no-color", *places])
     return f"$ reconciler {' '.join(line)}\n{shown.getvalue()}exit code {code}\n"
@@ -95,12 +106,21 @@ def _golden(name: str, text: str, *, update: bool) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_screens_in_80_columns(world: World, monkeypatch: pytest.MonkeyPatch, *, update_golden: bool) -> None:
-    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_screens(world: World, monkeypatch: pytest.MonkeyPatch, columns: int, *, update_golden: bool) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
 
-    text = _normal("\n".join(_screen(world, line) for line in _lines(world)), world)
+    screens = [_screen(world, line) for line in _lines(world)]
 
-    assert text == _golden(f"{world.root.name}.txt", text, update=update_golden)
+    text = _normal("\n".join(screens), world)
+    assert [line for screen in screens for line in _too_long(screen, columns)] == []
+    assert text == _golden(f"{world.root.name}-{columns}.txt", text, update=update_golden)
+
+
+def _too_long(screen: str, columns: int) -> list[str]:
+    """Return the lines that do not fit and could: a name or a command stays whole, as people copy it."""
+    long = (line for line in screen.splitlines() if len(line) > columns)
+    return [line for line in long if " " in re.sub("`[^`]*`", "", line).strip()]
 
 
 def test_json_of_the_screens(world: World, *, update_golden: bool) -> None:

@@ -66,5 +66,62 @@ def test_long_line_goes_on_below_it_and_names_stay_whole() -> None:
     assert lines == ["short", "  wave early: failed, 3 of 4 published", f"      ({name})"]
 
 
+def test_continuation_starts_below_the_text_of_its_column() -> None:
+    lines = list(
+        folded(["error    repository: it cannot be reached at all", "         next: set a token"], 36)
+    )
+
+    assert lines == [
+        "error    repository: it cannot be",
+        "         reached at all",
+        "         next: set a token",
+    ]
+
+
+def test_colors_take_no_place_on_a_line() -> None:
+    line = "\x1b[31mproblem:\x1b[0m one two three four five"
+
+    assert list(folded([line], 32)) == [line]
+    assert list(folded([line], 31)) == ["\x1b[31mproblem:\x1b[0m one two three four", "    five"]
+
+
+def test_command_in_a_text_stays_whole() -> None:
+    lines = list(folded(["  hint: Import one with `reconciler snapshot import` if sets select"], 40))
+
+    assert lines == ["  hint: Import one with", "      `reconciler snapshot import` if", "      sets select"]
+
+
+def test_line_of_a_commit_message_stays_whole() -> None:
+    keep = "Keep: web/deployment.yaml Deployment/web spec.replicas 253307-03dec1"
+
+    lines = list(folded([f"    to keep the local value: {keep}"], 60))
+
+    assert lines == ["    to keep the local value:", f"        {keep}"]
+
+
+def test_line_of_a_tree_goes_on_inside_its_branch() -> None:
+    lines = list(folded(["  ├─ a package of a tree in review at web/v1", "  └─ b package of a tree"], 34))
+
+    assert lines == [
+        "  ├─ a package of a tree in review",
+        "  │      at web/v1",
+        "  └─ b package of a tree",
+    ]
+
+
+def test_long_name_keeps_its_indentation() -> None:
+    line = f"    {'n' * 50}"
+
+    assert list(folded([line], 40)) == [line]
+
+
+def test_lines_of_one_text_fold_each_for_itself() -> None:
+    assert list(folded(["a: b c\n  hint: d e f g h i j k l m n o p q r s t"], 30)) == [
+        "a: b c",
+        "  hint: d e f g h i j k l m n",
+        "      o p q r s t",
+    ]
+
+
 def test_line_of_a_pipe_is_never_folded() -> None:
     assert list(folded(["a " * 400], None)) == ["a " * 400]
