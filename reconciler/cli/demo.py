@@ -1,28 +1,32 @@
 """The `demo` command: a small world as real Git repositories, and what to try on it."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from reconciler.cli.output import Output, make_printer, output_options, show_files
-from reconciler.errors import Exit
+from reconciler.errors import Exit, UsageError
 
 _LEAST, _MOST = 3, 2000
+_CLUSTERS = 6
+_LAYOUTS = ("separate", "monorepo", "tutorial")
 
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default="demo")
-@click.option("--clusters", type=click.IntRange(_LEAST, _MOST), default=6, show_default=True,
+@click.option("--clusters", type=click.IntRange(_LEAST, _MOST), default=_CLUSTERS, show_default=True,
               help="How many clusters the fleet has.")  # fmt: skip
-@click.option("--layout", type=click.Choice(["separate", "monorepo"]), default="separate", show_default=True,
-              help="One repository per role, or one for all of them.")  # fmt: skip
+@click.option("--layout", type=click.Choice(_LAYOUTS), default=_LAYOUTS[0], show_default=True,
+              help="One repository per role, one for all of them, or the tutorial's fleet.")  # fmt: skip
 @output_options(Output.TEXT, Output.JSON)
 def demo(directory: Path, *, clusters: int, layout: str, output: str) -> Exit:
     r"""Write a small world as real Git repositories into DIRECTORY.
 
     It holds a control repository, two blueprint packages with two revisions each, a snapshot with
     clusters of two regions, and their repositories. The commands to try next are printed, and
-    written to walkthrough.sh.
+    written to walkthrough.sh. The layout `tutorial` is what the guides of the documentation begin with:
+    one package, and the clusters east and west.
 
     \b
     Examples:
@@ -30,16 +34,43 @@ def demo(directory: Path, *, clusters: int, layout: str, output: str) -> Exit:
       reconciler demo /tmp/fleet --clusters 50
       reconciler demo --layout monorepo
     """
-    from reconciler.workdir.demo import MONOREPO, SEPARATE, WALKTHROUGH, walkthrough, write_demo
-
-    world = MONOREPO if layout == "monorepo" else SEPARATE
-    write_demo(directory, world, clusters)
-    from reconciler.wording import plural
-
-    lines = [f"Wrote a fleet of {plural(clusters, 'cluster')} to {directory}. Try, in this order:", ""]
-    lines.append(f"  cd {directory}")
-    for title, commands in walkthrough(world, clusters):
-        lines += ["", f"  # {title}", *(f"  {command}" for command in commands)]
-    lines += ["", f"Or all at once: sh {directory / WALKTHROUGH}"]
+    if layout == "tutorial":
+        lines = _write_tutorial(directory, clusters)
+    else:
+        lines = _write_demo(directory, clusters, monorepo=layout == "monorepo")
     show_files(make_printer(color=False, wraps=False), output, lines, written=[directory])
     return Exit.DONE
+
+
+def _write_demo(directory: Path, clusters: int, *, monorepo: bool) -> list[str]:
+    from reconciler.wording import plural
+    from reconciler.workdir.demo import MONOREPO, SEPARATE, WALKTHROUGH, walkthrough, write_demo
+
+    world = MONOREPO if monorepo else SEPARATE
+    write_demo(directory, world, clusters)
+    return [
+        f"Wrote a fleet of {plural(clusters, 'cluster')} to {directory}. Try, in this order:",
+        "",
+        *_steps(directory, walkthrough(world, clusters)),
+        "",
+        f"Or all at once: sh {directory / WALKTHROUGH}",
+    ]
+
+
+def _write_tutorial(directory: Path, clusters: int) -> list[str]:
+    from reconciler.cli.init import editor_schemas
+    from reconciler.workdir.starter import FILES
+    from reconciler.workdir.tutorial import STEPS, write_tutorial
+
+    if clusters != _CLUSTERS:
+        raise UsageError("The tutorial has two clusters", hint="Leave out --clusters, or --layout.")
+    kinds = ("Repository", "PackageVariantSet")
+    write_tutorial(directory, editor_schemas([f"manifests/{FILES[kind]}" for kind in kinds]))
+    first = f"Wrote the fleet of the tutorial to {directory}. Begin with:"
+    return [first, "", *_steps(directory, STEPS)]
+
+
+def _steps(directory: Path, steps: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
+    yield f"  cd {directory}"
+    for title, commands in steps:
+        yield from ("", f"  # {title}", *(f"  {command}" for command in commands))

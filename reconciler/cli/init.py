@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -79,7 +79,7 @@ def init(
     notes: list[str] = []
     files = starter.files(_converted(exports, notes) if exports else None)
     _check(starter.instance, files)
-    files |= _schemas(files)
+    files |= editor_schemas(files)
     _write(directory, files)
     printer = make_printer(wraps=False)
     written = [directory / path for path in files]
@@ -121,8 +121,8 @@ def _ask_for_clusters() -> Iterator[str]:
         question = "URL of the repository of another cluster (empty: no more)"
 
 
-def _schemas(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the schemas that the files name."""
+def editor_schemas(files: Container[str]) -> dict[str, str]:
+    """Return the schemas that the first files of a control repository name, by their paths."""
     from reconciler.cli.schema import manifest_schema
     from reconciler.report.json import dump
     from reconciler.report.redact import Redactor

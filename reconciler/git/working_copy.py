@@ -97,6 +97,20 @@ def create_bare(path: Path, commits: Sequence[NewCommit], *, branch: str = "main
     run_checked(["fast-import", "--quiet"], directory=path, stdin=b"".join(_stream(commits, branch)))
 
 
+def create_with_files(path: Path, commits: Sequence[NewCommit]) -> None:
+    """Create a repository with commits on main, check out the last one, and configure an identity there.
+
+    Raises:
+        UnavailableError: Git is missing or refused.
+    """
+    create_bare(path / ".git", commits)
+    settings = (("core.bare", "false"), ("user.name", AUTHOR[0]), ("user.email", AUTHOR[1]))
+    for name, value in settings:
+        run_checked(["config", name, value], directory=path / ".git")
+    repository = pygit2.Repository(str(path))
+    repository.reset(repository.head.target, pygit2.enums.ResetMode.HARD)
+
+
 def clone(source: Path, target: Path) -> None:
     """Clone a repository, and configure an identity for commits in the clone.
 

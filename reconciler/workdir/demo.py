@@ -65,8 +65,7 @@ def write_demo(directory: Path, layout: Layout, clusters: int) -> Path:
     Raises:
         UsageError: The directory exists and is not empty; nothing was written.
     """
-    if directory.exists() and any(directory.iterdir()):
-        raise UsageError(f"{directory} is not empty", hint="Name a directory that does not exist yet.")
+    check_is_new(directory)
     directory.mkdir(parents=True, exist_ok=True)
     for repository in demo_world(layout, clusters):
         create_bare(directory / f"{repository.name}.git", _snapshots(repository))
@@ -75,6 +74,16 @@ def write_demo(directory: Path, layout: Layout, clusters: int) -> Path:
     script = walkthrough(layout, clusters)
     (directory / WALKTHROUGH).write_text(_script(script), encoding="utf-8")
     return control
+
+
+def check_is_new(directory: Path) -> None:
+    """Check that a world can be written into a directory.
+
+    Raises:
+        UsageError: The directory exists and is not empty.
+    """
+    if directory.exists() and any(directory.iterdir()):
+        raise UsageError(f"{directory} is not empty", hint="Name a directory that does not exist yet.")
 
 
 def walkthrough(layout: Layout, clusters: int) -> tuple[tuple[str, tuple[str, ...]], ...]:

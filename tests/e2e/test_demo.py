@@ -86,3 +86,26 @@ def test_a_fresh_clone_without_caches_writes_nothing(layout: str, tmp_path: Path
 def code(command: str, directory: Path, cache: Path) -> int:
     """Return a command's exit code."""
     return int(shell(f"{command} >/dev/null && echo 0 || echo $?", directory, cache).split()[-1])
+
+
+def test_the_fleet_of_the_tutorial_is_installed_by_what_is_printed(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    said = shell("reconciler demo world --layout tutorial", tmp_path, cache)
+
+    shell(printed_commands(said), tmp_path, cache)
+
+    status = shell(
+        "reconciler status && git status --short && git -C ../blueprints tag", tmp_path / "world/fleet", cache
+    )
+    assert re.findall(r"^(\S+) .* (\S+/v1) +published", status, re.MULTILINE) == [
+        ("east/web", "web/v1"),
+        ("west/web", "web/v1"),
+    ]
+    assert status.endswith("web/v1\nweb/v2\n"), "no file of a working copy differs from its commit"
+
+
+def test_the_tutorial_has_its_own_number_of_clusters(tmp_path: Path) -> None:
+    command = "reconciler demo world --layout tutorial --clusters 5"
+
+    assert code(command, tmp_path, tmp_path / "cache") == 2
+    assert not (tmp_path / "world").exists()
