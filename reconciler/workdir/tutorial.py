@@ -14,7 +14,7 @@ STEPS = (
     ("Install the first revision of web in both clusters",
      ("reconciler apply", "reconciler approve --all", "reconciler apply")),
 )  # fmt: skip
-"""What to try: what each step shows, and its shell commands."""
+"""The title and the shell commands of each step that the command `demo` prints."""
 _KPTFILE = dedent(
     """\
     apiVersion: kpt.dev/v1
