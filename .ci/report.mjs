@@ -56,6 +56,8 @@ const check = async (path, ...views) => {
         for (const { impact, id, help, nodes } of violations) wrong.push(`${place}: ${impact} ${id}: ${help}: ${nodes[0].html.slice(0, 160)}`);
         const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         if (overflow > 0) wrong.push(`${place}: ${overflow} pixels wider than the window`);
+        const cut = await page.evaluate(() => [...document.querySelectorAll(".top a")].filter((link) => link.getBoundingClientRect().right > innerWidth).map((link) => link.textContent));
+        if (cut.length) wrong.push(`${place}: cuts ${cut}`);
         await page.close();
       }
   return wrong;
