@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import asdict, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
@@ -14,7 +14,7 @@ from reconciler.confidence import UNTRIED, Confidence, Confidences, UpstreamRevi
 from reconciler.errors import Location, Problem
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid
 from reconciler.objects import Commit, Files
-from reconciler.policy import OnUnavailable, Policy
+from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
 from reconciler.reasons import Reason
 from reconciler.refs import is_group
 from reconciler.snapshot import Snapshot
@@ -560,6 +560,12 @@ class Inventory:
     def is_partial(self) -> bool:
         """Whether this is the inventory of a shard that read a part of the fleet."""
         return any(view.role is RepositoryRole.SKIPPED for view in self.repositories.values())
+
+    @cached_property
+    def function_facts(self) -> Mapping[str, Any]:
+        """How functions run as plain data, for the digests of packages; empty for the defaults."""
+        functions = self.policy.functions
+        return {} if functions == FunctionPolicy() else asdict(functions)
 
     def views_of(self, url: str) -> tuple[RepositoryView, ...]:
         """Return the views of one Git repository, most specific directory first."""

@@ -192,7 +192,7 @@ def _shared_branches(
 ) -> Result:
     """Write a shard's part of both branches: the files of other shards stay as those leave them."""
     policy, source = inventory.policy, inventory.control
-    elsewhere = plan.other_files or frozenset()
+    elsewhere = plan.other_files or ()
     # Locks, and what waits for consent, are decided by the shards that read the whole fleet.
     is_whole = not inventory.is_partial
 

@@ -297,6 +297,7 @@ class Mirrors:
         self._signing = UNSIGNED
         self._read_s = DEFAULT_READ_S
         self._mirrors: dict[str, Mirror] = {}
+        self._opened: dict[str, Mirror] = {}
         self._fetched: dict[str, UnavailableError | None] | None = None
 
     def hold(self) -> None:
@@ -325,6 +326,12 @@ class Mirrors:
         Raises: UnavailableError if the address is unusable, or if two local repositories differ
         only in what does not distinguish repositories (`x` and `x.git`).
         """
+        mirror = self._opened.get(remote)
+        if mirror is None:
+            mirror = self._opened[remote] = self._open(remote)
+        return mirror
+
+    def _open(self, remote: str) -> Mirror:
         parsed = parse_remote(remote, self._base)
         mirror = self._mirrors.get(parsed.url)
         if mirror is None:

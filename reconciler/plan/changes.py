@@ -1,6 +1,6 @@
 """A plan is a value: what every package will see, why, and the exact writes that do it."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -390,7 +390,7 @@ class Plan:
     version_changes: tuple[VersionChange, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
     confidences: tuple[RevisionConfidence, ...] = ()
-    other_files: frozenset[str] | None = None
+    other_files: Container[str] | None = None
     has_pins: bool = True
     context: "PlanContext | None" = field(default=None, compare=False, repr=False)
 

@@ -125,8 +125,8 @@ def _decided_locks(
 def _decided_pins(plan: Plan, inventory: Inventory) -> Iterator[tuple[str, str | None]]:
     before: Mapping[str, bytes] = {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
     after = {p: data for p, data in plan.records.items() if p.startswith(f"{UPSTREAMS_DIRECTORY}/")}
-    mine = plan.record_owners.keys() - (plan.other_files or frozenset())
+    elsewhere = plan.other_files or ()
     for path in sorted(before.keys() | after.keys()):
-        if before.get(path) != after.get(path) and path in mine:
+        if before.get(path) != after.get(path) and path in plan.record_owners and path not in elsewhere:
             data = after.get(path)
             yield path, hashlib.sha256(data).hexdigest() if data is not None else None

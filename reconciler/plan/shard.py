@@ -3,10 +3,12 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from reconciler.errors import UsageError
 from reconciler.ids import PackageKey
+from reconciler.values import dataclass
 
 INDEX = "JOB_COMPLETION_INDEX"
 MOST = 1000
@@ -37,6 +39,7 @@ def dashboard_file(shard: Shard) -> str:
     return f"dashboard-{shard.part}-of-{shard.parts}.md" if shard.parts > 1 else "dashboard.md"
 
 
+@cache
 def shard_of(url: str, count: int) -> int:
     """Return the one shard of `count` that a repository belongs to.
 
@@ -68,7 +71,24 @@ def parse_shard(text: str, environment: Mapping[str, str]) -> Shard:
     return shard
 
 
-def files_of_other_shards(shard: Shard, owners: Mapping[str, PackageKey]) -> frozenset[str] | None:
+@dataclass(frozen=True, slots=True)
+class OtherFiles:
+    """The files of the state and status branches that other shards than this one write.
+
+    `owners` are the packages that files are about: they cost much, and a plan that is not applied needs none.
+    """
+
+    shard: Shard
+    owners: Mapping[str, PackageKey]
+
+    def __contains__(self, path: object) -> bool:
+        package = self.owners.get(path) if isinstance(path, str) else None
+        if package is not None:
+            return not self.shard.holds(package.url)
+        return any(path == dashboard_file(other) for other in self.shard.others())
+
+
+def files_of_other_shards(shard: Shard, owners: Mapping[str, PackageKey]) -> OtherFiles | None:
     """Return the files of the state and status branches that other shards write; None without shards.
 
     The shards of a plan hold each of its packages exactly once, and one of them proposes the lock.
@@ -78,10 +98,7 @@ def files_of_other_shards(shard: Shard, owners: Mapping[str, PackageKey]) -> fro
         shard: The shard of this run.
         owners: The package that each file is about.
     """
-    if shard.parts == 1:
-        return None
-    files = {path for path, package in owners.items() if not shard.holds(package.url)}
-    return frozenset(files | {dashboard_file(other) for other in shard.others()})
+    return OtherFiles(shard, owners) if shard.parts > 1 else None
 
 
 def _weight(url: str, index: int) -> bytes:

@@ -344,12 +344,12 @@ def _revision(
 
 def _with_record(status: PackageStatus, context: PlanContext) -> PackageStatus:
     """Keep the recorded time if the phase and the branch are the same."""
-    recorded = context.inventory.statuses.get(status.variant) if status.variant else None
+    if status.variant is None or status.phase is Phase.PUBLISHED or status.is_dated:
+        return status
+    recorded = context.inventory.statuses.get(status.variant)
     if recorded is None or (recorded.phase, recorded.head) != (status.phase, status.head):
         return status
-    if status.phase is Phase.PUBLISHED or status.is_dated or not recorded.since:
-        return status
-    return replace(status, since=recorded.since)
+    return replace(status, since=recorded.since) if recorded.since else status
 
 
 DIRECTORY = "conditions"

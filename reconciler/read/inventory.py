@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from reconciler.api.annotations import check_keys
@@ -249,7 +250,7 @@ def _read_declared(opened: OpenControl, policy: Policy, snapshot: Snapshot) -> _
         opened.commit.oid,
         policy,
         registered=[registration.manifest for registration in registered],
-        is_control=lambda repo: normalise_url(_address(repo, opened.mirror)) == opened.mirror.url,
+        is_control=lambda repo: normalise_url(_address(repo, opened.mirror.remote)) == opened.mirror.url,
     )
     problems = (each for each in registrations if isinstance(each, Problem))
     return _Declared(manifests, tuple(_merged(manifests, registered)), (*manifests.problems, *problems))
@@ -378,14 +379,16 @@ def _located(registration: Registration, control: Mirror) -> Registration:
     manifest = registration.manifest
     if manifest.spec.git is None:
         return registration
-    git = manifest.spec.git.model_copy(update={"repo": _address(manifest.spec.git.repo, control)})
+    git = manifest.spec.git.model_copy(update={"repo": _address(manifest.spec.git.repo, control.remote)})
     spec = manifest.spec.model_copy(update={"git": git})
     return replace(registration, manifest=manifest.model_copy(update={"spec": spec}))
 
 
-def _address(remote: str, control: Mirror) -> str:
+@cache
+def _address(remote: str, control: str) -> str:
+    # Kept: a thousand registrations may name one repository.
     try:
-        return absolute_remote(remote, control.remote)
+        return absolute_remote(remote, control)
     except UnavailableError:
         return remote
 

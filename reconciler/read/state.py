@@ -1,6 +1,6 @@
 """Read the records of the state branch, and the statuses of the status branch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime
@@ -16,7 +16,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import RecordedStatus
 from reconciler.policy import Limits
-from reconciler.read.files import fetch_files
+from reconciler.read.files import FileEntry, fetch_files
 from reconciler.reasons import Reason
 from reconciler.state import (
     LINES_SCHEMA,
@@ -288,18 +288,41 @@ def check_schema(path: str, data: bytes) -> None:
 STATUS_DIRECTORY = "conditions/packagevariants"
 
 
-def read_statuses(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[ObjectName, RecordedStatus]:
+def read_statuses(objects: Mirror, commit: Oid | None, limits: Limits) -> Mapping[ObjectName, RecordedStatus]:
     """Return the statuses at a commit of the status branch; unreadable files are skipped."""
-    statuses = {}
-    for file in fetch_files(objects, commit, STATUS_DIRECTORY):
+    return _Statuses(objects, fetch_files(objects, commit, STATUS_DIRECTORY), limits)
+
+
+class _Statuses(Mapping[ObjectName, RecordedStatus]):
+    """Statuses in fetched files, each parsed when it is looked up: a plan needs few of them."""
+
+    def __init__(self, objects: Mirror, files: Iterable[FileEntry], limits: Limits) -> None:
+        self._objects = objects
+        self._blobs = {_named_by(file.path): file.oid for file in files}
+        self._limits = limits
+
+    def __getitem__(self, key: ObjectName) -> RecordedStatus:
+        status = _status(self._value(self._blobs[key]), key)
+        if status is None:
+            raise KeyError(key)
+        return status
+
+    def __iter__(self) -> Iterator[ObjectName]:
+        return (key for key in self._blobs if key in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _value(self, blob: Oid) -> Any:
         try:
-            value = orjson.loads(objects.blob(file.oid, limits.manifest_bytes))
+            return orjson.loads(self._objects.blob(blob, self._limits.manifest_bytes))
         except (PackageRefusedError, orjson.JSONDecodeError):
-            continue
-        status = _status(value)
-        if status is not None:
-            statuses[ObjectName(str(value["namespace"]), str(value["name"]))] = status
-    return statuses
+            return None
+
+
+def _named_by(path: str) -> ObjectName:
+    namespace, _, name = path.removeprefix(f"{STATUS_DIRECTORY}/").removesuffix(".json").partition("/")
+    return ObjectName(namespace, name)
 
 
 def read_histories(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[str, PullHistory]:
@@ -316,10 +339,10 @@ def read_histories(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[
     return histories
 
 
-def _status(value: Any) -> RecordedStatus | None:
+def _status(value: Any, key: ObjectName) -> RecordedStatus | None:
     if not isinstance(value, dict) or not isinstance(value.get("package"), dict):
         return None
-    if not {"namespace", "name"} <= value.keys():
+    if (value.get("namespace"), value.get("name")) != key:
         return None
     package = value["package"]
     return RecordedStatus(

@@ -1,6 +1,7 @@
 """Downstream packages: the variants that want them, their owner, and our drafts of them (D5)."""
 
 from collections.abc import Container, Iterable
+from operator import attrgetter
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP
@@ -156,7 +157,8 @@ def downstream_packages(
         if view is not None and downstream is not None:
             key = PackageKey(view.url, view.full_path(downstream.package or ""))
             downstreams.setdefault(key, []).append(variant)
-    return {package: tuple(sorted(vs, key=lambda v: v.key)) for package, vs in downstreams.items()}
+    order = attrgetter("key")
+    return {p: (vs[0],) if len(vs) == 1 else tuple(sorted(vs, key=order)) for p, vs in downstreams.items()}
 
 
 SUSPENDED = "The configuration suspends every change"

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -10,7 +9,7 @@ import orjson
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, RepositoryView
-from reconciler.policy import FunctionPolicy, OnConflict
+from reconciler.policy import OnConflict
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.snapshot import Snapshot, SnapshotObject
 from reconciler.state import PackageVariantRecord, functions_failed
@@ -60,8 +59,8 @@ def input_facts(
         policies["default"] = inventory.policy.on_conflict
     if policies:
         facts["policies"] = policies
-    if inventory.policy.functions != FunctionPolicy():
-        facts["functions"] = asdict(inventory.policy.functions)
+    if inventory.function_facts:
+        facts["functions"] = inventory.function_facts
     return facts
 
 

@@ -68,12 +68,14 @@ class Report(NamedTuple):
 class Watched(NamedTuple):
     """Inputs of a run outside of the control repository.
 
-    `remotes` are the repositories; `commits` those that a lock or Kptfile names, with their repository;
-    `tools` are programs by name, `files` other files by path. With `policy` the configuration is needed
-    before the inputs can be judged: for credentials or a schedule. `reads` are all reads from forges.
+    `remotes` are the repositories that were read, `unread` those that other shards read; `commits` are those
+    that a lock or Kptfile names, with their repository; `tools` are programs by name, `files` other files by
+    path. With `policy` the configuration is needed before the inputs can be judged: for credentials or a
+    schedule. `reads` are all reads from forges.
     """
 
     remotes: tuple[str, ...]
+    unread: tuple[str, ...]
     commits: tuple[tuple[str, Oid], ...]
     tools: tuple[str, ...]
     files: tuple[str, ...]
@@ -206,6 +208,7 @@ class ReportCache:
             [_file_state(path) for path in watched.files],
             list(_control_state(opened.control)),
             [_refs_state(mirrors.open(remote)) for remote in watched.remotes],
+            [mirrors.open(remote).url for remote in watched.unread],
             list(opening) if opening is not None and watched.policy else [],
         ]
         # Variables and paths may be no UTF-8: JSON has no form for them.
@@ -224,7 +227,7 @@ def _is_idle(planned: "PlannedRun", control: OpenControl) -> bool:
 
     plan, inputs = planned.plan, planned.inputs
     inventory = inputs.inventory
-    if not plan.is_empty or plan.problems or plan.refusals or plan.version_changes or inventory.is_partial:
+    if not plan.is_empty or plan.problems or plan.refusals or plan.version_changes:
         return False
     # Keys of `verify` expire, and the soak time of a rollout ends, without a change of anything else.
     if inventory.policy.verify or inventory.now or inventory.unreadable_pulls or inventory.is_history_due:
@@ -235,17 +238,20 @@ def _is_idle(planned: "PlannedRun", control: OpenControl) -> bool:
     if [refs.get(name) for name in names] != [recorded.state, recorded.status]:
         return False
     views = inventory.repositories.values()
-    return all(view.is_available for view in views) and inputs.forges.reads() is not None
+    return not any(view.problem for view in views) and inputs.forges.reads() is not None
 
 
 def _watched(inventory: "Inventory", mirrors: Mirrors, forges: "Forges") -> Watched:
-    policy, remotes = inventory.policy, {view.url: view.remote for view in inventory.repositories.values()}
+    policy, views = inventory.policy, inventory.repositories.values()
+    remotes = {view.url: view.remote for view in views if view.is_available}
     commits = {(remotes[at.url], at.commit) for at in inventory.trees if at.url in remotes}
     engine, reads = policy.functions.runtime, forges.reads() or ()
     files = {*policy.functions.exec.values(), *_policy_files(inventory)}
-    is_remote = not all(mirrors.open(remote).is_local for remote in remotes.values())
+    unread = {view.remote for view in views if view.url not in remotes}
+    is_remote = not all(mirrors.open(remote).is_local for remote in (*remotes.values(), *unread))
     return Watched(
         remotes=tuple(sorted(remotes.values())),
+        unread=tuple(sorted(unread)),
         commits=tuple(sorted(commits)),
         tools=(*_TOOLS, *((engine,) if engine else ())),
         files=tuple(sorted(files)),

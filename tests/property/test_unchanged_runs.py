@@ -22,6 +22,7 @@ from reconciler.inventory import Inventory
 from reconciler.run.report_cache import ReportCache
 from reconciler.workdir.demo import SEPARATE, write_demo
 from tests.support.git import Repo
+from tests.support.shards import split_root
 from tests.support.world import EPOCH, Said, World, git
 
 CLUSTER = "cluster-europe-01"
@@ -402,6 +403,40 @@ def test_runs_between_many_changes_do_what_full_ones_do(seed: int, world: World,
             differences += [] if plain == full else [(name, command, plain, full)]
 
     assert differences == []
+
+
+SHARDS = ("0/2", "1/2")
+
+
+@pytest.fixture
+def divided(settled: Path, tmp_path: Path) -> World:
+    """The same fleet where its two clusters belong to different ones of two shards."""
+    root = split_root(tmp_path, CLUSTER, "cluster-america-01")
+    shutil.copytree(settled, root, symlinks=True)
+    world = World(root)
+    assert world.run("apply").code == 0
+    return world
+
+
+def test_unchanged_shards_are_computed_once(divided: World, computed: list[str]) -> None:
+    for command in ("plan", "apply"):
+        first = [divided.run(command, "--shard", shard) for shard in SHARDS]
+
+        assert first == [divided.run(command, "--shard", shard) for shard in SHARDS]
+        assert first == [divided.run(command, "--shard", shard, "--full") for shard in SHARDS]
+        assert [said.code for said in first] == [0, 0]
+    assert len(computed) == 8
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_shards_after_a_change_do_what_full_ones_do(name: str, divided: World) -> None:
+    for shard in SHARDS:
+        divided.run("plan", "--shard", shard)
+    CHANGES[name](divided)
+
+    plain = [divided.run("plan", "--shard", shard) for shard in SHARDS]
+
+    assert plain == [divided.run("plan", "--shard", shard, "--full") for shard in SHARDS]
 
 
 MORNING, EVENING = 1_767_344_400, 1_767_376_800

@@ -62,7 +62,7 @@ class HeaderIndex:
         """
         new = {oid for oid in oids if oid is not None and oid not in self._headers}
         self._headers |= {oid: _header(self._cached[oid]) for oid in new if oid in self._cached}
-        missing = sorted(new - self._headers.keys())
+        missing = sorted(oid for oid in new if oid not in self._headers)
         absent = _fetch(mirror, missing)
         for oid in missing:
             self._headers[oid] = absent[oid] if oid in absent else _read(mirror, oid)

@@ -315,3 +315,12 @@ def test_status_of_the_last_run_is_read_as_far_as_it_is_readable(
     assert statuses == ({ObjectName("default", "web"): status} if status else {})
     assert read_statuses(made.mirror, None, Limits()) == {}
     assert read_statuses(made.mirror, made.commit, Limits(manifest_bytes=1)) == {}
+
+
+def test_status_in_the_file_of_another_variant_is_none(world: Callable[..., World]) -> None:
+    status = json.dumps({"namespace": "default", "name": "db", "package": PACKAGE})
+    made = world({"conditions/packagevariants/default/web.json": status})
+
+    statuses = read_statuses(made.mirror, made.commit, Limits())
+
+    assert (dict(statuses), statuses.get(ObjectName("default", "web"))) == ({}, None)
