@@ -47,12 +47,13 @@ docs-test: $(VENV)/.installed  ## Run every command of the tutorial and the guid
 coverage: $(VENV)/.installed  ## All tests with branch coverage, which takes a third longer
 	$(RUN)python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
 
-check: $(VENV)/.installed  ## What CI checks: format, lint, types, layers, unused code, tests
+check: $(VENV)/.installed  ## What CI checks: format, lint, types, layers, unused code, spelling, tests
 	$(RUN)ruff format --check .
 	$(RUN)ruff check .
 	$(RUN)mypy
 	$(RUN)lint-imports
 	$(RUN)vulture
+	$(RUN)codespell
 	$(MAKE) test
 
 audit: $(VENV)/.installed  ## Workflows and known vulnerabilities; needs the package index's advisory service
