@@ -293,11 +293,15 @@ def _read_key(rule: CredentialRule, environment: Mapping[str, str]) -> str:
     if rule.app_key_env:
         key = environment.get(rule.app_key_env, "")
         if not key:
-            raise UnavailableError(f"The key of App {rule.app_id} is missing: {rule.app_key_env} is not set")
+            raise UnavailableError(
+                f"The key of App {rule.app_id} is missing: {rule.app_key_env} is not set",
+                hint=f"Set {rule.app_key_env} to the private key of the App.",
+            )
         return key
     try:
         return Path(rule.app_key_file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UnavailableError(
-            f"The key of App {rule.app_id} is missing: {rule.app_key_file} cannot be read"
+            f"The key of App {rule.app_id} is missing: {rule.app_key_file} cannot be read",
+            hint="Check appKeyFile of the credentials, and the permissions of the file.",
         ) from error

@@ -9,7 +9,8 @@ A page has three forms that count; everything else is for readers only:
   summary of a workflow; the command prints it here. ``<!-- runs: COMMAND -->`` alone, without a block, does
   quietly what readers do elsewhere, such as a click.
 
-In an expected output the line ``...`` stands for any lines; ids of commits, checksums and dates may differ.
+In an expected output the line ``...`` stands for any lines; ids of commits, checksums, dates and the version of
+Git may differ.
 `/home/ada` is the user's home everywhere.
 A command exits with 0, or with the code in ``<!-- exits: 10 -->`` before its block: then its block has no
 other command. ``<!-- not run: REASON -->`` before a block says why only its form counts.
@@ -32,6 +33,7 @@ _FENCE = re.compile(r"^```(?P<language>[\w-]*)\s*$")
 _COMMENT = re.compile(r"^<!-- (?P<key>file|append|exits|prints|runs|not run): (?P<value>.+) -->$")
 _ID = re.compile(r"\b[0-9a-f]{7,64}\b")
 _DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\dZ)?\b")
+_GIT = re.compile(r"\bgit version \S+")
 _ANY = "..."
 _HOME = "/home/ada"
 _MARK = "@@page@@"
@@ -198,7 +200,7 @@ def matches(expected: Sequence[str], printed: Sequence[str]) -> bool:
 
 
 def _masked(line: str) -> str:
-    return _DATE.sub("DATE", _ID.sub("ID", line)).rstrip()
+    return _GIT.sub("git version", _DATE.sub("DATE", _ID.sub("ID", line))).rstrip()
 
 
 def corrected(text: str, mismatches: Sequence[Mismatch]) -> str:

@@ -342,12 +342,18 @@ def test_key_of_an_app_is_read_from_its_file_or_variable(tmp_path: Path, content
     if content == b"pem":
         assert _read_key(by_file, {}) == "pem"
     else:
-        with pytest.raises(UnavailableError, match=f"^The key of App 12 is missing: {file} cannot be read$"):
+        with pytest.raises(
+            UnavailableError, match=f"^The key of App 12 is missing: {file} cannot be read$"
+        ) as caught:
             _read_key(by_file, {})
+        assert caught.value.hint.startswith("Check appKeyFile")
     assert _read_key(APP, {"KEY": "value"}) == "value"
     for environment in ({}, {"KEY": ""}):
-        with pytest.raises(UnavailableError, match=r"^The key of App 12 is missing: KEY is not set$"):
+        with pytest.raises(
+            UnavailableError, match=r"^The key of App 12 is missing: KEY is not set$"
+        ) as caught:
             _read_key(APP, environment)
+        assert caught.value.hint == "Set KEY to the private key of the App."
 
 
 def test_commits_of_a_local_repository_have_the_authors_of_its_manifests(tmp_path: Path) -> None:
