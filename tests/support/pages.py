@@ -9,8 +9,8 @@ A page has three forms that count; everything else is for readers only:
   summary of a workflow; the command prints it here. ``<!-- runs: COMMAND -->`` alone, without a block, does
   quietly what readers do elsewhere, such as a click.
 
-In an expected output the line ``...`` stands for any lines; ids of commits, checksums, dates and the version of
-Git may differ.
+In an expected output the line ``...`` stands for any lines; ids of commits, checksums, dates and the
+version of Git may differ.
 `/home/ada` is the user's home everywhere.
 A command exits with 0, or with the code in ``<!-- exits: 10 -->`` before its block: then its block has no
 other command. ``<!-- not run: REASON -->`` before a block says why only its form counts.
