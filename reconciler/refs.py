@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 from reconciler.ids import Lifecycle
+from reconciler.lazy import lazy_pattern
 
 HEADS, TAGS = "refs/heads/", "refs/tags/"
 DRAFTS, PROPOSED, DELETION_PROPOSED = "drafts/", "proposed/", "deletionProposed/"
@@ -17,7 +18,7 @@ WORKSPACE_PREFIX = "packagevariant-"
 BRANCH_DIRECTORIES = ("drafts", "proposed", "deletionProposed", "reconciler")
 """First segments of all branches that we create: a branch with such a name blocks them."""
 _LONGEST_SEGMENT = 60
-_GROUP = re.compile(rf"{HEADS}reconciler/[^/]+/group/")
+_GROUP = lazy_pattern(rf"{HEADS}reconciler/[^/]+/group/")
 _BRANCHES = (
     (HEADS + DRAFTS, Lifecycle.DRAFT),
     (HEADS + PROPOSED, Lifecycle.PROPOSED),

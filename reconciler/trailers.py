@@ -6,12 +6,12 @@ an answer holds exactly as long as both sides stay as they were.
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import NamedTuple
 from urllib.parse import quote
 
+from reconciler.lazy import lazy_pattern
 from reconciler.values import dataclass
 
 KEEP = "Keep"
@@ -22,8 +22,8 @@ EVERYTHING = "all"
 _NOTHING = "-"
 _SAFE = "/._,:=+@[]()"
 _DIGITS = 6
-_MARK = re.compile(r"[0-9a-f]{6}-[0-9a-f]{6}")
-_LINE = re.compile(r"(?im)^(?P<key>keep|conflict):[ \t]*(?P<value>.*(?:\n[ \t]+\S.*)*)$")
+_MARK = lazy_pattern(r"[0-9a-f]{6}-[0-9a-f]{6}")
+_LINE = lazy_pattern(r"(?im)^(?P<key>keep|conflict):[ \t]*(?P<value>.*(?:\n[ \t]+\S.*)*)$")
 
 
 class ConflictName(NamedTuple):

@@ -14,6 +14,7 @@ from cel_expr_python.ext import ext_strings
 
 from reconciler.cel.syntax import Failure, Node, not_a_string
 from reconciler.cel.types import STRINGS, VARIABLES
+from reconciler.lazy import lazy_pattern
 
 _STRING = cel.Type.STRING
 _ERROR = cel.Type.ERROR
@@ -21,12 +22,12 @@ _UNKNOWN = cel.Type.UNKNOWN
 _TYPES = {"string": _STRING, "dyn": cel.Type.DYN}
 
 _CEL_GO_MESSAGES = (
-    (re.compile(r'Key not found in map : "?(.*?)"?$', re.DOTALL), r"no such key: \1"),
+    (lazy_pattern(r'Key not found in map : "?(.*?)"?$', re.DOTALL), r"no such key: \1"),
     (re.compile(r'No value with name "(.*?)" found in Activation'), r"no such attribute(s): \1"),
     (re.compile(r"divide by zero"), "division by zero"),
     (re.compile(r"No matching overloads found : .*", re.DOTALL), "no such overload"),
 )
-_STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
+_STATUS = lazy_pattern(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _LOCATION = re.compile(r"^.*?ERROR: <input>:-?\d+:-?\d+: ")
 
 

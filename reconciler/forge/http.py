@@ -31,6 +31,7 @@ from reconciler.forge.api_errors import (
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock
 from reconciler.forge.reply_cache import CachedReply, ReplyCache
 from reconciler.git.effects import effect
+from reconciler.lazy import lazy_pattern
 from reconciler.report.redact import Redactor, learn_credential, mask_credentials
 from reconciler.timing import SpanKind, timed
 
@@ -42,7 +43,7 @@ T = TypeVar("T")
 LARGEST = 32 << 20
 _HOPS = 3
 _OK, _NOT_MODIFIED = 200, 304
-_NEXT = re.compile(r'<([^>]+)>\s*;[^,]*\brel="?next"?')
+_NEXT = lazy_pattern(r'<([^>]+)>\s*;[^,]*\brel="?next"?')
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 

@@ -12,11 +12,12 @@ from reconciler.errors import RefusedError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import RawEntry
 from reconciler.ids import Lifecycle, Oid
+from reconciler.lazy import lazy_pattern
 from reconciler.objects import file_name_error
 from reconciler.refs import nested_message
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 
-_DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
+_DELETE = lazy_pattern(r"reconciler/[^/]+/delete/(?P<path>.+)")
 _LOCK = re.compile(r"reconciler/[^/]+/lock")
 _PLAN = "Run `reconciler plan`: it shows what blocks the package."
 

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from reconciler.functions.resource import Resource
 from reconciler.functions.step import StepRun
+from reconciler.lazy import lazy_pattern
 from reconciler.objects import File
 
 MASK: Final = "***"
 _SHORTEST: Final = 6
 """In characters. Masking shorter values would mask ordinary words too."""
 
-_SECRET_KIND = re.compile(
+_SECRET_KIND = lazy_pattern(
     rb"""(?m)^["']?kind["']?\s*:\s*["']?Secret["']?\s*(?:#.*)?$|"kind"\s*:\s*"Secret\""""
 )
 

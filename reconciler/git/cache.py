@@ -19,6 +19,7 @@ import pygit2
 from reconciler.errors import UnavailableError
 from reconciler.git.database import objects_directory
 from reconciler.git.urls import Credential, Remote
+from reconciler.lazy import lazy_pattern
 from reconciler.objects import sha1
 from reconciler.values import dataclass
 
@@ -40,7 +41,7 @@ _RECORD = "reconciler-packs"
 _CHECKSUM_BYTES = 20
 _CHUNK_BYTES = 1 << 20
 _REF = re.compile(rb"[0-9a-f]{40}\n")
-_PACKED_REFS = re.compile(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n)*")
+_PACKED_REFS = lazy_pattern(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n)*")
 
 
 @dataclass(frozen=True, slots=True)

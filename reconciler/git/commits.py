@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import Any
 
 from reconciler.ids import Oid
+from reconciler.lazy import lazy_pattern
 from reconciler.objects import Signature
 from reconciler.values import dataclass
 
 _OID = re.compile(rb"[0-9a-f]{40}")
-_PERSON = re.compile(rb"(?P<name>[^<]*?) *<(?P<email>[^>]*)>(?: +(?P<time>-?[0-9]{1,18}))?.*", re.DOTALL)
+_PERSON = lazy_pattern(rb"(?P<name>[^<]*?) *<(?P<email>[^>]*)>(?: +(?P<time>-?[0-9]{1,18}))?.*", re.DOTALL)
 _LATEST = 253_402_300_799
 """The last second of the year 9999: no library that formats dates fails for it."""
 

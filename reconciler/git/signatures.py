@@ -10,10 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from reconciler.lazy import lazy_pattern
 from reconciler.policy import VerifyRule
 from reconciler.policy.verification import parse_gpg_keys
 
-_SIGNATURE = re.compile(
+_SIGNATURE = lazy_pattern(
     rb"^-----BEGIN (?:PGP SIGNATURE|PGP MESSAGE|SSH SIGNATURE|SIGNED MESSAGE)-----", re.MULTILINE
 )
 _SSH = b"-----BEGIN SSH SIGNATURE-----"

@@ -18,6 +18,7 @@ from reconciler.krm.yaml import (
     YamlLimits,
     decode,
 )
+from reconciler.lazy import lazy_pattern
 from reconciler.values import dataclass
 
 
@@ -87,8 +88,8 @@ class _Chunk(NamedTuple):
     line: int
 
 
-_BOUNDARY: Final = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
-_MARKER: Final = re.compile(r"---[ \t]*(?:#[^\n]*)?(?:\n|\r\n|\Z)")
+_BOUNDARY: Final = lazy_pattern(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
+_MARKER: Final = lazy_pattern(r"---[ \t]*(?:#[^\n]*)?(?:\n|\r\n|\Z)")
 _DIRECTIVES: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
 
 

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-_SECTION = re.compile(r"\^?\[([^\]]+)\](?:\[\d+\])?\s*(.*)")
-_OWNER = re.compile(r"@([A-Za-z0-9_][A-Za-z0-9_./-]*)")
+from reconciler.lazy import lazy_pattern
+
+_SECTION = lazy_pattern(r"\^?\[([^\]]+)\](?:\[\d+\])?\s*(.*)")
+_OWNER = lazy_pattern(r"@([A-Za-z0-9_][A-Za-z0-9_./-]*)")
 
 
 class _Entry(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from reconciler.expand import DesiredVariant
 from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import PackageState, PullRequest, PullRequests, PullState
+from reconciler.lazy import lazy_pattern
 from reconciler.objects import Commit
 from reconciler.plan.context import PlanTarget, by_weight
 from reconciler.refs import DRAFTS
@@ -111,7 +112,7 @@ def _reverted_text(commit: Commit | None) -> str:
 
 
 _DIGITS = 16
-_BOX = re.compile(r"^- \[(?P<mark>[ xX])\] <!-- reconciler:ask (?P<key>[0-9a-f]{16}) -->", re.MULTILINE)
+_BOX = lazy_pattern(r"^- \[(?P<mark>[ xX])\] <!-- reconciler:ask (?P<key>[0-9a-f]{16}) -->", re.MULTILINE)
 
 
 def dashboard_key(instance: str) -> str:

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 from reconciler.errors import Location, Problem
 from reconciler.inventory import FieldPath
 from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
+from reconciler.lazy import lazy_pattern
 from reconciler.policy import Limits
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
 
-_SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
+_SEPARATOR = lazy_pattern(rb"^---(?=\s|$)", re.MULTILINE)
 _DUPLICATE = re.compile(r"Key .* is set twice in ", re.DOTALL)
-_LINE = re.compile(r"([ \t]*)([A-Za-z]+):[ \t]*[\"']?([^\s\"'#]*)")
+_LINE = lazy_pattern(r"([ \t]*)([A-Za-z]+):[ \t]*[\"']?([^\s\"'#]*)")
 
 
 class ClaimedIdentity(NamedTuple):

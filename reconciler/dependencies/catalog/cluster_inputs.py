@@ -1,6 +1,5 @@
 """Assign every manifest to its cluster and collect the inputs of each cluster."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
@@ -29,6 +28,7 @@ from reconciler.dependencies.model.packages import ActivationRequest, Candidate,
 from reconciler.dependencies.versions import VersionPolicy as Preference
 from reconciler.errors import Location, Problem
 from reconciler.inventory import Inventory, SourcedDocument
+from reconciler.lazy import lazy_pattern
 from reconciler.policy import Discovery, Policy, Selection
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
@@ -43,7 +43,7 @@ ENVIRONMENT = "reconciler.dev/environment"
 _FOLDER = "clusters"
 
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_NAME = lazy_pattern(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)

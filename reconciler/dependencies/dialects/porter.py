@@ -1,7 +1,6 @@
 """Read Porter's bundles and installations, in every generation of their dependencies."""
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.model.parameters import written_values
 from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose
 from reconciler.inventory import Source
-from reconciler.lazy import LazyModule
+from reconciler.lazy import LazyModule, lazy_pattern
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
 
@@ -52,7 +51,7 @@ STRATEGY = "reconciler.dev/version-strategy"
 _V1 = "io.cnab.dependencies"
 _V2 = "org.getporter.dependencies@v2"
 _LEGACY_V2 = "org.getporter.dependencies"
-_TEMPLATE = re.compile(r"\{\{\s*([^}]*?)\s*\}\}")
+_TEMPLATE = lazy_pattern(r"\{\{\s*([^}]*?)\s*\}\}")
 _NAMESPACE, _NAME = "installation.namespace", "installation.name"
 _PARAMETER, _CREDENTIAL = "parameter", "credential"
 

@@ -7,8 +7,9 @@ from typing import Any
 import orjson
 
 from reconciler.dependencies.model.packages import Candidate, Install, Pairs
+from reconciler.lazy import lazy_pattern
 
-_TEMPLATE = re.compile(r"\$\{\s*([^{}]*?)\s*\}|\{\{\s*([^{}]*?)\s*\}\}")
+_TEMPLATE = lazy_pattern(r"\$\{\s*([^{}]*?)\s*\}|\{\{\s*([^{}]*?)\s*\}\}")
 
 
 class UnknownVariableError(Exception):

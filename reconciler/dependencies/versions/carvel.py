@@ -12,6 +12,7 @@ from reconciler.dependencies.versions.constraint import (
     Operator,
 )
 from reconciler.dependencies.versions.version import Version, VersionError, parse_strict
+from reconciler.lazy import lazy_pattern
 
 Prereleases = tuple[str, ...] | None
 """Carvel's choice of pre-releases: None keeps none, empty keeps all, words keep those that contain one."""
@@ -37,7 +38,7 @@ _SPELLINGS = {
 }
 
 
-_BOUND = re.compile(r"(?P<op>[^0-9]*)(?P<bound>[0-9].*)", re.DOTALL)
+_BOUND = lazy_pattern(r"(?P<op>[^0-9]*)(?P<bound>[0-9].*)", re.DOTALL)
 
 
 _CORE = re.compile(r"[^-+]*")

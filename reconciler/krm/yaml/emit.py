@@ -122,10 +122,10 @@ def write_scalar(value: Any, *, like: Style = Style.PLAIN, flow: bool = False, i
     """
     if not isinstance(value, str):
         return _write_other(value)
-    block = not flow and "\r" not in value and not _UNPRINTABLE.search(value) and value.strip("\n") != ""
+    block = not flow and "\r" not in value and not _has_unprintable(value) and value.strip("\n") != ""
     if block and (like in (Style.LITERAL, Style.FOLDED) or (like is Style.PLAIN and "\n" in value)):
         return _write_block(value, folded=like is Style.FOLDED, indent=indent)
-    if like is Style.SINGLE and "\n" not in value and not _UNPRINTABLE.search(value):
+    if like is Style.SINGLE and "\n" not in value and not _has_unprintable(value):
         return "'" + value.replace("'", "''") + "'"
     if like is Style.PLAIN and is_plain(value, flow=flow):
         return value
@@ -148,7 +148,7 @@ def write_key(name: str, *, flow: bool = False) -> str:
 
 def is_plain(text: str, *, flow: bool = False) -> bool:
     """Tell whether every reader takes a string without quotes for this string."""
-    if not text or _NOT_PLAIN.match(text) or _UNPRINTABLE.search(text):
+    if not text or _NOT_PLAIN.match(text) or _has_unprintable(text):
         return False
     if _READ_OTHERWISE.fullmatch(text) or (flow and _NOT_PLAIN_IN_FLOW.search(text)):
         return False
@@ -239,7 +239,14 @@ def _write_double(text: str) -> str:
         quoted = orjson.dumps(text).decode()
     except orjson.JSONEncodeError as error:
         raise YamlError("A string has a lone surrogate, which is no text") from error
-    return _UNPRINTABLE.sub(_escape, quoted)
+    return _UNPRINTABLE.sub(_escape, quoted) if _has_unprintable(quoted) else quoted
+
+
+def _has_unprintable(text: str) -> bool:
+    # The pattern takes milliseconds to compile, and nearly every text is such ASCII.
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return False
+    return _UNPRINTABLE.search(text) is not None
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -27,13 +27,14 @@ from reconciler.krm.yaml.compose import (
 from reconciler.krm.yaml.emit import DEFAULT_INDENTATION, Indentation, Style
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlLimits
 from reconciler.krm.yaml.load import Path, construct, index_of, typed_key
+from reconciler.lazy import lazy_pattern
 
 _SCALAR_STYLES: Final = {"'": Style.SINGLE, '"': Style.DOUBLE, "|": Style.LITERAL, ">": Style.FOLDED}
 _DEEPEST: Final = 10_000
 _KEPT_TREES: Final = 64
 _KEPT_LENGTH: Final = 8192
 """In characters: a tree takes many times the memory of its text."""
-_LINE_END: Final = re.compile(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
+_LINE_END: Final = lazy_pattern(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
 """The text behind the last value of a line: nothing, or a comment."""
 
 

@@ -23,6 +23,7 @@ from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, edit_tree
+from reconciler.lazy import lazy_pattern
 from reconciler.objects import File, Files
 from reconciler.policy import Strategy
 from reconciler.render.update.comments import DocumentSides, record_dropped_comments
@@ -35,7 +36,7 @@ from reconciler.values import dataclass
 _MERGED: Final = ("info", "pipeline", "inventory", "status")
 _METADATA: Final = ("labels", "annotations")
 # The usual spelling; anchored at the line, so that `updateStrategy` elsewhere does not match.
-_STRATEGY: Final = re.compile(
+_STRATEGY: Final = lazy_pattern(
     rb"^upstream:[^\S\n]*\n(?:[ ]+.*\n)*?[ ]+updateStrategy:[ ]+([a-z-]+)[ ]*$", re.MULTILINE
 )
 _OWNERSHIP: Final = (OWNER, LOCATION)
