@@ -19,9 +19,8 @@ from reconciler.apply.state import (
     surviving_records,
     write_branch,
 )
-from reconciler.dependencies.lock.format import is_lock_file
+from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY, is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
-from reconciler.dependencies.update.unsolved import UNSOLVED_DIRECTORY
 from reconciler.git import effects
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror

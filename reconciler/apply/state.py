@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.apply.outcome import EffectKind, Result, failed_result, merge_results
-from reconciler.dependencies.lock.format import is_lock_file
+from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, push

@@ -11,7 +11,7 @@ from reconciler.dependencies.lock.format import (
     package_name,
 )
 from reconciler.dependencies.lock.objects import USER
-from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path
 
 

@@ -10,7 +10,7 @@ from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, L
 from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
-from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
 from reconciler.values import dataclass

@@ -1,12 +1,11 @@
 """The files of the state and status branches after a plan, computed at their first use."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.api.meta import Condition
-from reconciler.dependencies.status import status_files
 from reconciler.ids import ObjectKey, PackageKey
-from reconciler.lazy import LazyMapping
+from reconciler.lazy import LazyMapping, LazyModule
 from reconciler.plan.changes import Change
 from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext
@@ -15,6 +14,11 @@ from reconciler.plan.records import plan_records, record_owners
 from reconciler.plan.status import plan_status, status_owners
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.state import history_path, record_bytes
+
+if TYPE_CHECKING:
+    from reconciler.dependencies import status as lock_status_files
+else:
+    lock_status_files = LazyModule("reconciler.dependencies.status")
 
 
 class BranchFiles(NamedTuple):
@@ -61,7 +65,9 @@ def branch_files(
         return dict(sorted(files.items()))
 
     def other_status() -> dict[str, bytes]:
-        lock_status = status_files(fleet.clusters.worlds, fleet.locks, shared_namespace=namespace)
+        lock_status = lock_status_files.status_files(
+            fleet.clusters.worlds, fleet.locks, shared_namespace=namespace
+        )
         histories = {history_path(url): record_bytes(h) for url, h in sorted(inventory.histories.items())}
         return {**lock_status, **histories}
 

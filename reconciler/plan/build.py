@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.dependencies.emit import installed_version
-from reconciler.dependencies.update.changes import object_version_changes, version_changes
 from reconciler.errors import Exit, Problem
 from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory
 from reconciler.krm.yaml import YamlError, load_documents
+from reconciler.lazy import LazyModule
 from reconciler.objects import Files
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.branch_files import branch_files
@@ -32,6 +31,13 @@ from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.pins import may_float
 from reconciler.rollout.model import RolloutPhase
+
+if TYPE_CHECKING:
+    from reconciler.dependencies import emit as generated_manifests
+    from reconciler.dependencies.update import changes as lock_changes
+else:
+    generated_manifests = LazyModule("reconciler.dependencies.emit")
+    lock_changes = LazyModule("reconciler.dependencies.update.changes")
 
 
 def build_plan(
@@ -68,7 +74,7 @@ def build_plan(
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, context)),
         notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
         lock=proposal,
-        version_changes=version_changes(locks),
+        version_changes=lock_changes.version_changes(locks) if locks.scopes else (),
         rollouts=context.resolution.rollouts,
         other_files=files_of_other_shards(shard, files.owners),
         has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
@@ -164,7 +170,9 @@ def _with_pins(changes: Iterable[Change], rendered: Rendered) -> Iterator[Change
             yield change
             continue
         before, after = _installed_versions(delivery.local), _installed_versions(files)
-        pins = object_version_changes(before, after, delivery.packages, delivery.lock, delivery.cluster)
+        pins = lock_changes.object_version_changes(
+            before, after, delivery.packages, delivery.lock, delivery.cluster
+        )
         yield replace(change, pins=pins)
 
 
@@ -191,4 +199,4 @@ def _version(data: bytes) -> str:
     except YamlError:
         return ""
     value = documents[0].value if documents else None
-    return installed_version(value) if isinstance(value, Mapping) else ""
+    return generated_manifests.installed_version(value) if isinstance(value, Mapping) else ""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.api.meta import Condition
 from reconciler.confidence import RevisionConfidence
-from reconciler.dependencies.update.changes import VersionChange
 from reconciler.errors import Exit, Location, Problem
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest
@@ -18,6 +17,9 @@ from reconciler.refs import short_branch
 from reconciler.resolve.dependency_roots import RequirementChange
 from reconciler.rollout.model import Rollout
 from reconciler.values import dataclass
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.update.changes import VersionChange
 
 if TYPE_CHECKING:
     from reconciler.plan.context import PlanContext
@@ -266,7 +268,7 @@ class Change:
     warnings: tuple[str, ...] = ()
     group: str = ""
     approve: Approval | None = None
-    pins: tuple[VersionChange, ...] = ()
+    pins: "tuple[VersionChange, ...]" = ()
     requirements: tuple[RequirementChange, ...] = ()
     impact: Impact | None = None
     request: PullRequestContent | None = None
@@ -387,7 +389,7 @@ class Plan:
     checksum: str = ""
     notes: tuple[str, ...] = ()
     lock: LockProposal | None = None
-    version_changes: tuple[VersionChange, ...] = ()
+    version_changes: "tuple[VersionChange, ...]" = ()
     rollouts: tuple[Rollout, ...] = ()
     confidences: tuple[RevisionConfidence, ...] = ()
     other_files: Container[str] | None = None

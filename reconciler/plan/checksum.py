@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.inventory import Inventory, PullRequest
 from reconciler.plan.changes import Change, MoveRef, Plan, StartBranch, Write, WriteDraft, WriteGroup
 from reconciler.plan.commits import repository_commits

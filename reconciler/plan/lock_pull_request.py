@@ -2,21 +2,14 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    is_lock_file,
-    lock_path,
-    resolution_path,
-)
-from reconciler.dependencies.lock.format import Resolution as DependencyResolution
-from reconciler.dependencies.lock.format import record_bytes as lock_record_bytes
-from reconciler.dependencies.update.changes import resolution_changes
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.lock.paths import is_lock_file
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, PullRequest, PullState, ReviewedLock
+from reconciler.lazy import LazyModule
 from reconciler.objects import File, Files, tree_id
 from reconciler.plan.changes import (
     Change,
@@ -39,6 +32,14 @@ from reconciler.resolve.resolution import Resolution
 from reconciler.state import WANTED_LOCK, WantedLockRecord, record_bytes
 from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
 from reconciler.wording import plural
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.lock import format as formats
+    from reconciler.dependencies.lock.format import ClusterLock
+    from reconciler.dependencies.update import changes as lock_changes
+else:
+    formats = LazyModule("reconciler.dependencies.lock.format")
+    lock_changes = LazyModule("reconciler.dependencies.update.changes")
 
 _SHORT = 8
 
@@ -174,25 +175,25 @@ def _dependency_files(decision: LockUpdate, reviewed: ReviewedLock) -> dict[str,
     for scope in decision.scopes:
         settled = _settled(scope)
         if settled is not None:
-            paths = (lock_path(settled.lock), resolution_path(settled.lock.resolution))
+            paths = (formats.lock_path(settled.lock), formats.resolution_path(settled.lock.resolution))
             for full, record in zip(paths, (settled.lock, settled.resolution), strict=True):
                 path = full.removeprefix(f"{LOCKS_DIRECTORY}/")
                 mine = reviewed.files.get(path) if settled is scope.before else None
-                files[path] = mine or File.of(lock_record_bytes(record))
+                files[path] = mine or File.of(formats.record_bytes(record))
     return files
 
 
-def _settled(scope: ClusterUpdate) -> ClusterLock | None:
+def _settled(scope: ClusterUpdate) -> "ClusterLock | None":
     before, after = scope.before, scope.after
     return before if before and after and before.resolution == after.resolution else after
 
 
 def _dependency_pins(decision: LockUpdate) -> Iterator[PinChange]:
-    nothing = DependencyResolution()
+    nothing = formats.Resolution()
     for scope in decision.scopes:
         settled = _settled(scope)
         before = scope.before.resolution if scope.before else nothing
-        changes = list(resolution_changes(before, settled.resolution if settled else nothing))
+        changes = list(lock_changes.resolution_changes(before, settled.resolution if settled else nothing))
         for change in changes:
             what = f"cluster {scope.cluster}: {change.instance}"
             yield PinChange(what, change.before, change.after, change.why)

@@ -14,10 +14,9 @@ from reconciler.dependencies.catalog.published import (
     repository_names,
 )
 from reconciler.dependencies.dialects import ParsedManifest, package_id, read_kpt, version_of
-from reconciler.dependencies.lock.format import is_lock_file
+from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY, is_lock_file
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate
-from reconciler.dependencies.update.unsolved import UNSOLVED_DIRECTORY
 from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.errors import Location, Problem, UnavailableError
 from reconciler.git.repository import Mirror, Mirrors

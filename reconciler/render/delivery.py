@@ -1,20 +1,14 @@
 """Render deliveries: generate the manifests of a cluster and bring them into its package."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.dependencies.emit import (
-    GeneratedManifests,
-    generate_manifests,
-    has_header,
-    is_unmodified,
-    needed_by,
-)
 from reconciler.expand.variants import variant_key
 from reconciler.ids import ObjectKey, Oid
 from reconciler.inventory import Inventory
 from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents
+from reconciler.lazy import LazyModule
 from reconciler.objects import File, Files, tree_id
 from reconciler.render.answers import DraftContext, classify_delivery
 from reconciler.render.kptfile import stamp_kptfile
@@ -33,6 +27,12 @@ from reconciler.resolve.ownership import location_text, owner_text
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.trailers import NO_ANSWERS
 from reconciler.values import dataclass
+
+if TYPE_CHECKING:
+    from reconciler.dependencies import emit as generation
+    from reconciler.dependencies.emit import GeneratedManifests
+else:
+    generation = LazyModule("reconciler.dependencies.emit")
 
 _ABSENT = object()
 
@@ -70,7 +70,7 @@ def render_deliveries(deliveries: Deliveries, contents: Contents, inventory: Inv
 class _Generated:
     """The generated files of a delivery with its Kptfile, and its variant pinned to their tree."""
 
-    manifests: GeneratedManifests
+    manifests: "GeneratedManifests"
     files: Files
     resolved: ResolvedVariant
 
@@ -79,7 +79,9 @@ def _generate(delivery: Delivery, inventory: Inventory) -> _Generated:
     policy = inventory.policy
     owner = owner_text(policy.instance, delivery.owner)
     namespace = policy.dependencies.shared_namespace
-    manifests = generate_manifests(delivery.inputs, delivery.lock, owner=owner, shared_namespace=namespace)
+    manifests = generation.generate_manifests(
+        delivery.inputs, delivery.lock, owner=owner, shared_namespace=namespace
+    )
     files: Files = {KPTFILE: _kptfile(delivery)}
     files = {**files, **{name: File.of(data) for name, data in manifests.files.items()}}
     tree = tree_id(files)
@@ -156,9 +158,11 @@ def merge_generated(
     conflicts: list[Conflict] = []
     for path in sorted({*generated, *existing}):
         new, old = generated.get(path), existing.get(path)
-        if new is not None and (old is None or is_unmodified(old.data)):
+        if new is not None and (old is None or generation.is_unmodified(old.data)):
             files[path] = old if old and not complete and _drops_dependents(new, old) else new
-        elif old is not None and (new or path in kept or not complete or not is_unmodified(old.data)):
+        elif old is not None and (
+            new or path in kept or not complete or not generation.is_unmodified(old.data)
+        ):
             files[path] = old
             if path != KPTFILE and path not in kept and (new or complete):
                 conflicts += _conflicts(path, new, old)
@@ -168,14 +172,15 @@ def merge_generated(
 def _drops_dependents(new: File, old: File) -> bool:
     """Return whether a package that needs the old file does not need the new one."""
     before, after = (
-        needed_by(values[0]) if (values := _values(file.data)) else frozenset() for file in (old, new)
+        generation.needed_by(values[0]) if (values := _values(file.data)) else frozenset()
+        for file in (old, new)
     )
     return not before <= after
 
 
 def _conflicts(path: str, new: File | None, old: File) -> Iterator[Conflict]:
     """Yield the differences between an edited file and its generated content; none without our header."""
-    if not has_header(old.data):
+    if not generation.has_header(old.data):
         return
     if new is not None:
         yield from _differences(path, new.data, old.data)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
-from reconciler.dependencies.lock.format import LockedPackage, Resolution
 from reconciler.errors import Problem
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.objects import Files
@@ -13,6 +13,9 @@ from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import functions_failed
 from reconciler.values import dataclass
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.lock.format import LockedPackage, Resolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,8 @@ class RenderedDelivery:
     cluster: str
     resolved: ResolvedVariant
     rendered: RenderedVariant
-    lock: Resolution = field(repr=False)
-    packages: Mapping[str, LockedPackage] = field(default_factory=dict, repr=False)
+    lock: "Resolution" = field(repr=False)
+    packages: "Mapping[str, LockedPackage]" = field(default_factory=dict, repr=False)
     local: Files = field(default_factory=dict, repr=False)
 
 

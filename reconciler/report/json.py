@@ -3,11 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from reconciler.dependencies.update.changes import VersionChange
 from reconciler.errors import Exit, Problem, worst
 from reconciler.inventory import PullRequest
 from reconciler.plan.changes import (
@@ -37,6 +36,9 @@ from reconciler.report.summary import (
     statuses_of,
 )
 from reconciler.report.timings import Timings, timings_value
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.update.changes import VersionChange
 
 API_VERSION = "reconciler.dev/v1alpha1"
 
@@ -145,7 +147,7 @@ def impact_value(impact: Impact) -> dict[str, Any]:
     }
 
 
-def move_value(move: VersionChange) -> dict[str, Any]:
+def move_value(move: "VersionChange") -> dict[str, Any]:
     """Return one pin that moves as a JSON value."""
     return {**move._asdict(), "op": str(move.op), "clusters": list(move.clusters)}
 

@@ -20,7 +20,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.solve.solution import Explanation, Rejection
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
 from reconciler.report.console import Paint, plain

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from reconciler.dependencies.update.changes import VersionChange
 from reconciler.errors import Exit, worst
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
@@ -14,6 +14,9 @@ from reconciler.policy.risks import DELETION
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
 from reconciler.wording import plural
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.update.changes import VersionChange
 
 _VERBS = {
     Op.CREATE: "to create",
@@ -214,12 +217,12 @@ _CLUSTERS = 5
 """Clusters of one pin that are named; more of them are counted."""
 
 
-def move_text(move: VersionChange) -> str:
+def move_text(move: "VersionChange") -> str:
     """Return one pin that moves in a line: what, why, and in which clusters."""
     return f"{move.op} {move} ({clusters_text(move)})"
 
 
-def clusters_text(move: VersionChange) -> str:
+def clusters_text(move: "VersionChange") -> str:
     """Return the clusters where a pin moves; many of them are counted."""
     more = len(move.clusters) - _CLUSTERS
     return ", ".join(move.clusters[:_CLUSTERS]) + (f" and {more} more" if more > 0 else "")

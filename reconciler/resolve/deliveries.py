@@ -3,16 +3,14 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
 from reconciler.api.porch import Downstream, PackageVariantSpec
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.emit import FORMAT_VERSION, has_generated
-from reconciler.dependencies.lock.format import ClusterLock
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
-from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
@@ -20,6 +18,7 @@ from reconciler.expand.own_checks import check_downstream
 from reconciler.expand.variants import DesiredVariant, variant_key
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import FieldPath, Inventory, PackageState, RepositoryView
+from reconciler.lazy import LazyModule
 from reconciler.objects import Commit
 from reconciler.reasons import Reason
 from reconciler.resolve.ownership import current_draft, owner_text
@@ -27,6 +26,12 @@ from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.up_to_date import ENGINE, find_settled
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 from reconciler.values import dataclass
+
+if TYPE_CHECKING:
+    from reconciler.dependencies import emit as generation
+    from reconciler.dependencies.lock.format import ClusterLock
+else:
+    generation = LazyModule("reconciler.dependencies.emit")
 
 TARGET_ANNOTATION = "reconciler.dev/dependencies"
 """On a Repository: the path of the package in it; it also chooses among several of one cluster."""
@@ -55,7 +60,7 @@ class Delivery:
     cluster: str
     target: DeliveryTarget
     inputs: ClusterInputs = field(repr=False)
-    lock: ClusterLock = field(repr=False)
+    lock: "ClusterLock" = field(repr=False)
     is_complete: bool
     digest: str
     resolved: ResolvedVariant
@@ -109,7 +114,7 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
         if isinstance(target, Problem):
             problems.append(target)
         elif isinstance(target, str):
-            notes += [target] if target and has_generated(lock) else []
+            notes += [target] if target and generation.has_generated(lock) else []
         elif cluster not in inputs or not target.view.is_available:
             stalled.add(variant_key(delivery_owner(cluster, target)))
         else:
@@ -228,7 +233,7 @@ def _pin(cluster: str, tree: Oid, inventory: Inventory) -> Pin:
 
 
 def _lock_digest(
-    locked: ClusterLock,
+    locked: "ClusterLock",
     owner: ObjectName,
     target: DeliveryTarget,
     inventory: Inventory,
@@ -240,7 +245,7 @@ def _lock_digest(
     if not lock.input_digest:
         return ""
     return delivery_digest(
-        FORMAT_VERSION,
+        generation.FORMAT_VERSION,
         lock.input_digest,
         lock.resolution,
         *(revision.model_dump_json() for revision in lock.revisions),

@@ -3,16 +3,15 @@
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
 from reconciler.api.porch import PACKAGE_VARIANT
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
-from reconciler.dependencies.lock.format import Resolution as LockedResolution
-from reconciler.dependencies.lock.needed import VARIANT_KIND
 from reconciler.dependencies.model.packages import (
+    VARIANT_KIND,
     Candidate,
     Dialect,
     Install,
@@ -21,7 +20,7 @@ from reconciler.dependencies.model.packages import (
     Pairs,
     exact_range,
 )
-from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.errors import Location
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
@@ -29,6 +28,9 @@ from reconciler.inventory import Inventory, RepositoryView, Source
 from reconciler.resolve.resolution import Resolution
 from reconciler.state import PackageVariantRecord
 from reconciler.values import dataclass
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.lock.format import LockedPackage
 
 SERVICE_ACCOUNT = "reconciler.dev/service-account"
 """On a variant, or in its `spec.annotations`: who installs the Carvel packages that its package needs."""
@@ -161,7 +163,7 @@ def requirement_changes(
     resolution: Resolution, inventory: Inventory, published: PublishedPackages, locks: LockUpdate
 ) -> dict[ObjectName, tuple[RequirementChange, ...]]:
     """Return what each variant with another upstream revision than before requires differently. Pure."""
-    resolutions = {scope.cluster: scope.after.resolution for scope in locks.scopes if scope.after}
+    packages = {scope.cluster: scope.after.resolution.packages for scope in locks.scopes if scope.after}
     changes = {}
     for resolved in resolution.variants:
         base, pin, view = resolved.base, resolved.pin, inventory.repositories.get(resolved.view)
@@ -169,7 +171,7 @@ def requirement_changes(
             continue
         old, new = (published.revisions.get(PackageTree(p.package, p.tree)) for p in (base, pin))
         before, after = _ranges(old), _ranges(new)
-        versions = _locked_versions(resolutions.get(view.cluster), new)
+        versions = _locked_versions(packages.get(view.cluster, ()), new)
         rows = tuple(
             RequirementChange(name, before.get(name, ""), after.get(name, ""), versions.get(name, ""))
             for name in sorted(before.keys() | after.keys())
@@ -192,9 +194,8 @@ def _need_name(need: Need) -> str:
     return need.id.name if isinstance(need, PackageNeed) else str(need)
 
 
-def _locked_versions(resolution: LockedResolution | None, candidate: Candidate | None) -> dict[str, str]:
+def _locked_versions(packages: "tuple[LockedPackage, ...]", candidate: Candidate | None) -> dict[str, str]:
     """Return the locked version of each requirement of a revision, by what it names."""
-    packages = resolution.packages if resolution else ()
     versions = {package.instance: package.version for package in packages}
     own = (p for p in packages if candidate and p.instance.name == candidate.id.name)
     return {

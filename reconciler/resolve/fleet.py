@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from reconciler.dependencies.catalog.cluster_inputs import (
     FleetInputs,
@@ -11,24 +12,16 @@ from reconciler.dependencies.catalog.cluster_inputs import (
 )
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.catalog.published import DependencyInputs, repository_names
-from reconciler.dependencies.emit import is_generated_by
-from reconciler.dependencies.lock.format import LockedPackage
-from reconciler.dependencies.lock.needed import VARIANT_KIND
-from reconciler.dependencies.lock.read import read_locks
-from reconciler.dependencies.update.fleet import (
-    ClusterUpdate,
-    LockUpdate,
-    effective_locks,
-    record_unsolved,
-    update_locks,
-)
+from reconciler.dependencies.dialects.reading import is_generated_by
+from reconciler.dependencies.model.packages import VARIANT_KIND
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.dependencies.update.unsolved import UnsolvedClusters
 from reconciler.errors import Problem
 from reconciler.expand.findings import VALID
 from reconciler.expand.variants import Desired, variant_key
 from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import Inventory
+from reconciler.lazy import LazyModule
 from reconciler.reasons import Reason
 from reconciler.resolve.deliveries import Deliveries, delivery_trees, resolve_deliveries
 from reconciler.resolve.dependency_roots import (
@@ -39,13 +32,27 @@ from reconciler.resolve.dependency_roots import (
     find_roots,
     requirement_changes,
 )
-from reconciler.resolve.garbage_collect import Leaving, find_leaving
-from reconciler.resolve.generated import Generated, generate
 from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution, with_releases
 from reconciler.values import dataclass
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.lock import read as lock_files
+    from reconciler.dependencies.lock.format import LockedPackage
+    from reconciler.dependencies.update import fleet as updates
+    from reconciler.dependencies.update import unsolved as unsolved_clusters
+    from reconciler.resolve import garbage_collect as leaving_packages
+    from reconciler.resolve import generated as generating
+    from reconciler.resolve.garbage_collect import Leaving
+    from reconciler.resolve.generated import Generated
+else:
+    lock_files = LazyModule("reconciler.dependencies.lock.read")
+    updates = LazyModule("reconciler.dependencies.update.fleet")
+    unsolved_clusters = LazyModule("reconciler.dependencies.update.unsolved")
+    leaving_packages = LazyModule("reconciler.resolve.garbage_collect")
+    generating = LazyModule("reconciler.resolve.generated")
 
 _EXPLAINED = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
@@ -111,15 +118,15 @@ def resolve_fleet(
         return ResolvedFleet(desired, with_releases(resolution, inventory, desired))
     locks = wanted_locks = _update_locks(inventory, dependencies, clusters, options)
     if inventory.policy.suspend:
-        locks = effective_locks(wanted_locks, strict=True)
+        locks = updates.effective_locks(wanted_locks, strict=True)
     elif inventory.reviewed is not None:
         # A reviewed lock takes effect when its pull request is merged, so this run uses the present one.
-        locks = effective_locks(wanted_locks, strict=inventory.policy.lock.reviewed.strict)
-    generated = generate(inventory, desired, resolution.downstreams, locks, roots)
+        locks = updates.effective_locks(wanted_locks, strict=inventory.policy.lock.reviewed.strict)
+    generated = generating.generate(inventory, desired, resolution.downstreams, locks, roots)
     unmet = {**_unmet(locks, roots), **generated.unmet}
     general = (problem for problem in locks.problems if not (unmet and _is_explained(problem)))
     locks = replace(locks, problems=tuple(sorted({*general, *(p for ps in unmet.values() for p in ps)})))
-    leaving = find_leaving(
+    leaving = leaving_packages.find_leaving(
         inventory,
         dependencies.published,
         resolution,
@@ -205,13 +212,13 @@ def _update_locks(
 ) -> LockUpdate:
     views = inventory.repositories.values()
     names = repository_names(views)
-    locks = update_locks(
+    locks = updates.update_locks(
         clusters,
-        read_locks(dependencies.locks),
+        lock_files.read_locks(dependencies.locks),
         options=options,
         sure=_is_readable(inventory),
         unreachable=frozenset(names.get(view.url, "") for view in views if not view.is_available),
-        unsolved=UnsolvedClusters(dependencies.unsolved),
+        unsolved=unsolved_clusters.UnsolvedClusters(dependencies.unsolved),
     )
     return replace(locks, warnings=(*dependencies.published.warnings, *locks.warnings))
 
@@ -225,12 +232,12 @@ def unsolved_files(
     """
     if options != DEFAULT_OPTIONS or inventory.is_partial:
         return dependencies.unsolved
-    return record_unsolved(
+    return updates.record_unsolved(
         fleet.clusters,
         fleet.wanted_locks,
         keeps_locks=inventory.reviewed is not None or inventory.policy.suspend,
         sure=_is_readable(inventory),
-        unsolved=UnsolvedClusters(dependencies.unsolved),
+        unsolved=unsolved_clusters.UnsolvedClusters(dependencies.unsolved),
     )
 
 
@@ -259,7 +266,7 @@ def _unmet(locks: LockUpdate, roots: Roots) -> dict[ObjectKey, tuple[Problem, ..
     return unmet
 
 
-def _slot(package: LockedPackage) -> tuple[str, RootKey]:
+def _slot(package: "LockedPackage") -> tuple[str, RootKey]:
     slot = package.instance.slot
     return package.instance.name, RootKey(slot.namespace, "/".join(slot.path))
 
@@ -284,7 +291,7 @@ def _is_explained(problem: Problem) -> bool:
 # Changes of the fleet that follow from the locks
 
 
-def _with_generated(desired: Desired, generated: Generated, leaving: Leaving) -> Desired:
+def _with_generated(desired: Desired, generated: "Generated", leaving: "Leaving") -> Desired:
     variants = sorted((*desired.variants, *generated.variants), key=lambda variant: variant.key)
     conditions = {variant_key(variant.key): (VALID,) for variant in generated.variants}
     return replace(

@@ -5,9 +5,8 @@ from dataclasses import field
 
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages, repository_names
 from reconciler.dependencies.dialects import package_id
-from reconciler.dependencies.lock.needed import VARIANT_KIND
-from reconciler.dependencies.model.packages import ApiNeed, Candidate, Need, PackageNeed
-from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.dependencies.model.packages import VARIANT_KIND, ApiNeed, Candidate, Need, PackageNeed
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, PackageState, RepositoryView
 from reconciler.resolve.ownership import find_owner

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from reconciler.dependencies.catalog.index import parse_id
 from reconciler.dependencies.dialects.references import canonical_interface
-from reconciler.dependencies.lock.needed import VARIANT_KIND
-from reconciler.dependencies.model.packages import Candidate
+from reconciler.dependencies.model.packages import VARIANT_KIND, Candidate
 from reconciler.dependencies.versions import VersionError
 from reconciler.dependencies.what_if import (
     Hypothesis,

@@ -45,7 +45,8 @@ from reconciler.dependencies.solve.problem import Assignment, BudgetExceeded
 from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.solve.sat.formula import encode
 from reconciler.dependencies.solve.sat.solver import SatSolver
-from reconciler.dependencies.update.fleet import LockUpdate, record_unsolved, update_locks
+from reconciler.dependencies.update.fleet import record_unsolved, update_locks
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
 from reconciler.dependencies.update.unsolved import UnsolvedClusters
 from reconciler.dependencies.versions import parse_strict

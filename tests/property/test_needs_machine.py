@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
-from reconciler.dependencies.update.fleet import LockUpdate, record_unsolved, update_locks
+from reconciler.dependencies.update.fleet import record_unsolved, update_locks
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.unsolved import UnsolvedClusters
 from reconciler.report.locks import lock_lines, lock_values

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from reconciler.dependencies.lock.format import ClusterLock, LockedRevision, ownership_entries
 from reconciler.dependencies.model.packages import DEFAULT_ACTIONS, Actions, ActivationRequest, RevisionPolicy
-from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.dependencies.update.locks import LockUpdate
 from tests.support.package_life import NOTHING, Life
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))

@@ -29,7 +29,8 @@ from reconciler.dependencies.model.packages import (
     exact_range,
     version_range,
 )
-from reconciler.dependencies.update.fleet import LockUpdate, update_locks
+from reconciler.dependencies.update.fleet import update_locks
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location

@@ -10,6 +10,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from reconciler.dependencies.lock.paths import RESOLUTIONS_DIRECTORY
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 from reconciler.values import dataclass
@@ -18,9 +19,6 @@ SCHEMA = "reconciler.dev/v1alpha1"
 
 
 LOCK_VERSION = 1
-
-
-RESOLUTIONS_DIRECTORY = f"{LOCKS_DIRECTORY}/resolutions"
 
 
 SOLVER = "sat-canonical-2"
@@ -343,9 +341,3 @@ class ClusterLock:
     def revisions_of(self, package: LockedPackage) -> tuple[LockedRevision, ...]:
         """Return the revisions of a package, lowest number first."""
         return tuple(revision for revision in self.lock.revisions if revision.package == package.object)
-
-
-def is_lock_file(path: str) -> bool:
-    """Tell whether a path of the state branch is a lock or a resolution."""
-    directory = path.rpartition("/")[0]
-    return path.endswith(".json") and directory in (LOCKS_DIRECTORY, RESOLUTIONS_DIRECTORY)

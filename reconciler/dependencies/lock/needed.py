@@ -4,12 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, Resolution
 from reconciler.dependencies.model.cluster import SlotKind
-from reconciler.dependencies.model.packages import Ecosystem
+from reconciler.dependencies.model.packages import VARIANT_KIND, Ecosystem
 from reconciler.values import dataclass
-
-VARIANT_KIND = "PackageVariant"
-"""The kind of installs that represent variants."""
-
 
 RequirementPath = tuple[LockedPackage, ...]
 

@@ -93,6 +93,8 @@ class Gvk(NamedTuple):
 
 LABEL_LENGTH = 63
 """The most bytes of a DNS label."""
+VARIANT_KIND = "PackageVariant"
+"""The kind of installs that represent variants."""
 
 
 def dns_label(image: str) -> str:

@@ -12,7 +12,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.model.packages import Dialect, version_range
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed
 
 _SHOWN = 3

@@ -1,25 +1,20 @@
 """Update the locks of a fleet: resolve the clusters with changed inputs, keep the other locks."""
 
-from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     DesiredState,
-    LockChange,
     LockedPackage,
     LockedRevision,
     LockOp,
     Resolution,
     SolverPolicy,
     SolverRecord,
-    lock_changes,
-    lock_path,
     next_lock,
     ownership_entries,
     record_bytes,
-    resolution_path,
 )
 from reconciler.dependencies.lock.invariants import check_lock
 from reconciler.dependencies.lock.read import FleetLocks
@@ -27,83 +22,17 @@ from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, Reso
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions.reconcile import PreviousLock
 from reconciler.dependencies.solve.repairs import name_cluster
-from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.cluster import ClusterResolver, package_names
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
-from reconciler.errors import Problem, UsageError
+from reconciler.errors import UsageError
 from reconciler.suggestions import suggest
 from reconciler.values import dataclass
 
 INCOMPLETE_DIGEST = ""
 """Input digest of a lock with an unsolved part: it is resolved again, unless `unsolved` records how."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterUpdate:
-    """One cluster: its lock before and after, explanations of conflicts, problems and warnings.
-
-    It is not `finished` if a part has no solution, or an input is unknown; `record` is what the next run
-    with the same inputs needs to know then. `unavailable` completes a sentence about each package with a
-    locked version that is no candidate, by its instance.
-    """
-
-    cluster: str
-    before: ClusterLock | None
-    after: ClusterLock | None
-    explanations: tuple[Explanation, ...] = ()
-    finished: bool = True
-    problems: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-    record: UnsolvedCluster | None = None
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def changed(self) -> bool:
-        """Whether any file of this cluster changes."""
-        return self.before != self.after
-
-    @property
-    def is_refresh(self) -> bool:
-        """Whether nothing but the digest of the inputs differs, so that nothing was decided anew."""
-        if self.before is None or self.after is None or self.before.resolution != self.after.resolution:
-            return False
-        same = {"input_digest": self.after.lock.input_digest, "generation": self.after.lock.generation}
-        return self.before.lock.model_copy(update=same) == self.after.lock
-
-    @property
-    def changes(self) -> tuple[LockChange, ...]:
-        """The pins that differ; none where only inputs changed that do not matter."""
-        nothing = Resolution()
-        before = self.before.resolution if self.before else nothing
-        return lock_changes(before, self.after.resolution if self.after else nothing)
-
-
-@dataclass(frozen=True, slots=True)
-class LockUpdate:
-    """Lock updates of the whole fleet: every cluster that has or gets a lock, sorted, and problems."""
-
-    scopes: tuple[ClusterUpdate, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-
-    @property
-    def changed(self) -> bool:
-        """Whether any file of any cluster changes."""
-        return any(scope.changed for scope in self.scopes)
-
-    @property
-    def files(self) -> dict[str, bytes]:
-        """The files of the state branch that hold these locks; resolutions that none names are left out."""
-        files: dict[str, bytes] = {}
-        for scope in self.scopes:
-            if scope.after is not None:
-                files[lock_path(scope.after.lock)] = record_bytes(scope.after.lock)
-                path = resolution_path(scope.after.lock.resolution)
-                if path not in files:
-                    files[path] = record_bytes(scope.after.resolution)
-        return dict(sorted(files.items()))
 
 
 def update_locks(

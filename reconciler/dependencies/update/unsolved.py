@@ -16,14 +16,12 @@ from reconciler.dependencies.lock.format import (
     StateRecord,
     record_bytes,
 )
+from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.memo import CanonicalText
 from reconciler.errors import Problem
 from reconciler.values import dataclass
-
-UNSOLVED_DIRECTORY = "unsolved"
-"""The directory of these records on the status branch."""
 
 
 class UnsolvedCluster(StateRecord):

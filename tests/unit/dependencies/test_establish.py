@@ -18,7 +18,8 @@ from reconciler.dependencies.model.cluster import ObservedRevision
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
 from reconciler.dependencies.revisions.reconcile import revision_name
 from reconciler.dependencies.status import status_files
-from reconciler.dependencies.update.fleet import LockUpdate, update_locks
+from reconciler.dependencies.update.fleet import update_locks
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.memo import outdated_clusters
 from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.reasons import Reason

@@ -15,7 +15,7 @@ from reconciler.dependencies.lock.format import (
     Resolution,
     next_lock,
 )
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole
 
 

@@ -32,7 +32,8 @@ from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Ecosystem, PackageId, dns_label
 from reconciler.dependencies.revisions.reconcile import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate, update_locks
+from reconciler.dependencies.update.fleet import update_locks
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache, input_digest, outdated_clusters
 from reconciler.errors import Location
 from reconciler.inventory import Source

@@ -6,7 +6,7 @@ from reconciler.dependencies.lock.format import ClusterLock, LockOp, next_lock
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.changes import _same, object_version_changes, version_changes
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.text import assert_lines
 

@@ -10,7 +10,8 @@ from reconciler.dependencies.graph import dependency_graph
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
-from reconciler.dependencies.update.fleet import LockUpdate, update_locks
+from reconciler.dependencies.update.fleet import update_locks
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.errors import Location, Problem
 from reconciler.inventory import Source, SourcedDocument
 from reconciler.report.locks import lock_lines

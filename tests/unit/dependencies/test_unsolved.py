@@ -19,7 +19,8 @@ from reconciler.dependencies.model.cluster import (
 )
 from reconciler.dependencies.model.packages import ActivationRequest, Candidate, Ecosystem, Gvk, PackageId
 from reconciler.dependencies.solve import resolve
-from reconciler.dependencies.update.fleet import LockUpdate, record_unsolved, update_locks
+from reconciler.dependencies.update.fleet import record_unsolved, update_locks
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
 from reconciler.dependencies.versions import parse_strict
 from reconciler.errors import Location, Problem

@@ -16,7 +16,8 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     exact_range,
 )
-from reconciler.dependencies.update.fleet import LockUpdate, update_locks
+from reconciler.dependencies.update.fleet import update_locks
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.dependencies.versions import VersionError
 from reconciler.dependencies.what_if import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, GitRepository, Repository, RepositorySpec
-from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.errors import Location
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, Control, HeadStatus, Inventory, PullRequest, RepositoryView, Source

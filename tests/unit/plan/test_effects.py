@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import GitRepository
-from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import RepositoryView, ReviewedLock
 from reconciler.plan.changes import (

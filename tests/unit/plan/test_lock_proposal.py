@@ -13,7 +13,7 @@ from reconciler.dependencies.lock.format import (
     Resolution,
 )
 from reconciler.dependencies.lock.format import next_lock as next_cluster_lock
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import Commit, LockBranch, PullRequest, PullState, ReviewedLock

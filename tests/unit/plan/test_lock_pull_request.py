@@ -15,7 +15,8 @@ from reconciler.dependencies.lock.format import (
     Resolution,
     next_lock,
 )
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate, effective_locks
+from reconciler.dependencies.update.fleet import effective_locks
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand import expand
 from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import ReviewedLock

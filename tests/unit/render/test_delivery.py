@@ -14,7 +14,7 @@ from reconciler.dependencies.lock.format import ClusterLock, next_lock
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand.variants import variant_key
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import Draft, Inventory, PackageState

@@ -30,7 +30,7 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.errors import Location, Problem
 from reconciler.expand import DesiredVariant
 from reconciler.expand.authored import with_defaults

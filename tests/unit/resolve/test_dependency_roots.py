@@ -32,7 +32,7 @@ from reconciler.dependencies.model.packages import (
     exact_range,
     version_range,
 )
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import parse_strict
 from reconciler.errors import Location, Problem
 from reconciler.expand.variants import Desired, DesiredVariant

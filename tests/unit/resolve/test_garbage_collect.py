@@ -30,7 +30,7 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import parse_strict
 from reconciler.errors import Location
 from reconciler.expand.variants import DesiredVariant

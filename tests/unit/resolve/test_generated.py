@@ -18,7 +18,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.format import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import Candidate
-from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import parse_strict
 from reconciler.errors import Location, Problem
 from reconciler.expand.authored import with_defaults

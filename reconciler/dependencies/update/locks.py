@@ -1,0 +1,83 @@
+"""Lock updates of clusters, as values: every other stage knows these, and few runs have any."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from reconciler.errors import Problem
+from reconciler.lazy import LazyModule
+from reconciler.values import dataclass
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.lock import format as formats
+    from reconciler.dependencies.lock.format import ClusterLock, LockChange
+    from reconciler.dependencies.solve.solution import Explanation
+    from reconciler.dependencies.update.unsolved import UnsolvedCluster
+else:
+    formats = LazyModule("reconciler.dependencies.lock.format")  # few runs have locks
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterUpdate:
+    """One cluster: its lock before and after, explanations of conflicts, problems and warnings.
+
+    It is not `finished` if a part has no solution, or an input is unknown; `record` is what the next run
+    with the same inputs needs to know then. `unavailable` completes a sentence about each package with a
+    locked version that is no candidate, by its instance.
+    """
+
+    cluster: str
+    before: "ClusterLock | None"
+    after: "ClusterLock | None"
+    explanations: "tuple[Explanation, ...]" = ()
+    finished: bool = True
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    record: "UnsolvedCluster | None" = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        """Whether any file of this cluster changes."""
+        return self.before != self.after
+
+    @property
+    def is_refresh(self) -> bool:
+        """Whether nothing but the digest of the inputs differs, so that nothing was decided anew."""
+        if self.before is None or self.after is None or self.before.resolution != self.after.resolution:
+            return False
+        same = {"input_digest": self.after.lock.input_digest, "generation": self.after.lock.generation}
+        return self.before.lock.model_copy(update=same) == self.after.lock
+
+    @property
+    def changes(self) -> "tuple[LockChange, ...]":
+        """The pins that differ; none where only inputs changed that do not matter."""
+        nothing = formats.Resolution()
+        before = self.before.resolution if self.before else nothing
+        return formats.lock_changes(before, self.after.resolution if self.after else nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class LockUpdate:
+    """Lock updates of the whole fleet: every cluster that has or gets a lock, sorted, and problems."""
+
+    scopes: tuple[ClusterUpdate, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether any file of any cluster changes."""
+        return any(scope.changed for scope in self.scopes)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The files of the state branch that hold these locks; resolutions that none names are left out."""
+        files: dict[str, bytes] = {}
+        for scope in self.scopes:
+            if scope.after is not None:
+                files[formats.lock_path(scope.after.lock)] = formats.record_bytes(scope.after.lock)
+                path = formats.resolution_path(scope.after.lock.resolution)
+                if path not in files:
+                    files[path] = formats.record_bytes(scope.after.resolution)
+        return dict(sorted(files.items()))
