@@ -154,6 +154,8 @@ def file_path_error(path: str, *, depth: int = 50) -> str:
 
 def case_fold_key(name: str) -> str:
     """Return a key that is equal for names that some file system takes for the same file."""
+    if name.isascii():
+        return name.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 

@@ -179,21 +179,20 @@ def remaining_effects(results: Mapping[str, Result], targets: Mapping[str, Targe
 def _sides(mirror: Mirror, change: Change, pull: PullRequest) -> tuple[Files, Files]:
     """Return the package as the base has it and as the pull request proposes it."""
     path, refs = change.package.path, mirror.refs()
-    before = _files(mirror, refs.get(f"{HEADS}{pull.base}"), path)
-    if change.written is not None and change.written.files:
-        return before, change.written.files
-    if any(isinstance(write, WriteRemoval) for write in change.writes):
-        return before, {}
-    return before, _files(mirror, refs.get(f"{HEADS}{pull.head}"), path)
+    written = change.written.files if change.written is not None else {}
+    before = _files(mirror, refs.get(f"{HEADS}{pull.base}"), path, written)
+    if written or any(isinstance(write, WriteRemoval) for write in change.writes):
+        return before, written
+    return before, _files(mirror, refs.get(f"{HEADS}{pull.head}"), path, before)
 
 
-def _files(mirror: Mirror, commit: Oid | None, path: str) -> Files:
+def _files(mirror: Mirror, commit: Oid | None, path: str, known: Files) -> Files:
     """Return a package at a commit; none where it cannot be read: the text does without."""
     tree = mirror.subtree(commit, path) if commit else None
     if tree is None:
         return {}
     try:
-        return mirror.files(tree, Limits())
+        return mirror.files(tree, Limits(), known)
     except (PackageRefusedError, UnavailableError):
         return {}
 

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pygit2
@@ -173,12 +174,12 @@ class Database(History):
                 message, hint="Run again: damaged files in the cache are replaced."
             ) from error
 
-    def files(self, tree: Oid, limits: "Limits") -> Files:
-        """Return the files of a package.
+    def files(self, tree: Oid, limits: "Limits", known: Files = MappingProxyType({})) -> Files:
+        """Return the files of a package; those that are equal in `known` are not read again.
 
         Raises: PackageRefusedError, see `git.trees.read_files`.
         """
-        return read_files(self, tree, limits)
+        return read_files(self, tree, limits, known)
 
     def list_blobs(self, tree: Oid, limits: "Limits") -> frozenset[Oid]:
         """Return the blobs of a package without reading them.

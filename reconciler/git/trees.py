@@ -1,6 +1,7 @@
 """Tree objects: lossless parsing, checks of names, modes and links, and the files of a package."""
 
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from reconciler.ids import Oid
@@ -116,18 +117,21 @@ def link_error(path: str, target: bytes) -> str:
     return f"in the target of the link, {error}" if error else ""
 
 
-def read_files(objects: ObjectReader, tree: Oid, limits: "Limits") -> Files:
-    """Return the files of a package.
+def read_files(
+    objects: ObjectReader, tree: Oid, limits: "Limits", known: Files = MappingProxyType({})
+) -> Files:
+    """Return the files of a package; those that are equal in `known` are not read again.
 
     Raises: PackageRefusedError for a submodule, an unsafe or colliding name, a link out of the package,
     or an exceeded limit; a package is read whole or not at all.
     """
     listed = list(list_files(objects, tree, limits))
-    objects.ensure({entry.oid for _, entry in listed})
+    same = {path: known[path] for path, entry in listed if _is_same(known.get(path), entry)}
+    objects.ensure({entry.oid for path, entry in listed if path not in same})
     files: dict[str, File] = {}
     size = 0
     for path, entry in listed:
-        files[path] = _read_file(objects, path, entry, limits)
+        files[path] = same.get(path) or _read_file(objects, path, entry, limits)
         size += len(files[path].data)
         if size > limits.package_bytes:
             raise PackageRefusedError(
@@ -163,6 +167,10 @@ def _safe_entries(objects: ObjectReader, prefix: str, tree: Oid) -> Iterator[Tre
             raise PackageRefusedError(prefix + entry.name, f"on some file systems it is the same as {other}")
         seen[key] = entry.name
         yield entry
+
+
+def _is_same(file: File | None, entry: TreeEntry) -> bool:
+    return file is not None and file.oid == entry.oid and file.mode == entry.mode
 
 
 def _read_file(objects: ObjectReader, path: str, entry: TreeEntry, limits: "Limits") -> File:

@@ -1,7 +1,8 @@
 """Files of a package that a change adds, edits or removes, as far as they fit a pull request. Pure."""
 
-import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
@@ -72,7 +73,7 @@ def _change(path: str, before: File | None, after: File | None) -> FileChange:
     old, new = _lines(before), _lines(after)
     if old is None or new is None:
         return FileChange(path, 0, 0, note="no text")
-    body = list(difflib.unified_diff(old, new, n=3, lineterm=""))[2:]
+    body = list(_difference(old, new))
     added, removed = (sum(line.startswith(sign) for line in body) for sign in "+-")
     if holds_secret(before) or holds_secret(after):
         return FileChange(path, added, removed, note="a Secret, not shown")
@@ -81,6 +82,38 @@ def _change(path: str, before: File | None, after: File | None) -> FileChange:
     if not body:
         return FileChange(path, 0, 0, note="only its mode changes")
     return FileChange(path, added, removed, "\n".join(_shown(body)))
+
+
+def _difference(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a difference, with three lines around each change.
+
+    Source: difflib.unified_diff. Differs: which lines are equal decides it, not their text. That is equal
+    for the Kptfiles of all packages of an upstream, so the slow part is done once for them.
+    """
+    numbers: dict[str, int] = {}
+    before, after = (tuple(numbers.setdefault(line, len(numbers)) for line in side) for side in (old, new))
+    for hunk in _hunks(before, after):
+        yield f"@@ -{_range(hunk[0][1], hunk[-1][2])} +{_range(hunk[0][3], hunk[-1][4])} @@"
+        for tag, start, end, start_after, end_after in hunk:
+            if tag == "equal":
+                yield from (f" {line}" for line in old[start:end])
+                continue
+            yield from (f"-{line}" for line in old[start:end])
+            yield from (f"+{line}" for line in new[start_after:end_after])
+
+
+@lru_cache(maxsize=64)
+def _hunks(
+    before: tuple[int, ...], after: tuple[int, ...]
+) -> tuple[list[tuple[str, int, int, int, int]], ...]:
+    return tuple(SequenceMatcher(None, before, after).get_grouped_opcodes())
+
+
+def _range(start: int, end: int) -> str:
+    """Return a range of lines as `diff -u` writes it: an empty one begins at the line before."""
+    if end - start == 1:
+        return str(start + 1)
+    return f"{start + 1 if end > start else start},{end - start}"
 
 
 def _shown(body: list[str]) -> Iterator[str]:

@@ -52,7 +52,7 @@ def code(text: str) -> str:
     shown = terminal(text)
     if not shown:
         return ""
-    fence = "`" * (1 + max((len(run) for run in _TICKS.findall(shown)), default=0))
+    fence = "`" * (1 + _longest_ticks(shown))
     pad = " " if shown[0] in "` " or shown[-1] in "` " else ""
     return f"{fence}{pad}{shown}{pad}{fence}"
 
@@ -64,10 +64,15 @@ def cell(text: str) -> str:
 
 def block(text: str, language: str = "") -> str:
     """Return lines as a fenced code block that nothing inside can end; every line stays a line."""
-    lines = [terminal(line) for line in text.split("\n")]
-    longest = max((len(run) for line in lines for run in _TICKS.findall(line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([f"{fence}{language}", *lines, fence])
+    # Most texts are plain ASCII, with nothing to translate in any line.
+    is_plain = text.isascii() and text.replace("\n", "").isprintable()
+    shown = text if is_plain else "\n".join(map(terminal, text.split("\n")))
+    fence = "`" * max(3, 1 + _longest_ticks(shown))
+    return f"{fence}{language}\n{shown}\n{fence}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max(map(len, _TICKS.findall(text)), default=0) if "`" in text else 0
 
 
 def inert(text: str) -> str:

@@ -352,9 +352,9 @@ def test_both_sides_of_a_pull_request_are_that_of_the_base_and_the_written_or_pu
 def test_package_that_cannot_be_read_is_left_out_of_the_text(edge: Edge) -> None:
     link = edge.repo.commit({"db/link": (b"/etc/passwd", 0o120000)}, branch="link", start="main")
 
-    assert _files(edge.mirror(), link, "db") == _files(edge.mirror(), None, "db") == {}
-    assert _files(edge.mirror(), link, "web") == {}
-    assert set(_files(edge.mirror(), edge.repo.oid("main"), "db")) == {"Kptfile", "cm.yaml"}
+    assert _files(edge.mirror(), link, "db", {}) == _files(edge.mirror(), None, "db", {}) == {}
+    assert _files(edge.mirror(), link, "web", {}) == {}
+    assert set(_files(edge.mirror(), edge.repo.oid("main"), "db", {})) == {"Kptfile", "cm.yaml"}
 
 
 def test_lock_is_proposed_with_a_text_that_tells_its_pins(edge: Edge) -> None:

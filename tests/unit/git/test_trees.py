@@ -21,6 +21,7 @@ from reconciler.git.trees import (
 from reconciler.git.working_copy import create_bare
 from reconciler.ids import Oid
 from reconciler.objects import (
+    File,
     Mode,
     TreeEntry,
     case_fold_key,
@@ -260,6 +261,21 @@ def test_package_is_fetched_in_one_batch_and_sorted() -> None:
         ("d/l", b"a", Mode.SYMLINK, "l"),
     ]
     assert objects.batches == [{"a", "b", "l"}]
+
+
+def test_files_that_are_equal_in_a_known_package_are_not_read_again() -> None:
+    objects = package(*map(entry, "abcd"), a=b"1", b=b"2", c=b"3", d=b"4")
+    known = {
+        "d/a": File(b"known", Mode.REGULAR, Oid("a")),
+        "d/b": File(b"known", Mode.EXECUTABLE, Oid("b")),
+        "d/c": File(b"known", Mode.REGULAR, Oid("other")),
+        "elsewhere/d": File(b"known", Mode.REGULAR, Oid("d")),
+    }
+
+    files = read_files(objects, ROOT, Limits(), known)
+
+    assert [file.data for file in files.values()] == [b"known", b"2", b"3", b"4"]
+    assert objects.batches == [{"b", "c", "d"}]
 
 
 @pytest.mark.parametrize(

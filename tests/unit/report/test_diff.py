@@ -1,6 +1,10 @@
 """Differences of files in a pull request: what is shown, what is only counted, and nothing of a Secret."""
 
+from difflib import unified_diff
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.objects import File, Mode
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES, MOST_TEXT, DifferenceReader, FileChange
@@ -95,3 +99,20 @@ def test_reader_of_many_packages_tells_of_each_what_a_new_one_tells() -> None:
     reader = DifferenceReader()
 
     assert [reader.changes(*each) for each in sides] == [DifferenceReader().changes(*each) for each in sides]
+
+
+some_lines = st.lists(st.sampled_from("abcde"), max_size=30)
+
+
+@given(some_lines, some_lines, st.permutations("abcde"))
+def test_difference_is_that_of_difflib_for_whatever_the_lines_say(
+    old: list[str], new: list[str], other_names: list[str]
+) -> None:
+    renamed = dict(zip("abcde", other_names, strict=True))
+    for before, after in ((old, new), [[renamed[line] for line in side] for side in (old, new)]):
+        sides = [{"f": File.of("".join(f"{line}\n" for line in side).encode())} for side in (before, after)]
+
+        changes = DifferenceReader().changes(*sides)
+
+        expected = [line.rstrip("\n") for line in unified_diff(before, after, lineterm="")][2:]
+        assert [change.text for change in changes] == (["\n".join(expected)] if before != after else [])
