@@ -138,8 +138,7 @@ def _push(mirror: Mirror, pushed: _Push) -> Sequence[PushResult]:
     updates += pushed.staged.updates() if pushed.staged else []
     if not updates:
         return ()
-    pushed.pack.save()
-    return push(mirror, updates)
+    return push(mirror, updates, pushed.pack.save())
 
 
 def _refused(results: Iterable[PushResult]) -> dict[str, PushResult]:

@@ -124,8 +124,7 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
         return Result()
     try:
         commit = _commit(pack, tree, branch, policy, time)
-        pack.save()
-        (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)])
+        (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)], pack.save())
     except ReconcilerError as error:
         return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
     if not answer.ok:

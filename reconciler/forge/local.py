@@ -122,8 +122,7 @@ class LocalForge:
             updates = [*moves, *transaction.updates()]
             if not updates:
                 return value
-            pack.save()
-            failed = [result for result in push(self.mirror, updates) if not result.ok]
+            failed = [result for result in push(self.mirror, updates, pack.save()) if not result.ok]
             if not failed:
                 return value
             if rejected := [result for result in failed if result.status is PushStatus.REJECTED]:

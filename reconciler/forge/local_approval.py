@@ -332,8 +332,8 @@ class _Attempt:
         updates = [*self._composer.updates(), *transaction.updates()]
         if not updates:
             return ()
-        self._pack.save()
-        return [result for result in push(self._mirror, updates) if not result.ok]
+        pack = self._pack.save()
+        return [result for result in push(self._mirror, updates, pack) if not result.ok]
 
     def owner(self, ref: str) -> int | None:
         """Return the pull request that alone moves a ref, None for a base branch."""

@@ -68,12 +68,15 @@ class Database(History):
 
         Raises: UnavailableError if the repository cannot be read any more.
         """
+        return self._exists(self.open(), oid)
+
+    def _exists(self, repository: pygit2.Repository, oid: Oid) -> bool:
         try:
             key = pygit2.Oid(hex=oid)
         except ValueError:  # ids in records and Kptfiles may be malformed
             return False
         try:
-            return bool(self.open().odb.exists(key))
+            return bool(repository.odb.exists(key))
         except pygit2.GitError as error:
             raise UnavailableError(f"Cannot read {self.remote}: {error}") from error
 

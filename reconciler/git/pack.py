@@ -107,7 +107,7 @@ class Pack:
         """
         if oid in self._records or oid in self._present:
             return oid
-        if not is_new and self._mirror.has(oid):
+        if not is_new and self._mirror.is_published(oid):
             self._present.add(oid)
             return oid
         self._records[oid] = pack_record(kind, data)
@@ -127,23 +127,26 @@ class Pack:
         """Replace one directory of a tree by an existing tree; otherwise as `patch_tree`."""
         return self._patch(root_tree, path.split("/"), below) or self.tree(())
 
-    def save(self, mirror: Mirror | None = None) -> None:
+    def save(self, mirror: Mirror | None = None) -> Path | None:
         """Write the pack and its index into the mirror, both or neither.
+
+        Returns: the pack, with all objects that the repository lacks; None if there is nothing to write.
 
         Raises: UnavailableError if it cannot be written.
         """
         directory = (mirror or self._mirror).attach_store()
         if not self._records:
-            return
+            return None
         try:
             with effect("write pack"):
-                write_pack(directory / "objects", self._records)
+                pack = write_pack(directory / "objects", self._records)
         except OSError as error:
             hint = "Check the disk and the permissions of the cache directory."
             raise UnavailableError(f"Cannot write to {directory}: {error.strerror}", hint=hint) from error
         self._present.update(self._records)
         self._records.clear()
         self._bases.clear()
+        return pack
 
     def _patch(self, tree: Oid | None, segments: list[str], below: Oid | None) -> Oid | None:
         name = segments[0].encode()
@@ -257,8 +260,10 @@ def pack_bytes(records: Mapping[Oid, bytes]) -> tuple[bytes, bytes]:
     return body + checksum, _index_bytes(records, checksum)
 
 
-def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> None:
+def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> Path:
     """Write pack and index into a repository's object directory; readers see both or neither.
+
+    Returns: the pack.
 
     Raises: OSError; then readers see neither.
     """
@@ -266,8 +271,10 @@ def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> None:
     pack, index = pack_bytes(records)
     name = sha1(b"".join(map(str.encode, sorted(records)))).hexdigest()
     # Git looks for indexes: the pack must be complete before its index appears.
-    _write_atomically(packs / f"pack-{name}.pack", pack)
-    _write_atomically(packs / f"pack-{name}.idx", index)
+    path = packs / f"pack-{name}.pack"
+    _write_atomically(path, pack)
+    _write_atomically(path.with_suffix(".idx"), index)
+    return path
 
 
 def _write_atomically(path: Path, data: bytes) -> None:

@@ -7,6 +7,7 @@ Source: git Documentation/gitprotocol-pack.txt, pushing data to a server.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -35,6 +36,16 @@ class RefUpdate(NamedTuple):
     new: Oid | None
 
 
+class Missing(NamedTuple):
+    """Objects that a repository lacks: those that new commits in the git directory `store` need.
+
+    It sees the objects of the repository, too; `parents` are commits on which the new ones are based.
+    """
+
+    store: Path
+    parents: frozenset[Oid]
+
+
 class Announcement(NamedTuple):
     """The refs of a repository, and what its server side is capable of."""
 
@@ -42,16 +53,13 @@ class Announcement(NamedTuple):
     capabilities: frozenset[str]
 
 
-def push_local(
-    store: Path, repository: Path, updates: Sequence[RefUpdate], parents: frozenset[Oid]
-) -> GitResult | None:
+def push_local(objects: Path | Missing, repository: Path, updates: Sequence[RefUpdate]) -> GitResult | None:
     """Apply all updates or none; return the result of each ref in the form of `git push --porcelain`.
 
     Args:
-        store: The git directory with the new objects; it sees those of the repository, too.
+        objects: The pack with all objects that the repository lacks, or what git needs to make one.
         repository: The repository that gets them.
         updates: The moves of refs, each made only if the ref has the expected value.
-        parents: Commits on which the new ones are based.
 
     Returns: None if the server side of this version of git cannot do that; nothing was done then.
 
@@ -64,7 +72,7 @@ def push_local(
         watch = threading.Timer(DEFAULT_TIMEOUT_S, os.killpg, (server.pid, signal.SIGKILL))
         watch.start()
         try:
-            result = _converse(server, store, updates, parents)
+            result = _converse(server, objects, updates)
             server.wait()
         except BaseException:
             os.killpg(server.pid, signal.SIGKILL)
@@ -83,7 +91,7 @@ def push_local(
 
 
 def _converse(
-    server: subprocess.Popen[bytes], store: Path, updates: Sequence[RefUpdate], parents: frozenset[Oid]
+    server: subprocess.Popen[bytes], objects: Path | Missing, updates: Sequence[RefUpdate]
 ) -> GitResult | None:
     assert server.stdin is not None  # noqa: S101 - both are pipes
     assert server.stdout is not None  # noqa: S101
@@ -102,7 +110,9 @@ def _converse(
         lines = [early[update.ref] or _line("!", update, skipped) for update in updates]
         return GitResult(int(bool(moves)), "".join(lines).encode(), "")
     try:
-        _send(server.stdin, store, moves, announced.refs, parents)
+        _send_commands(server.stdin, moves)
+        if any(move.new for move in moves):
+            _send_objects(server.stdin, objects, moves, announced.refs)
         server.stdin.close()
     except BrokenPipeError:
         pass  # the server side ended early; its output has the reason
@@ -132,17 +142,24 @@ def _reported(update: RefUpdate, report: Mapping[str, str]) -> str:
     return _line("!", update, f"[remote rejected] ({why})") if why else _line("*", update, "[moved]")
 
 
-def _send(
-    pipe: IO[bytes], store: Path, moves: Sequence[RefUpdate], refs: Mapping[str, Oid], parents: frozenset[Oid]
-) -> None:
+def _send_commands(pipe: IO[bytes], moves: Sequence[RefUpdate]) -> None:
     for number, move in enumerate(moves):
         text = f"{move.expected or _NOTHING} {move.new or _NOTHING} {move.ref}"
         _write(pipe, f"{text}\0 {_WANTED}" if not number else text)
     pipe.write(_FLUSH)
     pipe.flush()
-    new = {move.new for move in moves if move.new}
-    if not new:
+
+
+def _send_objects(
+    pipe: IO[bytes], objects: Path | Missing, moves: Sequence[RefUpdate], refs: Mapping[str, Oid]
+) -> None:
+    if isinstance(objects, Path):
+        # A pack of ours has large trees as differences, which git would compute again, or write out whole.
+        with objects.open("rb") as pack:
+            shutil.copyfileobj(pack, pipe)
         return
+    store, parents = objects
+    new = {move.new for move in moves if move.new}
     there = frozenset(refs.values())
     # What the new commits are based on is enough to leave out what the repository has, and a short list.
     based = min(parents - new, there)

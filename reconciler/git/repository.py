@@ -80,7 +80,8 @@ class Mirror(Database):
         self._snapshot = None
         if not self.is_local:
             self._fetch_remote()
-        self.__dict__.pop("_repository", None)  # opened again, to see new packs and refs
+        for name in ("_repository", "_alone"):  # opened again, to see new packs and refs
+            self.__dict__.pop(name, None)
         try:
             self._read_refs()
         except pygit2.GitError as error:
@@ -150,16 +151,28 @@ class Mirror(Database):
         """Return the repository with the objects: the one on this machine, or the mirror."""
         return self._repository
 
+    def is_published(self, oid: Oid) -> bool:
+        """Tell whether an object needs no push, unlike one that an earlier run made and could not push."""
+        return self._exists(self._alone if self.is_local else self.open(), oid)
+
     @cached_property
-    def _repository(self) -> pygit2.Repository:
+    def _alone(self) -> pygit2.Repository:
+        """The repository without the objects in the cache."""
+        return self._opened()
+
+    def _opened(self) -> pygit2.Repository:
         directory = self.location.remote.path or self.location.directory
         try:
-            repository = open_repository(directory)
+            return open_repository(directory)
         except pygit2.GitError as error:
             raise UnavailableError(
                 f"{directory} is not a Git repository that can be read",
                 hint="Correct the path in the manifest, or make the repository there.",
             ) from error
+
+    @cached_property
+    def _repository(self) -> pygit2.Repository:
+        repository = self._opened()
         if self.is_local and self.location.directory.exists():
             attach(self.location, repository)
         return repository

@@ -51,28 +51,35 @@ def drafts(mirror: Mirror, count: int) -> list[RefUpdate]:
     return updates
 
 
-def in_both_ways(
+def saved(mirror: Mirror) -> Path:
+    """Return the one pack of new objects."""
+    (pack,) = (mirror.attach_store() / "objects" / "pack").glob("*.pack")
+    return pack
+
+
+def in_every_way(
     repo: Repo, monkeypatch: pytest.MonkeyPatch, updates: list[RefUpdate]
 ) -> list[tuple[str, PushStatus, str]]:
-    """Push by `git push` and directly; return what came of each ref after comparing them."""
+    """Push by `git push`, directly, and with a pack of ours; return what came of each ref after comparing."""
     copy = repo.path.parent / "copy.git"
     shutil.copytree(repo.path, copy)
     monkeypatch.setattr(pushing, "MANY_REFS", 1000)
     by_git, refs = told(push(opened(repo), updates)), repo.refs()
-    shutil.rmtree(repo.path)
-    shutil.copytree(copy, repo.path)
     monkeypatch.setattr(pushing, "MANY_REFS", 0)
+    for pack in (None, saved(opened(repo))):
+        shutil.rmtree(repo.path)
+        shutil.copytree(copy, repo.path)
 
-    mirror = opened(repo)
-    direct = told(push(mirror, updates))
+        mirror = opened(repo)
+        direct = told(push(mirror, updates, pack))
 
-    assert direct == by_git
-    assert repo.refs() == refs
-    assert {ref: oid for ref, oid in refs.items() if ref.startswith("refs/heads/")} == {
-        ref: oid for ref, oid in mirror.refs().items() if ref.startswith("refs/heads/")
-    }
-    repo.fsck()
-    return direct
+        assert direct == by_git
+        assert repo.refs() == refs
+        assert {ref: oid for ref, oid in refs.items() if ref.startswith("refs/heads/")} == {
+            ref: oid for ref, oid in mirror.refs().items() if ref.startswith("refs/heads/")
+        }
+        repo.fsck()
+    return by_git
 
 
 def told(results: tuple[PushResult, ...]) -> list[tuple[str, PushStatus, str]]:
@@ -88,7 +95,7 @@ def test_refs_are_made_moved_and_deleted(repo: Repo, monkeypatch: pytest.MonkeyP
         RefUpdate("refs/heads/drafts/p1/w", gone, None),
     ]
 
-    results = in_both_ways(repo, monkeypatch, [*new[:3], *moves])
+    results = in_every_way(repo, monkeypatch, [*new[:3], *moves])
 
     assert {status for _, status, _ in results} == {PushStatus.DONE}
     assert len(repo.refs()) == 6
@@ -103,7 +110,7 @@ def test_one_lost_lease_moves_no_ref(repo: Repo, monkeypatch: pytest.MonkeyPatch
     expected = {"moved": OTHER, "made": None, "deleted": OTHER}[lost]
     before = repo.refs()
 
-    results = in_both_ways(repo, monkeypatch, [new[0], new[1]._replace(expected=expected), new[2]])
+    results = in_every_way(repo, monkeypatch, [new[0], new[1]._replace(expected=expected), new[2]])
 
     assert [status for _, status, _ in results] == [PushStatus.SKIPPED, PushStatus.STALE, PushStatus.SKIPPED]
     assert repo.refs() == before
@@ -113,7 +120,7 @@ def test_ref_that_is_there_already_is_up_to_date(repo: Repo, monkeypatch: pytest
     new = drafts(opened(repo), 2)
     push(opened(repo), new[:1])
 
-    results = in_both_ways(repo, monkeypatch, new)
+    results = in_every_way(repo, monkeypatch, new)
 
     assert [status for _, status, _ in results] == [PushStatus.UP_TO_DATE, PushStatus.DONE]
 
@@ -122,7 +129,7 @@ def test_nothing_is_sent_if_everything_is_there(repo: Repo, monkeypatch: pytest.
     new = drafts(opened(repo), 2)
     push(opened(repo), new)
 
-    assert {status for _, status, _ in in_both_ways(repo, monkeypatch, new)} == {PushStatus.UP_TO_DATE}
+    assert {status for _, status, _ in in_every_way(repo, monkeypatch, new)} == {PushStatus.UP_TO_DATE}
 
 
 @pytest.mark.parametrize("name", ["update", "pre-receive"])
@@ -135,7 +142,7 @@ def test_words_of_a_hook_that_refuses_are_kept(
     hook.write_text("#!/bin/sh\ncase $1 in *q1*|'') echo not $1 today; exit 1;; esac\n")
     hook.chmod(0o755)
 
-    results = in_both_ways(repo, monkeypatch, new)
+    results = in_every_way(repo, monkeypatch, new)
 
     assert "today" in results[1][2]
     assert repo.refs().keys() == {"refs/heads/main", "refs/tags/p0/v1"}
@@ -145,15 +152,16 @@ def test_ref_that_blocks_another_is_named(repo: Repo, monkeypatch: pytest.Monkey
     repo.point("refs/heads/drafts/q1", repo.oid("main"))
     new = drafts(opened(repo), 3)
 
-    assert in_both_ways(repo, monkeypatch, new)[1][1] is PushStatus.REJECTED
+    assert in_every_way(repo, monkeypatch, new)[1][1] is PushStatus.REJECTED
 
 
-def test_many_refs_are_one_push_of_few_bytes(repo: Repo) -> None:
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_many_refs_are_one_push_of_few_bytes(repo: Repo, *, is_ours: bool) -> None:
     """Objects of the repository are not sent again, also if it has very many commits."""
     mirror = opened(repo)
     new = drafts(mirror, 300)
 
-    assert all(result.ok for result in push(mirror, new))
+    assert all(result.ok for result in push(mirror, new, saved(mirror) if is_ours else None))
 
     packs = list((repo.path / "objects" / "pack").glob("*.pack"))
     assert sum(path.stat().st_size for path in packs) < 100_000
@@ -180,5 +188,29 @@ def test_server_side_without_atomic_pushes_is_left_to_git(repo: Repo) -> None:
     mirror = opened(repo)
     new = drafts(mirror, 2)
 
-    assert receive_pack.push_local(mirror.attach_store(), repo.path, new, frozenset()) is None
+    assert receive_pack.push_local(saved(mirror), repo.path, new) is None
     assert [result.status for result in push(mirror, new)] == [PushStatus.DONE] * 2
+
+
+def test_objects_that_an_earlier_run_made_and_did_not_push_are_pushed(repo: Repo) -> None:
+    drafts(opened(repo), 3)
+    mirror = opened(repo)
+    new = drafts(mirror, 3)
+
+    results = push(mirror, new, saved(mirror))
+
+    assert [result.status for result in results] == [PushStatus.DONE] * 3
+    repo.fsck()
+
+
+def test_large_trees_stay_differences(repo: Repo) -> None:
+    """As git makes packs for a push, each commit would bring its whole root tree."""
+    repo.commit({f"p{number}/Kptfile": str(number) for number in range(500)})
+    mirror = opened(repo)
+    new = drafts(mirror, 100)
+
+    assert all(result.ok for result in push(mirror, new, saved(mirror)))
+
+    packs = list((repo.path / "objects" / "pack").glob("*.pack"))
+    assert 0 < sum(path.stat().st_size for path in packs) < 100_000
+    repo.fsck()
