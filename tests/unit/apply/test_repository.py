@@ -473,7 +473,7 @@ def test_repository_that_others_keep_writing_to_is_left_after_some_attempts(
 
     attempts = []
 
-    def lose(_: object, updates: list[RefUpdate]) -> tuple[PushResult, ...]:
+    def lose(_: object, updates: list[RefUpdate], __: object) -> tuple[PushResult, ...]:
         attempts.append(len(updates))
         return tuple(
             PushResult(update, PushStatus.STALE, "moved") for update in updates if "pulls" in update.ref

@@ -487,7 +487,7 @@ def test_missing_base_and_missing_package_are_refused(edge: Edge) -> None:
 def test_writer_that_always_loses_gives_up(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
     pushes = []
 
-    def lose(_: object, updates: list[RefUpdate]) -> list[PushResult]:
+    def lose(_: object, updates: list[RefUpdate], __: object) -> list[PushResult]:
         pushes.append(len(updates))
         return [PushResult(update, PushStatus.STALE, "moved") for update in updates]
 
@@ -506,10 +506,10 @@ def test_writer_that_lost_once_decides_again_on_the_new_refs(
     push = local.push
     races = iter([True])
 
-    def lose(mirror: Any, updates: list[RefUpdate]) -> Any:
+    def lose(mirror: Any, updates: list[RefUpdate], pack: Any) -> Any:
         if next(races, False):
             forge(edge).comment(1, key="theirs", body="1")
-        return push(mirror, updates)
+        return push(mirror, updates, pack)
 
     monkeypatch.setattr(local, "push", lose)
 
