@@ -186,13 +186,13 @@ def _sides(mirror: Mirror, change: Change, pull: PullRequest) -> tuple[Files, Fi
     return before, _files(mirror, refs.get(f"{HEADS}{pull.head}"), path, before)
 
 
-def _files(mirror: Mirror, commit: Oid | None, path: str, known: Files) -> Files:
+def _files(mirror: Mirror, commit: Oid | None, path: str, other: Files) -> Files:
     """Return a package at a commit; none where it cannot be read: the text does without."""
     tree = mirror.subtree(commit, path) if commit else None
     if tree is None:
         return {}
     try:
-        return mirror.files(tree, Limits(), known)
+        return mirror.files(tree, Limits(), other)
     except (PackageRefusedError, UnavailableError):
         return {}
 

@@ -177,12 +177,12 @@ class Database(History):
                 message, hint="Run again: damaged files in the cache are replaced."
             ) from error
 
-    def files(self, tree: Oid, limits: "Limits", known: Files = MappingProxyType({})) -> Files:
-        """Return the files of a package; those that are equal in `known` are not read again.
+    def files(self, tree: Oid, limits: "Limits", other: Files = MappingProxyType({})) -> Files:
+        """Return the files of a package; those that are equal in `other` are not read again.
 
         Raises: PackageRefusedError, see `git.trees.read_files`.
         """
-        return read_files(self, tree, limits, known)
+        return read_files(self, tree, limits, other)
 
     def list_blobs(self, tree: Oid, limits: "Limits") -> frozenset[Oid]:
         """Return the blobs of a package without reading them.

@@ -118,15 +118,15 @@ def link_error(path: str, target: bytes) -> str:
 
 
 def read_files(
-    objects: ObjectReader, tree: Oid, limits: "Limits", known: Files = MappingProxyType({})
+    objects: ObjectReader, tree: Oid, limits: "Limits", other: Files = MappingProxyType({})
 ) -> Files:
-    """Return the files of a package; those that are equal in `known` are not read again.
+    """Return the files of a package; those that are equal in `other` are not read again.
 
     Raises: PackageRefusedError for a submodule, an unsafe or colliding name, a link out of the package,
     or an exceeded limit; a package is read whole or not at all.
     """
     listed = list(list_files(objects, tree, limits))
-    same = {path: known[path] for path, entry in listed if _is_same(known.get(path), entry)}
+    same = {path: other[path] for path, entry in listed if _is_same(other.get(path), entry)}
     objects.ensure({entry.oid for path, entry in listed if path not in same})
     files: dict[str, File] = {}
     size = 0
