@@ -51,8 +51,7 @@ class Measuring:
 
         shard = planned.inputs.forges.shard
         samples = (*plan_samples(planned.plan, planned.inputs.inventory, outcome), *forge_samples(planned))
-        part = f"{shard.part}/{shard.parts}" if shard.parts > 1 else ""
-        self.counts = Counts(samples, planned.names.instance, part)
+        self.counts = Counts(samples, planned.names.instance, str(shard))
         return self.counts
 
     def repeat(self, report: "Report") -> None:

@@ -16,7 +16,8 @@ from reconciler.errors import Exit, UsageError
 def report(output: str, files: tuple[Path, ...]) -> Exit:
     r"""Merge the JSON reports of shards into one, and end as the worst of them did.
 
-    Each FILE is the output of `plan -o json` or `apply -o json` with another `--shard`.
+    Each FILE is the output of `plan -o json` or `apply -o json` with another `--shard`. Where the report of
+    a shard is missing, it is named, and the exit code is 5.
 
     \b
     Examples:
@@ -26,27 +27,32 @@ def report(output: str, files: tuple[Path, ...]) -> Exit:
     from reconciler.report.shards import merge_reports, report_lines
 
     try:
-        merged = merge_reports({str(file): _read(file) for file in files})
+        reports = {str(file): _read(file) for file in dict.fromkeys(files)}
+        merged = merge_reports({name: value for name, value in reports.items() if value is not None})
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"A file is no report of this version: {error!r}") from error
     printer = make_printer()
     if output == Output.JSON:
         printer.value(merged)
     else:
-        printer.lines(report_lines(merged, len(files), width=printer.width))
+        printer.lines(report_lines(merged, width=printer.width))
     return Exit(merged["exitCode"])
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """Return the JSON object of a file.
+def _read(file: Path) -> dict[str, Any] | None:
+    """Return the JSON object of a file, None if it is empty: that run did not get to its report.
 
     Raises:
         UsageError: It cannot be read, or has no such object.
     """
+    hint = "Write it with `reconciler apply --shard I/N -o json >FILE`."
     try:
-        value = orjson.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file} cannot be read: {error}") from error
-    if not isinstance(value, dict):
+        data = file.read_bytes()
+        value = orjson.loads(data) if data else None
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint=hint) from error
+    except ValueError as error:
+        raise UsageError(f"{file} is no JSON: {error}", hint=hint) from error
+    if value is not None and not isinstance(value, dict):
         raise UsageError(f"{file} is no report of `plan -o json` or `apply -o json`")
     return value

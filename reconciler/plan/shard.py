@@ -22,6 +22,10 @@ class Shard(NamedTuple):
     part: int = 0
     parts: int = 1
 
+    def __str__(self) -> str:
+        """Return it as `--shard` takes it; nothing for the whole fleet."""
+        return f"{self.part}/{self.parts}" if self.parts > 1 else ""
+
     def holds(self, url: str) -> bool:
         """Tell whether a downstream repository, by its normalised URL, is this shard's."""
         return self.parts == 1 or shard_of(url, self.parts) == self.part

@@ -71,6 +71,7 @@ def plan_value(
         "apiVersion": API_VERSION,
         "kind": "Plan",
         "instance": names.instance,
+        "shards": [names.shard] if names.shard else [],
         "checksum": plan.checksum,
         "empty": plan.is_empty,
         "summary": {str(op): count for op, count in count_ops(plan).items()},

@@ -24,15 +24,18 @@ def merge_reports(reports: Mapping[str, Report]) -> dict[str, Any]:
     """Return one report of the reports of shards, in the form of each of them. Deterministic, order-free.
 
     What several shards report, such as a problem of the control repository, is in it once. `apply` takes no
-    merged plan, so its checksum is none of a plan: each shard applies its own.
+    merged plan, so its checksum is none of a plan: each shard applies its own. Without the report of a shard
+    it is not one of the fleet: it ends as a run that could not read something.
 
     Args:
         reports: The values of `plan -o json` or `apply -o json` by the name of their file.
 
     Raises:
-        UsageError: A value is no such report, they are of several instances or commands, or a package is
-            in two of them.
+        UsageError: A value is no such report, they are of several instances, commands or numbers of shards,
+            or a shard or a package is in two of them.
     """
+    if not reports:
+        raise UsageError("No file has a report: every run ended before it wrote one")
     _check(reports)
     values = [reports[name] for name in sorted(reports)]
     first = values[0]
@@ -40,25 +43,35 @@ def merge_reports(reports: Mapping[str, Report]) -> dict[str, Any]:
     counts = Counter(change["op"] for change in changes)
     merged = {
         **first,
+        "shards": sorted(shard for value in values for shard in value["shards"]),
         "checksum": sha256(" ".join(sorted(value["checksum"] for value in values)).encode()).hexdigest(),
         "empty": all(value["empty"] for value in values),
         "summary": {op: counts[op] for op in _ORDER if counts[op]},
         "changes": changes,
         "lock": next((value["lock"] for value in values if value["lock"]), None),
-        **_exits(values),
     }
+    merged |= _exits(values, is_whole=not missing_shards(merged))
     return merged | {name: list(_distinct(values, name)) for name in _LISTS if name in first}
 
 
-def _exits(values: list[Report]) -> dict[str, Any]:
+def missing_shards(report: Report) -> list[str]:
+    """Return the shards of a fleet, as `--shard` takes them, that a report is not about."""
+    given = {shard.partition("/")[0] for shard in report["shards"]}
+    parts = _parts(report)
+    return [f"{part}/{parts}" for part in range(parts) if parts > 1 and str(part) not in given]
+
+
+def _exits(values: list[Report], *, is_whole: bool) -> dict[str, Any]:
     """Return every exit class, and the worst code; waiting is none where no shard ended with it."""
     exits = {Exit[name.upper()] for value in values for name in value["exits"]} or {Exit.DONE}
+    if not is_whole:
+        exits |= {Exit.UNAVAILABLE}
     is_waiting = any(value["exitCode"] == Exit.WAITING for value in values)
     return exits_value(exits, worst(exits if is_waiting else exits - {Exit.WAITING}))
 
 
 def _check(reports: Mapping[str, Report]) -> None:
-    owners: dict[tuple[str, str], str] = {}
+    owners: dict[object, str] = {}
     first = next(iter(reports.values()))
     for name, value in reports.items():
         if value.get("kind") not in _KINDS:
@@ -66,12 +79,26 @@ def _check(reports: Mapping[str, Report]) -> None:
         for field in ("kind", "instance"):
             if value[field] != first[field]:
                 raise UsageError(f"{name} is of {field} {value[field]}, another one of {first[field]}")
-        for change in value["changes"]:
-            package = change["package"]["url"], change["package"]["path"]
-            if package in owners:
+        if (parts := _parts(value)) != _parts(first):
+            raise UsageError(
+                f"{name} is of {_parts_text(parts)}, another one of {_parts_text(_parts(first))}"
+            )
+        names = {shard: f"Shard {shard}" for shard in value["shards"]}
+        names |= {(c["package"]["url"], c["package"]["path"]): c["name"] for c in value["changes"]}
+        for key, what in names.items():
+            if key in owners:
                 hint = "Give each shard's report once; shards of one fleet share no package."
-                raise UsageError(f"{change['name']} is in {owners[package]} and in {name}", hint=hint)
-            owners[package] = name
+                raise UsageError(f"{what} is in {owners[key]} and in {name}", hint=hint)
+            owners[key] = name
+
+
+def _parts(report: Report) -> int:
+    """Return into how many shards the fleet of a report is divided."""
+    return int(report["shards"][0].partition("/")[2]) if report["shards"] else 1
+
+
+def _parts_text(parts: int) -> str:
+    return plural(parts, "shard") if parts > 1 else "the whole fleet"
 
 
 def _order(change: Mapping[str, Any]) -> tuple[object, ...]:
@@ -90,17 +117,20 @@ def _distinct(values: Iterable[Report], name: str) -> Iterator[Any]:
             yield item
 
 
-def report_lines(report: Report, shards: int, *, width: int | None = None) -> Iterator[str]:
-    """Yield the counts, what changes, what is wrong, and what failed.
+def report_lines(report: Report, *, width: int | None = None) -> Iterator[str]:
+    """Yield the counts, what is missing, what changes, what is wrong, and what failed.
 
     Args:
         report: A merged report.
-        shards: The number of its shards.
         width: Characters of a line of the terminal; None for no limit.
     """
     counts = ", ".join(f"{count} {op}" for op, count in report["summary"].items()) or "no packages"
     ends = ", ".join(name.replace("_", " ") for name in report["exits"])
-    yield f"{report['kind']} of {report['instance']}, {plural(shards, 'shard')}: {counts} ({ends})"
+    missing, of = missing_shards(report), f"{report['kind']} of {report['instance']}"
+    given = f"{len(report['shards'])} of " if missing else ""
+    yield f"{of}, {given}{_parts_text(_parts(report))}: {counts} ({ends})"
+    for shard in missing:
+        yield f"missing: shard {shard} gave no report; what it plans or did is not counted here"
     rows = [_row(change) for change in report["changes"] if change["op"] != Op.KEEP]
     if rows:
         yield from table_lines(("CHANGE", "PACKAGE", "REASON", "DETAIL"), rows, width)

@@ -40,12 +40,14 @@ _NO_DANGER = 1_000_000
 class Names:
     """Display names of packages: the directory of each Repository is left out of the path.
 
-    `instance` is the name of the instance, `report_url` the address where its HTML report is published.
+    `instance` is the name of the instance, `report_url` the address where its HTML report is published,
+    `shard` the part of the fleet as `--shard` takes it, empty for the whole.
     """
 
     instance: str = ""
     directories: Mapping[ObjectName, str] | None = None
     report_url: str = ""
+    shard: str = ""
 
     def of(self, change: Change) -> str:
         """Return `REPOSITORY/PACKAGE`, what `approve` and `explain` take."""

@@ -54,7 +54,7 @@ class RunInputs:
         """The names of packages in reports."""
         views = self.inventory.repositories
         policy, directories = self.inventory.policy, {key: view.directory for key, view in views.items()}
-        return Names(policy.instance, directories, policy.pull_requests.report_url)
+        return Names(policy.instance, directories, policy.pull_requests.report_url, str(self.forges.shard))
 
 
 def read_inputs(

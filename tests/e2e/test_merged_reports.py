@@ -14,6 +14,7 @@ from tests.support.small_world import manifest, variant, write_world
 
 EDGES = tuple(f"edge-{number}" for number in range(1, 8))
 SHARDS = 3
+OF_THE_RUN = {"checksum", "notes", "shards"}
 
 
 @pytest.fixture
@@ -47,9 +48,11 @@ def test_merged_plans_are_the_plan_of_the_fleet(root: Path) -> None:
     said, value = merged(root, files)
 
     assert output_violations("Plan", said.out) == []
-    assert {k: v for k, v in value.items() if k not in {"checksum", "notes"}} == {
-        k: v for k, v in whole.items() if k not in {"checksum", "notes"}
+    assert {k: v for k, v in value.items() if k not in OF_THE_RUN} == {
+        k: v for k, v in whole.items() if k not in OF_THE_RUN
     }
+    assert value["shards"] == ["0/3", "1/3", "2/3"]
+    assert whole["shards"] == []
     assert said.code == whole["exitCode"] == Exit.INVALID_INPUT
     assert merged(root, files[::-1])[1] == value
 
@@ -76,7 +79,8 @@ def test_merged_outcomes_have_every_effect_once_and_the_worst_exit(root: Path) -
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "cannot be read"),
+        ("", "No file has a report: every run ended before it wrote one"),
+        ("{", "is no JSON: "),
         ("[]", "is no report of"),
         ('{"kind": "StatusList"}', "is no report of"),
         ('{"kind": "Plan"}', "A file is no report of this version"),
@@ -89,6 +93,53 @@ def test_another_file_is_refused(root: Path, content: str, message: str) -> None
 
     assert said.code == Exit.USAGE
     assert message in said.err
+
+
+def test_a_file_that_is_not_there_is_named(root: Path) -> None:
+    said = run(root, "report", "none.json")
+
+    assert (said.code, said.err.splitlines()[0]) == (
+        Exit.USAGE,
+        "error: none.json cannot be read: No such file or directory",
+    )
+
+
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_shard_without_a_report_is_named_and_the_merged_one_is_not_of_the_fleet(
+    root: Path, command: str
+) -> None:
+    files = shards(root, command)
+
+    (root / "killed.json").write_text("")
+    said, value = merged(root, [files[2], files[0]])
+    text = run(root, "report", files[2], files[0], "killed.json")
+
+    assert value["shards"] == ["0/3", "2/3"]
+    assert "unavailable" in value["exits"]
+    assert said.code == text.code == value["exitCode"] == Exit.UNAVAILABLE
+    assert f" of fleet, 2 of 3 shards: {len(value['changes'])} create (" in text.out
+    assert text.out.count("missing: shard 1/3 gave no report; ") == 1
+    assert output_violations("Plan", said.out) == []
+
+
+def test_a_file_that_is_named_twice_is_read_once(root: Path) -> None:
+    files = shards(root, "plan")
+
+    assert run(root, "report", *files, files[0]) == run(root, "report", *files)
+
+
+def test_a_report_of_the_whole_fleet_is_read_alone(root: Path) -> None:
+    files = shards(root, "plan")
+    (root / "whole.json").write_text(run(root, "plan", "--control", "control.git", "-o", "json").out)
+
+    alone = run(root, "report", "whole.json")
+    beside = run(root, "report", files[0], "whole.json")
+
+    assert alone.out.startswith("Plan of fleet, the whole fleet: ")
+    assert (beside.code, beside.err.splitlines()[0]) == (
+        Exit.USAGE,
+        "error: whole.json is of the whole fleet, another one of 3 shards",
+    )
 
 
 def test_a_shard_that_is_given_twice_is_refused(root: Path) -> None:
