@@ -76,6 +76,7 @@ def init(
     if not (forge or upstream or downstreams or exports) and _is_terminal():
         with current_display().paused():
             starter = _ask(starter)
+    starter = starter._replace(branch=_branch_of(starter.upstream))
     notes: list[str] = []
     files = starter.files(_converted(exports, notes) if exports else None)
     _check(starter.instance, files)
@@ -173,6 +174,14 @@ def _next_steps(
         yield "  git init -b main"
     yield '  git add . && git commit -m "Describe the fleet"'
     yield "  reconciler plan"
+
+
+def _branch_of(upstream: str) -> str:
+    """Return the checked-out branch of an upstream on this machine, main for any other."""
+    from reconciler.git.working_copy import find_working_copy
+
+    copy = find_working_copy(Path(upstream)) if upstream and Path(upstream).is_dir() else None
+    return (copy and copy.branch) or "main"
 
 
 def _instance_of(directory: Path) -> str:

@@ -116,7 +116,7 @@ spec:
   type: git
   git:
     repo: $upstream_url
-    branch: main
+    branch: $branch
 ---
 # Where they go: one Repository for each cluster, with a label that sets select it by.
 $clusters"""
@@ -166,7 +166,10 @@ _EXAMPLE = ("https://git.example.com/platform/blueprints.git", "https://git.exam
 
 
 class Starter(NamedTuple):
-    """The values of the first files; an address that is not known yet is empty."""
+    """The values of the first files; an address that is not known yet is empty.
+
+    `branch` is the branch of the upstream repository.
+    """
 
     instance: str
     forge: str = FORGES[0]
@@ -174,6 +177,7 @@ class Starter(NamedTuple):
     downstreams: tuple[str, ...] = ()
     package: str = "web"
     revision: int = 1
+    branch: str = "main"
 
     @property
     def is_complete(self) -> bool:
@@ -227,6 +231,7 @@ class Starter(NamedTuple):
         names = {
             "upstream": upstream,
             "upstream_url": upstream_url,
+            "branch": self.branch,
             "clusters": "---\n".join(
                 _CLUSTER.substitute(name=name, url=url) for name, url in clusters.items()
             ),

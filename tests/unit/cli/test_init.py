@@ -5,6 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pygit2
 import pytest
 from click.testing import CliRunner
 
@@ -159,6 +160,22 @@ def test_each_cluster_gets_a_repository_of_its_own_name(tmp_path: Path) -> None:
         ("east-3", "z/east"),
         ("blueprints-packages", "x/blueprints"),
     ]
+
+
+@pytest.mark.parametrize(("made", "branch"), [("trunk", "trunk"), ("", "main")])
+def test_branch_of_an_upstream_on_this_machine_is_found(tmp_path: Path, made: str, branch: str) -> None:
+    upstream = tmp_path / "blueprints"
+    upstream.mkdir()
+    if made:
+        pygit2.init_repository(str(upstream), initial_head=made)
+
+    run(
+        str(tmp_path / "fleet"), "--upstream-url", str(upstream), "--downstream-url", "https://a.example/edge"
+    )
+
+    blueprints, edge = load_documents((tmp_path / "fleet/manifests/repositories.yaml").read_bytes())
+    assert blueprints.value["spec"]["git"]["branch"] == branch
+    assert edge.value["spec"]["git"]["branch"] == "main"
 
 
 def test_repositories_of_one_name_get_two(tmp_path: Path) -> None:
