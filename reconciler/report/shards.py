@@ -63,7 +63,7 @@ def missing_shards(report: Report) -> list[str]:
 
 def _exits(values: list[Report], *, is_whole: bool) -> dict[str, Any]:
     """Return every exit class, and the worst code; waiting is none where no shard ended with it."""
-    exits = {Exit[name.upper()] for value in values for name in value["exits"]} or {Exit.DONE}
+    exits = {Exit[name.upper()] for value in values for name in value["exits"]}
     if not is_whole:
         exits |= {Exit.UNAVAILABLE}
     is_waiting = any(value["exitCode"] == Exit.WAITING for value in values)
@@ -125,7 +125,7 @@ def report_lines(report: Report, *, width: int | None = None) -> Iterator[str]:
         width: Characters of a line of the terminal; None for no limit.
     """
     counts = ", ".join(f"{count} {op}" for op, count in report["summary"].items()) or "no packages"
-    ends = ", ".join(name.replace("_", " ") for name in report["exits"])
+    ends = ", ".join(name.replace("_", " ") for name in report["exits"]) or "done"
     missing, of = missing_shards(report), f"{report['kind']} of {report['instance']}"
     given = f"{len(report['shards'])} of " if missing else ""
     yield f"{of}, {given}{_parts_text(_parts(report))}: {counts} ({ends})"

@@ -1,18 +1,22 @@
-"""Every world's JSON is as its schema says: plans, locks, status, graphs and rehearsed changes."""
+"""Every world's JSON is as its schema says: plans, locks, status, graphs, and others in turn."""
 
+import io
 import json
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from reconciler.cli.main import invoke
+from reconciler.cli.schema import OUTPUTS
 from reconciler.dependencies.emit.manifests import NEEDED_BY
 from tests.e2e.test_worlds import WORLDS, happen
 from tests.support.install_schemas import faults
 from tests.support.schema import output_violations
-from tests.support.world import World, build_world, git, refs, story
+from tests.support.world import Said, World, build_world, git, refs, story
 
 DELIVERIES = [
     "70-crossplane-delivery",
@@ -33,9 +37,20 @@ def test_json_of_a_world_is_as_the_schemas_say(source: Path, tmp_path: Path) -> 
     for action in story(source):
         if action[0] != "conditions" and not happen(source, world, *action) and action[0] not in READING:
             world.run(*action)
-    wrong += _violations(world, [*FIRST, *_last(world)])
+    number = WORLDS.index(source)
+    wrong += _violations(world, [*FIRST, *_last(world), *_in_turn(world, number)])
 
     assert wrong == []
+
+
+def test_every_command_about_a_fleet_is_sampled() -> None:
+    about_files = ("package ", "functions ", "index ", "snapshot import", "init", "demo", "repo add")
+    changing = ("lock hold", "lock follow", "pr show", "pr merge", "pr close", "pr reopen", "apply")
+    commands = {name for names in OUTPUTS.values() for name in names if not name.startswith(about_files)}
+
+    sampled = {" ".join(line).partition(" -")[0] for _, *line in (*FIRST, *IN_TURN, *OF_A_PACKAGE)}
+
+    assert commands - {*changing, "status", "expand", "lock what-if"} == sampled - {"graph why"}
 
 
 FIRST = [
@@ -45,6 +60,33 @@ FIRST = [
     ("Graph", "graph", "--of", "packages"),
 ]
 """Commands about all of a world."""
+
+
+IN_TURN = [
+    ("Diagnosis", "doctor"),
+    ("RegisteredRepository", "repo", "list"),
+    ("PullRequest", "pr", "list", "--all"),
+    ("SnapshotKind", "snapshot", "kinds"),
+    ("Approval", "approve", "--all", "--dry-run"),
+    ("Comparison", "check", "--head", "main"),
+    ("Validation", "validate"),
+    ("Plan", "report"),
+]
+"""Other commands about all of a world: each world runs some of them."""
+OF_A_PACKAGE = [("History", "history"), ("Standstill", "why-not"), ("Explanation", "explain")]
+"""Commands about one package: each world runs one of them."""
+SOME = 4
+"""One in so many of the other commands runs on a world."""
+
+
+def _in_turn(world: World, number: int) -> Iterator[tuple[str, ...]]:
+    """Yield the commands whose turn it is: on SOME worlds in a row every one has run."""
+    yield from (line for turn, line in enumerate(IN_TURN) if (turn + number) % SOME == 0)
+    items = json.loads(world.run("status", "-o", "json").out)["items"]
+    packages = [f"{p['repository']}/{p['name']}" for item in items if (p := item.get("package"))]
+    if packages:
+        line = OF_A_PACKAGE[number % len(OF_A_PACKAGE)]
+        yield *line, packages[number % len(packages)]
 
 
 def _last(world: World) -> Iterator[tuple[str, ...]]:
@@ -86,9 +128,29 @@ def _delivered(world: World) -> Iterator[dict[str, Any]]:
                         yield yaml.safe_load(text)
 
 
+def _run(world: World, command: str, *rest: str) -> Said:
+    """Run a command; two take files instead of a control repository."""
+    if command == "validate":
+        copy = world.root / "copy"
+        git(world.root, "clone", "-q", str(world.control), str(copy))
+        return _said(command, str(copy / "reconciler.yaml"), str(copy / "manifests"), *rest)
+    if command == "report":
+        parts = [world.root / f"part-{number}.json" for number in range(2)]
+        for number, part in enumerate(parts):
+            part.write_text(world.run("plan", "--shard", f"{number}/2", "-o", "json").out)
+        return _said(command, *map(str, parts), *rest)
+    return world.run(command, *rest)
+
+
+def _said(*line: str) -> Said:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        return Said(invoke(line), out.getvalue(), err.getvalue())
+
+
 def _violations(world: World, lines: list[tuple[str, ...]]) -> Iterator[str]:
     for kind, *line in lines:
-        said = world.run(*line, "-o", "json")
+        said = _run(world, *line, "-o", "json")
         if said.code == 2:
             assert said.out == ""
             continue
