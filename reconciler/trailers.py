@@ -5,14 +5,18 @@ alone: `web/deployment.yaml Deployment/web spec.replicas 3f9c2a-81be07`. Other v
 an answer holds exactly as long as both sides stay as they were.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from reconciler.lazy import lazy_pattern
+from reconciler.lazy import LazyModule, lazy_pattern
 from reconciler.values import dataclass
+
+if TYPE_CHECKING:
+    import hashlib
+else:
+    hashlib = LazyModule("hashlib")  # it loads OpenSSL, and every command knows the names of trailers
 
 KEEP = "Keep"
 CONFLICT = "Conflict"

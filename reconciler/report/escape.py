@@ -1,6 +1,7 @@
 """Make hostile names harmless: what a terminal, Markdown or a CI log would obey is shown, not sent."""
 
 import re
+from functools import cache
 
 _HIDDEN = (
     *range(0x20),  # C0: escape sequences, carriage returns, bells
@@ -23,7 +24,11 @@ def _visible(code: int) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - the basic plane
 
 
-_VISIBLE = {code: _visible(code) for code in _HIDDEN}
+@cache
+def _visible_characters() -> dict[int, str]:
+    return {code: _visible(code) for code in _HIDDEN}
+
+
 _TICKS = re.compile("`+")
 _COMMAND = re.compile(r"(?m)^([^\S\n]*)(::|##\[)")
 
@@ -36,7 +41,7 @@ def terminal(text: str) -> str:
     # Most texts are plain ASCII, with nothing to translate.
     if text.isascii() and text.isprintable():
         return text
-    return text.translate(_VISIBLE)
+    return text.translate(_visible_characters())
 
 
 def message_line(text: str) -> str:
