@@ -1,7 +1,6 @@
 """Render packages: merge, Kptfile, package context, pipeline, injection, functions; in the order of Porch."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -30,10 +29,12 @@ from reconciler.render.merging import (
     update_local,
 )
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
+from reconciler.render.shared import OwnValues, SharedRenders
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
 from reconciler.snapshot import Snapshot
 from reconciler.state import FUNCTIONS, PackageVariantRecord
+from reconciler.values import replace
 
 Key = TypeVar("Key")
 
@@ -53,7 +54,10 @@ def render_packages(
     """
     run = run or _builtins(inventory.policy.functions)
     sides = render_sides(resolution.variants, contents, run)
-    variants = [render_variant(resolved, contents, inventory, sides) for resolved in resolution.variants]
+    shared = SharedRenders()
+    variants = [
+        render_variant(resolved, contents, inventory, sides, shared) for resolved in resolution.variants
+    ]
     fresh = {(each.variant, False): each.fresh for each in variants}
     merged = {(each.variant, True): each.merged for each in variants if each.merged is not None}
     resolved_by_key = {resolved.variant.key: resolved for resolved in resolution.variants}
@@ -79,7 +83,11 @@ def _builtins(policy: FunctionPolicy) -> RunPipelines:
 
 
 def render_variant(
-    resolved: ResolvedVariant, contents: Contents, inventory: Inventory, sides: RenderedSides
+    resolved: ResolvedVariant,
+    contents: Contents,
+    inventory: Inventory,
+    sides: RenderedSides,
+    shared: SharedRenders,
 ) -> RenderedVariant:
     """Render one variant's package up to its functions; an up-to-date package is taken from its record."""
     time = input_time(resolved, inventory)
@@ -90,7 +98,8 @@ def render_variant(
     if missing:
         return RenderedVariant(key, _unreadable(missing, resolved, contents), time=time)
     inputs = VariantInputs(resolved, contents, sides, inventory.policy)
-    fresh = _render_fresh(inputs, inventory)
+    own, view = _own_values(resolved, inventory), inventory.repositories[resolved.view]
+    fresh = shared.render(inputs, view, own, lambda: _render_fresh(inputs, inventory))
     draft = resolved.draft
     if draft is None or not draft.append_only:
         return RenderedVariant(key, fresh, time=time)
@@ -202,19 +211,21 @@ def _mutate(
 
 def _write_own_fields(files: Files, resolved: ResolvedVariant, inventory: Inventory) -> Files | Blocked:
     """Write the fields that no merge and no function decides: name, upstream, owner, package context."""
-    view, variant = inventory.repositories[resolved.view], resolved.variant
-    package = package_name(view, resolved.downstream.path)
-    stamped = stamp_kptfile(
-        files,
-        name=package.rpartition("/")[2],
-        pin=resolved.pin,
-        owner=owner_text(inventory.policy.instance, variant.key),
-        location=location_text(view, resolved.downstream.path),
-    )
+    own = _own_values(resolved, inventory)
+    stamped = stamp_kptfile(files, name=own.name, pin=resolved.pin, owner=own.owner, location=own.location)
     if isinstance(stamped, Blocked):
         return stamped
-    spec = variant.spec.package_context
-    return ensure_context(stamped, deployment=view.deployment, package=package, spec=spec)
+    deployment = inventory.repositories[resolved.view].deployment
+    spec = resolved.variant.spec.package_context
+    return ensure_context(stamped, deployment=deployment, package=own.package, spec=spec)
+
+
+def _own_values(resolved: ResolvedVariant, inventory: Inventory) -> OwnValues:
+    """Return the values of a variant's package that no other package has."""
+    view, path = inventory.repositories[resolved.view], resolved.downstream.path
+    package = package_name(view, path)
+    owner = owner_text(inventory.policy.instance, resolved.variant.key)
+    return OwnValues(package.rpartition("/")[2], package, location_text(view, path), owner)
 
 
 def run_functions(

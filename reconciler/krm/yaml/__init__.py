@@ -19,7 +19,7 @@ from reconciler.krm.yaml.edits import (
     SetValue,
     edited,
 )
-from reconciler.krm.yaml.emit import Indentation, Raw, Style, emit
+from reconciler.krm.yaml.emit import Indentation, Raw, Style, emit, is_plain
 from reconciler.krm.yaml.limits import MANIFEST_LIMITS, PACKAGE_LIMITS, Aliases, YamlError, YamlLimits
 from reconciler.krm.yaml.load import Document, Path, load_documents, load_json
 from reconciler.krm.yaml.scalars import type_number
@@ -72,6 +72,7 @@ __all__ = [
     "edited",
     "emit",
     "fields_of",
+    "is_plain",
     "load_documents",
     "load_json",
     "type_number",

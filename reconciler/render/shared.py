@@ -1,0 +1,168 @@
+"""Render packages that differ only by their own values once: by name, path, location and owner.
+
+Most packages of a fleet do: their upstreams are the same, and so are their files on main, except for the
+lines of the Kptfile and of the package context that hold these values. The first package of such a class is
+rendered; the others are copies of the result with their own values in these lines.
+
+That is exact because rendering only copies these values, and compares them with nothing but themselves. A
+value that also stands elsewhere in the inputs is left in the key, so only packages with that value share.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Final, NamedTuple
+
+from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
+from reconciler.api.porch import InjectionSelector
+from reconciler.inventory import RepositoryView
+from reconciler.krm.yaml import is_plain
+from reconciler.objects import File, tree_id
+from reconciler.render.context import NAME, PACKAGE_PATH
+from reconciler.render.kptfile import FUNCTION_PREFIX
+from reconciler.render.merge_sides import updates_of
+from reconciler.render.merging import VariantInputs
+from reconciler.render.rendered import Blocked, Package
+from reconciler.values import dataclass, replace
+
+_MAX_RESULTS: Final = 1024
+_MAX_BYTES: Final = 1 << 16
+"""Of one file: limits of larger ones may depend on the length of a value."""
+
+
+class OwnValues(NamedTuple):
+    """The values by which the packages of a class differ."""
+
+    name: str
+    package: str
+    location: str
+    owner: str
+
+
+_LINES: Final = {
+    KPTFILE: (("name", "  name"), ("location", f"    {LOCATION}"), ("owner", f"    {OWNER}")),
+    PACKAGE_CONTEXT_FILE: (("name", f"  {NAME}"), ("package", f"  {PACKAGE_PATH}")),
+}
+"""The fields of `OwnValues` in each file, with the key of their line as we write it."""
+
+
+class SharedRenders:
+    """The rendered packages of a run by their inputs without own values; emptied when full."""
+
+    def __init__(self) -> None:
+        self._templates: dict[object, _Template] = {}
+
+    def render(
+        self,
+        inputs: VariantInputs,
+        view: RepositoryView,
+        own: OwnValues,
+        render: Callable[[], Package | Blocked],
+    ) -> Package | Blocked:
+        """Return the result of `render`: a copy of an equal package where there is one.
+
+        Packages with conflicts, notes or functions of their variant are always rendered: their names occur
+        in more than the lines of own values.
+        """
+        key = _class_key(inputs, view, own)
+        template = self._templates.get(key)
+        if template is not None:
+            return template.fill(own)
+        result = render()
+        template = _make_template(result, own, key.kept) if key is not None else None
+        if key is not None and template is not None:
+            if len(self._templates) >= _MAX_RESULTS:
+                self._templates.clear()
+            self._templates[key] = template
+        return result
+
+
+class _ClassKey(NamedTuple):
+    """The inputs of rendering. `kept` are the own values that also stand elsewhere in them, else empty."""
+
+    inputs: tuple[object, ...]
+    files: tuple[object, ...]
+    kept: tuple[str, ...]
+
+
+def _class_key(inputs: VariantInputs, view: RepositoryView, own: OwnValues) -> _ClassKey | None:
+    """Return the key of a package's class, None if its own values may matter to its other content."""
+    resolved, contents = inputs.resolved, inputs.contents
+    variant, base = resolved.variant, resolved.base
+    spec = variant.spec
+    is_adopted = resolved.local is not None and base is None
+    if (
+        is_adopted
+        or spec.pipeline
+        or spec.mutators
+        or any(each in inputs.sides for each in updates_of(resolved))
+    ):
+        return None
+    if not all(map(is_plain, own)):
+        return None
+    local = contents[resolved.local] if resolved.local is not None else {}
+    sources = [contents[pin.tree] for pin in (base, resolved.pin) if pin is not None]
+    masked = {path: _mask(path, local[path].data, own) for path in _LINES if path in local}
+    others = [files[path].data for files in sources for path in _LINES if path in files]
+    rest = b"\n".join((*masked.values(), *others))
+    if _FUNCTION in rest or len(rest) > _MAX_BYTES or any(b"\0" in data for data in others):
+        return None
+    context = spec.package_context
+    return _ClassKey(
+        (
+            *(base, resolved.pin, resolved.lost_base, view.deployment),
+            context.model_dump_json() if context is not None else "",
+            _injection(spec.injectors or (), view.cluster, variant.key.namespace),
+            tuple(sorted(variant.annotations.items())),
+        ),
+        tuple((path, masked.get(path) or file.oid, file.mode) for path, file in local.items()),
+        tuple(value if value.encode() in rest else "" for value in own),
+    )
+
+
+def _injection(injectors: Sequence[InjectionSelector], *of: str) -> tuple[str, ...]:
+    """Return what selects the objects to inject: nothing without injectors."""
+    return (*of, *(each.model_dump_json() for each in injectors)) if injectors else ()
+
+
+_FUNCTION: Final = f"{FUNCTION_PREFIX}.".encode()
+_CONTEXT: Final = PACKAGE_CONTEXT_NAME.encode()
+
+
+def _mask(path: str, data: bytes, own: OwnValues) -> bytes:
+    """Return a file with the fields instead of the values in the lines of own values."""
+    for name, key in _LINES[path]:
+        data = data.replace(f"\n{key}: {getattr(own, name)}\n".encode(), f"\n{key}: \0{name}\n".encode())
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """A rendered package, and its files with fields instead of own values."""
+
+    package: Package
+    masked: dict[str, bytes] = field(repr=False)
+
+    def fill(self, own: OwnValues) -> Package:
+        """Return the package with other own values."""
+        files = dict(self.package.files)
+        for path, masked in self.masked.items():
+            data = masked
+            for name, _ in _LINES[path]:
+                data = data.replace(f"\0{name}\n".encode(), f"{getattr(own, name)}\n".encode())
+            files[path] = File.of(data, files[path].mode)
+        return replace(self.package, tree=tree_id(files), files=files)
+
+
+def _make_template(result: Package | Blocked, own: OwnValues, kept: tuple[str, ...]) -> _Template | None:
+    """Return the template of a package, None if an own value is in more than its lines."""
+    if isinstance(result, Blocked) or result.conflicts or result.answers or result.notes:
+        return None
+    masked = {path: _mask(path, result.files[path].data, own) for path in _LINES if path in result.files}
+    # No other file is written, but one that has the package context in place of its usual file.
+    others = (
+        file.data for path, file in result.files.items() if path not in masked and _CONTEXT in file.data
+    )
+    texts = (text.encode() for text in (result.injection or "", *result.unready, *result.warnings))
+    rest = b"\n".join((*masked.values(), *others, *texts))
+    moving = (value for value, same in zip(own, kept, strict=True) if not same)
+    return None if any(value.encode() in rest for value in moving) else _Template(result, masked)
