@@ -26,7 +26,7 @@ from reconciler.values import dataclass, replace
 
 _MAX_RESULTS: Final = 1024
 _MAX_BYTES: Final = 1 << 16
-"""Of one file: limits of larger ones may depend on the length of a value."""
+"""Of all own files: the limits of larger ones may depend on the length of a value."""
 
 
 class OwnValues(NamedTuple):
@@ -64,12 +64,13 @@ class SharedRenders:
         in more than the lines of own values.
         """
         key = _class_key(inputs, view, own)
+        if key is None:
+            return render()
         template = self._templates.get(key)
         if template is not None:
             return template.fill(own)
         result = render()
-        template = _make_template(result, own, key.kept) if key is not None else None
-        if key is not None and template is not None:
+        if (template := _make_template(result, own, key.kept)) is not None:
             if len(self._templates) >= _MAX_RESULTS:
                 self._templates.clear()
             self._templates[key] = template
@@ -90,30 +91,28 @@ def _class_key(inputs: VariantInputs, view: RepositoryView, own: OwnValues) -> _
     variant, base = resolved.variant, resolved.base
     spec = variant.spec
     is_adopted = resolved.local is not None and base is None
-    if (
-        is_adopted
-        or spec.pipeline
-        or spec.mutators
-        or any(each in inputs.sides for each in updates_of(resolved))
-    ):
+    is_changed_by_functions = any(each in inputs.sides for each in updates_of(resolved))
+    if is_adopted or is_changed_by_functions or spec.pipeline or spec.mutators:
         return None
     if not all(map(is_plain, own)):
         return None
     local = contents[resolved.local] if resolved.local is not None else {}
-    sources = [contents[pin.tree] for pin in (base, resolved.pin) if pin is not None]
-    masked = {path: _mask(path, local[path].data, own) for path in _LINES if path in local}
+    # Equal trees are not fetched: nothing is merged.
+    sources = [contents.get(pin.tree, {}) for pin in (base, resolved.pin) if pin is not None]
     others = [files[path].data for files in sources for path in _LINES if path in files]
-    rest = b"\n".join((*masked.values(), *others))
-    if _FUNCTION in rest or len(rest) > _MAX_BYTES or any(b"\0" in data for data in others):
+    if any(b"\0" in data for data in (*others, *(local[path].data for path in _LINES if path in local))):
         return None
-    context = spec.package_context
+    masked = {path: _mask(path, local[path].data, own) for path in _LINES if path in local}
+    settings = (
+        spec.package_context.model_dump_json() if spec.package_context else "",
+        _injection(spec.injectors or (), view.cluster, variant.key.namespace),
+        tuple(sorted(variant.annotations.items())),
+    )
+    rest = b"\n".join((*masked.values(), *others, repr(settings).encode()))
+    if _FUNCTION in rest or len(rest) > _MAX_BYTES:
+        return None
     return _ClassKey(
-        (
-            *(base, resolved.pin, resolved.lost_base, view.deployment),
-            context.model_dump_json() if context is not None else "",
-            _injection(spec.injectors or (), view.cluster, variant.key.namespace),
-            tuple(sorted(variant.annotations.items())),
-        ),
+        (base, resolved.pin, resolved.lost_base, view.deployment, settings),
         tuple((path, masked.get(path) or file.oid, file.mode) for path, file in local.items()),
         tuple(value if value.encode() in rest else "" for value in own),
     )
