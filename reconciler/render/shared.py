@@ -5,7 +5,7 @@ lines of the Kptfile and of the package context that hold these values. The firs
 rendered; the others are copies of the result with their own values in these lines.
 
 That is exact because rendering only copies these values, and compares them with nothing but themselves. A
-value that also stands elsewhere in the inputs is left in the key, so only packages with that value share.
+value that occurs elsewhere in the inputs is part of the key, so only packages with that value share.
 """
 
 from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ class SharedRenders:
 
 
 class _ClassKey(NamedTuple):
-    """The inputs of rendering. `kept` are the own values that also stand elsewhere in them, else empty."""
+    """The inputs of rendering. `kept` are the own values that occur elsewhere in them, else empty."""
 
     inputs: tuple[object, ...]
     files: tuple[object, ...]
