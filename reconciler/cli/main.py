@@ -141,7 +141,10 @@ def _no_such_command(name: str, names: Sequence[str], context: click.Context) ->
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes are the same everywhere: see docs/exit-codes.md.",
+    epilog=(
+        "Exit codes of every command: 0 done, 1 a bug, 2 wrong usage, 3 invalid input, 4 refused, "
+        "5 unavailable (run again), 6 partial (run again), 7 waiting for people, 10 changes are pending."
+    ),
 )
 @click.version_option(__version__, prog_name="reconciler")
 def main() -> None:

@@ -1,5 +1,6 @@
 """The demo: a small fleet as real Git repositories, and a walkthrough."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import dedent, indent
@@ -89,6 +90,7 @@ def check_is_new(directory: Path) -> None:
 def walkthrough(layout: Layout, clusters: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the steps to try: what each one shows, and its shell commands, run one after the other."""
     first, *_, last = cluster_names(clusters)
+    sed = "sed -i ''" if sys.platform == "darwin" else "sed -i"  # BSD's option takes an argument
     packages = f"clusters/{first}/web" if layout.monorepo else "web"
     return (
         ("Go to the control repository", (f"cd {layout.control}",)),
@@ -100,7 +102,7 @@ def walkthrough(layout: Layout, clusters: int) -> tuple[tuple[str, tuple[str, ..
             (
                 f"git clone -q ../{layout.cluster_repository(first)}.git ../edit",
                 "git -C ../edit config user.name Kim && git -C ../edit config user.email kim@example.com",
-                f"sed -i 's/replicas: 2/replicas: 5/' ../edit/{packages}/deployment.yaml",
+                f"{sed} 's/replicas: 2/replicas: 5/' ../edit/{packages}/deployment.yaml",
                 "git -C ../edit commit -qam 'Scale up before the sale'",
                 "git -C ../edit push -q",
             ),
@@ -109,7 +111,7 @@ def walkthrough(layout: Layout, clusters: int) -> tuple[tuple[str, tuple[str, ..
             "The platform team moves the fleet to the second revision of web",
             (
                 *(("git pull -q",) if layout.monorepo else ()),
-                "sed -i 's/revision: 1/revision: 2/' manifests/web.yaml",
+                f"{sed} 's/revision: 1/revision: 2/' manifests/web.yaml",
                 "git commit -qam 'Roll out web v2'",
                 "git push -q",
                 "reconciler apply",
@@ -121,7 +123,7 @@ def walkthrough(layout: Layout, clusters: int) -> tuple[tuple[str, tuple[str, ..
             f"{last} takes no more traffic: its package is proposed for deletion",
             (
                 *(("git pull -q",) if layout.monorepo else ()),
-                f'sed -i \'/name: {last}$/,/traffic/s/traffic: "yes"/traffic: "no"/\' snapshot/clusters.yaml',
+                f'{sed} \'/name: {last}$/,/traffic/s/traffic: "yes"/traffic: "no"/\' snapshot/clusters.yaml',
                 f"git commit -qam 'Drain {last}'",
                 "git push -q",
                 "reconciler apply",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.workdir.demo import SEPARATE, walkthrough
 from tests.support.command_server import write_client
 from tests.support.world import EPOCH, refs
 
@@ -86,6 +87,18 @@ def test_a_fresh_clone_without_caches_writes_nothing(layout: str, tmp_path: Path
 def code(command: str, directory: Path, cache: Path) -> int:
     """Return a command's exit code."""
     return int(shell(f"{command} >/dev/null && echo 0 || echo $?", directory, cache).split()[-1])
+
+
+@pytest.mark.parametrize(("platform", "command"), [("darwin", "sed -i '' "), ("linux", "sed -i '")])
+def test_files_are_edited_by_the_sed_of_the_platform(
+    platform: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", platform)
+
+    commands = [line for _, lines in walkthrough(SEPARATE, 6) for line in lines if line.startswith("sed")]
+
+    assert len(commands) == 3
+    assert all(line.startswith(command) for line in commands)
 
 
 def test_the_fleet_of_the_tutorial_is_installed_by_what_is_printed(tmp_path: Path) -> None:

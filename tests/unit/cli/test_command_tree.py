@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.cli.main import invoke, main
 from reconciler.cli.schema import NAMES, OUTPUTS
+from reconciler.errors import Exit
 from tests.support.cli_reference import walk
 
 EVERYWHERE = {"--quiet", "-q", "--verbose", "-v", "--no-color"}
@@ -147,3 +148,7 @@ def test_a_value_like_no_choice_gets_none(capfd: pytest.CaptureFixture[str]) -> 
     assert invoke(["plan", "-o", "zzzz"]) == 2
 
     assert "Did you mean" not in capfd.readouterr().err
+
+
+def test_help_lists_every_exit_code() -> None:
+    assert [int(code) for code in re.findall(r"(\d+) [a-z]", main.epilog or "")] == sorted(Exit)
