@@ -7,12 +7,12 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import REPOSITORY
 from reconciler.errors import Problem
 from reconciler.expand import Desired
-from reconciler.expand.own_checks import check_downstream
 from reconciler.ids import ObjectName, PackageKey, normalise_url
 from reconciler.inventory import Inventory, PackageState, RepositoryRole, RepositoryView
 from reconciler.plan.deletion_diff import diff_variants, without_generated
 from reconciler.plan.shard import Shard
 from reconciler.reasons import Reason
+from reconciler.refs import package_name_error, relative_package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.ownership import downstream_packages, find_owner, find_view
@@ -117,9 +117,7 @@ def variant_needs(inventory: Inventory, desired: Desired) -> frozenset[str]:
         view, spec = find_view(variant, inventory), variant.spec
         if view is not None and view.role is RepositoryRole.PLANNED:
             named.add(ObjectName(variant.key.namespace, (spec.upstream and spec.upstream.repo) or ""))
-        elif view is not None and _may_stall(
-            view, (spec.downstream and spec.downstream.package) or "", inventory
-        ):
+        elif view is not None and _may_stall(view, (spec.downstream and spec.downstream.package) or ""):
             named.add(view.key)
     planned = {view.url for view in inventory.repositories.values() if view.role is RepositoryRole.PLANNED}
     for record in inventory.records.values():
@@ -203,12 +201,12 @@ def _is_selected(record: PackageVariantRecord, inventory: Inventory) -> bool:
     return any(selector is not None and selector.api_version != REPOSITORY for selector in selectors)
 
 
-def _may_stall(view: RepositoryView, package: str, inventory: Inventory) -> bool:
+def _may_stall(view: RepositoryView, package: str) -> bool:
     """Whether a package of a skipped repository has a name that no new package may have."""
     if view.role is not RepositoryRole.SKIPPED:
         return False
-    empty = replace(view, role=RepositoryRole.PLANNED)
-    return any(check_downstream(empty, package, inventory.policy.instance))
+    name = relative_package(view.full_path(package), view.directory)
+    return bool(package_name_error(view.key.name, name))
 
 
 def _base_urls(inventory: Inventory) -> Iterator[str]:

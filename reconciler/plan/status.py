@@ -12,7 +12,7 @@ from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
-from reconciler.inventory import Draft, PullRequest, PullRequests, PullState
+from reconciler.inventory import Draft, PullRequest, PullRequests, PullState, RepositoryRole
 from reconciler.plan.changes import (
     Change,
     MoveRef,
@@ -29,7 +29,7 @@ from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.draft_decision import asked_text
 from reconciler.reasons import AWAITING_APPROVAL, Reason
 from reconciler.refs import DRAFTS, PROPOSED, deletion_ref, short_branch
-from reconciler.resolve.ownership import package_name
+from reconciler.resolve.ownership import find_view, package_name
 from reconciler.state import is_failure
 from reconciler.values import dataclass
 
@@ -143,6 +143,9 @@ def package_statuses(
             yield _with_record(status, context)
     placed = {v.key for variants in context.downstreams.values() for v in variants}
     for variant in context.desired.variants:
+        view = find_view(variant, context.inventory)
+        if view is not None and view.role is RepositoryRole.SKIPPED:
+            continue  # another shard tells of it
         if variant.key not in listed:
             yield _with_record(_unplaced(variant, context, placed=variant.key in placed), context)
 

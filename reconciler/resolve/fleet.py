@@ -188,8 +188,10 @@ def find_dependent_clusters(
     "" means any cluster. The arguments are those of `resolve_fleet`.
     """
     inputs = _cluster_inputs(inventory, dependencies, Roots())
-    resolution = extend_resolution(Resolution(), inventory, desired)
-    roots = find_roots(inventory, desired, resolution, dependencies.published, retained).by_cluster
+    published, roots = dependencies.published, Roots().by_cluster
+    if any(candidate.requires for candidate in published.revisions.values()):
+        resolution = extend_resolution(Resolution(), inventory, desired)
+        roots = find_roots(inventory, desired, resolution, published, retained).by_cluster
     asking = {name for name, own in roots.items() if any(root.candidate.requires for root in own.values())}
     anywhere = {""} if read_index(inventory.index).problems else set()
     return inputs.incomplete | {world.cluster for world in inputs.worlds} | asking | anywhere
