@@ -1,16 +1,18 @@
 """File format of the records on the state branch: what was applied last, in stable bytes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 from io import BytesIO
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from reconciler.ids import ObjectName
+from reconciler.values import record_dataclass
 
 SCHEMA = "reconciler.dev/v1alpha1"
 LINES_SCHEMA = "reconciler.dev/v1alpha2"
@@ -50,7 +52,8 @@ class _Record(BaseModel):
     )
 
 
-class OpenConflict(_Record):
+@record_dataclass(frozen=True, slots=True, kw_only=True)
+class OpenConflict:
     """One value that both sides changed and that waits for a person; a Secret's values are masked.
 
     A side that deleted the value has None. `name` is how commit messages name it, without a Secret's marks.
@@ -64,19 +67,28 @@ class OpenConflict(_Record):
     name: str = ""
 
 
-class AnsweredConflict(OpenConflict):
+@record_dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweredConflict:
     """A conflict that was answered: the value that the draft has, and what answered it.
 
-    `policy` is the policy that did, as it is written, and `source` where.
+    The first fields are those of an open one. `policy` is the policy that answered it, as it is written, and
+    `source` where.
     """
 
+    path: str
+    resource: str = ""
+    field: str = ""
+    upstream: str | None = ""
+    local: str | None = ""
+    name: str = ""
     chosen: str | None = ""
     by: str
     policy: str = ""
     source: str = ""
 
 
-class PackageVariantRecord(_Record):
+@record_dataclass(frozen=True, slots=True, kw_only=True)
+class PackageVariantRecord:
     """One PackageVariant as last applied: our finalizer (D3).
 
     It leaves only when its deletion or orphaning is observed downstream. `manifest` is the
@@ -123,8 +135,8 @@ class PackageVariantRecord(_Record):
     answers: tuple[AnsweredConflict, ...] = ()
     asked_from: str = ""
     unready: tuple[str, ...] = ()
-    objects: dict[str, str] = {}
-    facts: dict[str, str] = {}
+    objects: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> ObjectName:
@@ -286,13 +298,46 @@ def record_bytes(record: Record) -> bytes:
     The record of a variant is one line without defaults; any other is indented by two spaces.
     """
     if isinstance(record, PackageVariantRecord):
-        line = record.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        return orjson.dumps(line, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+        options = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
+        return orjson.dumps(_without_defaults(record), option=options)
     data = record.model_dump(mode="json", by_alias=True)
     return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-_DIRECTORIES: dict[type[_Record], str] = {
+def read_variant_record(data: bytes) -> PackageVariantRecord:
+    """Return the record of a variant that one line or file has.
+
+    Raises:
+        ValueError: It is none; the message tells why.
+    """
+    try:
+        return _VARIANT.decode(data)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"Invalid JSON: {error}") from error
+
+
+def _without_defaults(value: PackageVariantRecord | OpenConflict | AnsweredConflict) -> dict[str, Any]:
+    """Return a record as plain data, without what is default."""
+    held = ((name, getattr(value, field), default) for name, field, default in _FIELDS[type(value)])
+    plain = {name: own for name, own, default in held if own != default}
+    for name in ("conflicts", "answers") if isinstance(value, PackageVariantRecord) else ():
+        if name in plain:
+            plain[name] = [_without_defaults(conflict) for conflict in plain[name]]
+    return plain
+
+
+def _fields(kind: type[Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield each field of a record: its name on disk, its name, and its default."""
+    for each in msgspec.structs.fields(kind):
+        make = each.default_factory
+        yield each.encode_name, each.name, each.default if make is msgspec.NODEFAULT else make()
+
+
+_VARIANT = msgspec.json.Decoder(PackageVariantRecord)
+_FIELDS = {kind: (*_fields(kind),) for kind in (PackageVariantRecord, OpenConflict, AnsweredConflict)}
+_DIRECTORIES: dict[type[Any], str] = {
     PackageVariantRecord: VARIANTS_DIRECTORY,
     SetRecord: SETS_DIRECTORY,
     RolloutRecord: ROLLOUTS_DIRECTORY,
@@ -376,8 +421,8 @@ def _of_older_version(path: str, data: bytes) -> bytes:
     if not path.startswith(f"{VARIANTS_DIRECTORY}/"):
         return data
     try:
-        return record_bytes(PackageVariantRecord.model_validate_json(data, by_alias=True, by_name=False))
-    except ValidationError:
+        return record_bytes(read_variant_record(data))
+    except ValueError:
         return data
 
 

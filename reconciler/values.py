@@ -7,6 +7,9 @@ and hashed in C. `dataclasses.replace`, `fields` and `asdict` work on them.
 `settled_dataclass` is for values of which a run makes few, and for those that pydantic models hold: a
 standard dataclass with methods that read its fields when they are called, so that none is compiled.
 
+`record_dataclass` is for values on disk, of which a run reads thousands: camelCase there, and unknown
+fields are refused. msgspec reads one in a tenth of the time and memory of a pydantic model.
+
 Differs: a class may inherit only from `object` and `Generic`; assigning to a field of a frozen value
 raises AttributeError, not its subclass FrozenInstanceError; and a pydantic model cannot hold a struct,
 so the few values that records hold are not structs.
@@ -14,6 +17,7 @@ so the few values that records hold are not structs.
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -57,11 +61,13 @@ def _make_settled(cls: type[Any] | None = None, /, **settings: Any) -> Any:
 
 if TYPE_CHECKING:
     from dataclasses import dataclass, replace
+    from dataclasses import dataclass as record_dataclass
     from dataclasses import dataclass as settled_dataclass
 else:
     dataclass, settled_dataclass, replace = _make_value_type, _make_settled, _replace
+    record_dataclass = partial(_make_value_type, rename="camel", forbid_unknown_fields=True)
 
-__all__ = ["dataclass", "replace", "settled_dataclass"]
+__all__ = ["dataclass", "record_dataclass", "replace", "settled_dataclass"]
 
 
 def _make_struct(

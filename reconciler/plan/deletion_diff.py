@@ -140,9 +140,10 @@ def _classify(
     undesired: Iterable[PackageVariantRecord], desired: Desired, inventory: Inventory
 ) -> tuple[list[VariantChange], list[VariantChange], list[VariantChange]]:
     """Return the changes of undesired records: those taken over, kept and deleted."""
+    if not (records := list(undesired)):
+        return [], [], []
     evidence = DeletionEvidence(desired, inventory)
     successors = _successors(desired, inventory)
-    records = list(undesired)
     retentions = {record.key: evidence.find_retention(record) for record in records}
     packages = {_package(record): r for record in records if (r := retentions[record.key])}
     transfer, keep, delete = [], [], []

@@ -37,6 +37,7 @@ from reconciler.upstream_lock import (
     lock_bytes,
     lock_path,
 )
+from reconciler.values import replace
 
 _UNDECIDED = frozenset(
     {
@@ -73,11 +74,11 @@ def plan_records(
             # What is not in a commit yet is asked all the same: an edit may answer it.
             old, conflicts = records.get(resolved.variant.key), tuple(map(_open, change.conflicts))
             if old is not None:
-                records[old.key] = old.model_copy(update={"conflicts": conflicts})
+                records[old.key] = replace(old, conflicts=conflicts)
     for change in changes:
         old = records.get(change.variant) if change.variant else None
         if old is not None and (old.url, old.path) == change.package:
-            records[old.key] = old.model_copy(update=_after_deletion(change))
+            records[old.key] = replace(old, **_after_deletion(change))
     # The record is our finalizer: it leaves after its package did, never before (D3).
     for key in _leaving(context, changes):
         del records[key]

@@ -23,6 +23,7 @@ from reconciler.inventory import (
     Source,
     Sourced,
 )
+from reconciler.lazy import LazyMapping
 from reconciler.policy import Policy
 from reconciler.read.confidence import read_confidences
 from reconciler.read.control import OpenControl, absolute_remote, open_control
@@ -226,7 +227,8 @@ def _read_recorded(opened: OpenControl, policy: Policy) -> _Recorded:
     return _Recorded(
         tip=tip,
         state=state,
-        statuses=read_statuses(opened.mirror, status, policy.limits),
+        # Ten thousand files, which a plan with nothing in review does not need.
+        statuses=LazyMapping(lambda: read_statuses(opened.mirror, status, policy.limits)),
         histories=read_histories(opened.mirror, status, policy.limits),
         images=read_image_digests(opened.mirror, tip, policy.limits.manifest_bytes),
         index_folders=read_index_folders(opened.objects, opened.commit.oid, policy.limits),

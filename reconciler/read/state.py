@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -38,14 +38,15 @@ from reconciler.state import (
     SetRecord,
     WantedLockRecord,
     is_lines_file,
+    read_variant_record,
     split_lines,
 )
 from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 from reconciler.wording import plural
 
 R = TypeVar("R", SetRecord, RolloutRecord, UpstreamLock)
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound=BaseModel | PackageVariantRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +101,25 @@ def read_state(objects: Mirror, commit: Oid | None, limits: Limits) -> State:
     )
 
 
+_REPEATED = (
+    *("namespace", "manifest", "set_name", "url", "repository", "deletion_policy", "facts"),
+    *("upstream_commit", "upstream_tree", "local_tree", "output_tree"),
+)
+"""Fields of records that many variants of a fleet share, or that are equal in one."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the records of one commit and collects their problems."""
+    """Reads the records of one commit and collects their problems.
+
+    `values` are those that records share.
+    """
 
     objects: Mirror
     commit: Oid
     limits: Limits
     problems: list[Problem] = field(default_factory=list)
+    values: dict[Any, Any] = field(default_factory=dict)
 
     def records(self, directory: str, model: type[R]) -> dict[ObjectName, R]:
         """Return the readable records below a directory by the name of their object."""
@@ -167,11 +179,25 @@ class _Reader:
                 lines.damage.append((number, why))
                 continue
             try:
-                record = PackageVariantRecord.model_validate_json(line, by_alias=True, by_name=False)
+                record = self._shared(read_variant_record(line))
                 lines.records[record.key] = record
-            except ValidationError as error:
-                lines.damage.append((number, first_error(PackageVariantRecord, error)))
+            except ValueError as error:
+                lines.damage.append((number, str(error)))
         return lines
+
+    def _shared(self, record: PackageVariantRecord) -> PackageVariantRecord:
+        """Return a record that holds equal values of other records as one object: a fleet has few."""
+
+        def once(value: Any) -> Any:
+            try:
+                key = (*((k, type(v), v) for k, v in value.items()),) if isinstance(value, dict) else value
+                return self.values.setdefault(key, value)
+            except TypeError:
+                return value  # it holds lists or maps
+
+        changes = {name: once(getattr(record, name)) for name in _REPEATED}
+        spec = {once(name): once(value) for name, value in record.spec.items()}
+        return replace(record, spec=spec, **changes)
 
     def wanted_lock(self) -> Oid | None:
         """Return the tree of the reviewed lock that the last run computed."""
@@ -236,10 +262,19 @@ class _Reader:
         except PackageRefusedError as error:
             return error.reason
         check_schema(path, data)
-        try:
+        return _parse(model, data)
+
+
+def _parse(model: type[M], data: bytes) -> M | str:
+    """Return the record, or why it is unreadable."""
+    try:
+        if issubclass(model, BaseModel):
             return model.model_validate_json(data, by_alias=True, by_name=False)
-        except ValidationError as error:
-            return first_error(model, error)
+        return cast("M", read_variant_record(data))
+    except ValidationError as error:
+        return first_error(cast("type[BaseModel]", model), error)
+    except ValueError as error:
+        return str(error)
 
 
 _CONSENT_HINT = (

@@ -93,11 +93,12 @@ def recorded_answers(record: PackageVariantRecord) -> tuple[Answer, ...]:
 
 def recorded_by_name(record: PackageVariantRecord | None) -> Mapping[str, Conflict]:
     """Return every conflict of a record by its name."""
-    conflicts = (*record.conflicts, *record.answers) if record else ()
+    conflicts: tuple[OpenConflict | AnsweredConflict, ...] = ()
+    conflicts = (*record.conflicts, *record.answers) if record else conflicts
     return {each.name: _recorded(each) for each in conflicts if each.name}
 
 
-def _recorded(each: OpenConflict) -> Conflict:
+def _recorded(each: OpenConflict | AnsweredConflict) -> Conflict:
     return Conflict(
         each.path, each.resource, each.field, None, each.upstream, each.local, "BothChanged", each.name
     )

@@ -209,7 +209,16 @@ def _control(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     yield "manifests/web.yaml", f"{head}{_UPSTREAM}  targets:\n  - repositories:\n{targets}".encode()
 
 
-_SPEC = "spec:\n  manifests:\n  - manifests\n  publish:\n    tags: false\n"
+_SPEC = """\
+spec:
+  manifests:
+  - manifests
+  publish:
+    tags: false
+  limits:
+    manifestBytes: 16777216
+    yamlDocuments: 100000
+"""
 _UPSTREAM = "spec:\n  upstream:\n    repo: blueprints\n    package: web\n    revision: 1\n"
 
 

@@ -54,6 +54,7 @@ from reconciler.state import (
     PackageVariantRecord,
     RefusedDeletionsRecord,
     SetRecord,
+    read_variant_record,
 )
 from reconciler.trailers import read_answers
 from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
@@ -330,7 +331,7 @@ class ModelWorld:
         self.refused = RefusedDeletionsRecord.model_validate_json(refused)
         for path, data in self.state.items():
             if path.startswith("packagevariants/"):
-                record = PackageVariantRecord.model_validate_json(data)
+                record = read_variant_record(data)
                 self.records[record.key] = record
             elif path.startswith("packagevariantsets/"):
                 one = SetRecord.model_validate_json(data)

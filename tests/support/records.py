@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from reconciler.state import PackageVariantRecord, branch_records
+import msgspec
+
+from reconciler.state import branch_records, read_variant_record
 from tests.support.world import git
 
 STATE = "reconciler/fleet/state"
@@ -18,4 +20,5 @@ def recorded(control: Path, branch: str = STATE) -> dict[str, bytes]:
 def record(control: Path, name: str, branch: str = STATE) -> dict[str, Any]:
     """Return the record of a variant, with its defaults."""
     line = recorded(control, branch)[f"packagevariants/default/{name}.json"]
-    return PackageVariantRecord.model_validate_json(line).model_dump(mode="json", by_alias=True)
+    value: dict[str, Any] = msgspec.to_builtins(read_variant_record(line))
+    return value

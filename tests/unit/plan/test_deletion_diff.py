@@ -119,7 +119,7 @@ def test_a_broken_file_keeps_only_what_it_declared() -> None:
     inventory = world(variant("here"), variant("there", downstream={"repo": "edge", "package": "there"}))
     records = record_all(inventory)
     here = ObjectName("default", "here")
-    records[here] = records[here].model_copy(update={"manifest": "broken.yaml"})
+    records[here] = replace(records[here], manifest="broken.yaml")
     control = replace(inventory.control, broken=frozenset({"broken.yaml"}))
 
     found = diff(replace(inventory, variants=(), records=records, control=control))

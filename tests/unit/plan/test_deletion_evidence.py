@@ -304,7 +304,7 @@ TARGETS = {
 def explanation(case: Case) -> str:
     made_by = "set that names repositories" if case["made by"] == "set" else case["made by"]
     made_by = "dependents, released" if made_by == "dependents" else made_by
-    record = a_record(made_by).model_copy(update={"target": TARGETS.get(case["target"], "")})
+    record = replace(a_record(made_by), target=TARGETS.get(case["target"], ""))
     inventory = blank()
     removed = {"sets.yaml": "abc"} if case["file"] == "removed" else {}
     inventory = replace(

@@ -213,7 +213,7 @@ def test_causes_read_as_a_sentence(world: Cluster) -> None:
 def test_a_new_version_of_the_tool_is_the_last_resort(world: Cluster) -> None:
     """It makes something else of what nobody changed; here its record is what differs."""
     record = world.records[ObjectName(NAMESPACE, "web")]
-    other = record.model_copy(update={"inputs": "", "facts": {**record.facts, "engine": "0"}})
+    other = replace(record, inputs="", facts={**record.facts, "engine": "0"})
     resolved = resolve(world.inventory(), expand(world.inventory())).variants[0]
 
     assert "The version of this tool changed" in content_causes(resolved, other)

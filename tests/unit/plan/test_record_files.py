@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
@@ -136,7 +137,7 @@ NEW = PackageVariantRecord(
 
 
 def record_of(change: Change = KEPT, *given: Any, **fields: Any) -> PackageVariantRecord:
-    return PackageVariantRecord.model_validate(files_of(change, *given, **fields)[RECORD])
+    return msgspec.convert(files_of(change, *given, **fields)[RECORD], PackageVariantRecord)
 
 
 def test_applied_variant_leaves_a_record_and_its_pin() -> None:
@@ -163,39 +164,38 @@ def test_record_has_what_the_package_was_made_from_and_what_is_open_in_it() -> N
 
     record = record_of(change, a_resolved(variant=wanted, local=None), Package(oid("e7"), injection="Team"))
 
-    assert record == NEW.model_copy(
-        update={
-            "uid": "123",
-            "set_name": "fleet",
-            "target": "Cluster prod",
-            "requested_by": ("prod/gateway",),
-            "retry": "4",
-            "deletion_policy": "delete",
-            "spec": {
-                "upstream": {"repo": "blueprints", "package": "app", "revision": 1},
-                "downstream": {"repo": "edge", "package": "web"},
-            },
-            "local_tree": "",
-            "group": "g",
-            "injection": "Team",
-            "conflicts": (OPEN,),
-            "answers": (
-                AnsweredConflict(
-                    path="a.yaml",
-                    field="spec",
-                    upstream="1",
-                    local="2",
-                    resource="Pod a",
-                    name="a#spec",
-                    chosen="2",
-                    by="policy",
-                    policy="keep-local",
-                    source="the set",
-                ),
+    assert record == replace(
+        NEW,
+        uid="123",
+        set_name="fleet",
+        target="Cluster prod",
+        requested_by=("prod/gateway",),
+        retry="4",
+        deletion_policy="delete",
+        spec={
+            "upstream": {"repo": "blueprints", "package": "app", "revision": 1},
+            "downstream": {"repo": "edge", "package": "web"},
+        },
+        local_tree="",
+        group="g",
+        injection="Team",
+        conflicts=(OPEN,),
+        answers=(
+            AnsweredConflict(
+                path="a.yaml",
+                field="spec",
+                upstream="1",
+                local="2",
+                resource="Pod a",
+                name="a#spec",
+                chosen="2",
+                by="policy",
+                policy="keep-local",
+                source="the set",
             ),
-            "asked_from": oid("c1"),
-            "unready": ("a gate",),
-        }
+        ),
+        asked_from=oid("c1"),
+        unready=("a gate",),
     )
 
 
@@ -235,7 +235,7 @@ def test_record_is_written_only_for_the_downstream_of_its_variant() -> None:
 def test_question_that_is_in_no_commit_yet_is_recorded_all_the_same() -> None:
     held = replace(KEPT, reason=Reason.HELD_BACK, conflicts=(CONFLICT,))
 
-    assert record_of(held, a_resolved(), old=OLD) == OLD.model_copy(update={"conflicts": (OPEN,)})
+    assert record_of(held, a_resolved(), old=OLD) == replace(OLD, conflicts=(OPEN,))
     assert files_of(held) == {}
     paused = replace(held, reason=Reason.PAUSED)
     assert record_of(paused, a_resolved(), old=OLD) == OLD
@@ -251,14 +251,14 @@ def test_question_that_is_in_no_commit_yet_is_recorded_all_the_same() -> None:
         pytest.param(
             {"writes": (WRITE,)},
             {},
-            OLD.model_copy(update={"conflicts": (OPEN,), "asked_from": "older"}),
+            replace(OLD, conflicts=(OPEN,), asked_from="older"),
             "older",
             id="asked before",
         ),
         pytest.param(
             {"writes": (WRITE,)},
             {},
-            OLD.model_copy(update={"asked_from": "older"}),
+            replace(OLD, asked_from="older"),
             "c1",
             id="answered since",
         ),
@@ -322,7 +322,7 @@ def test_proposed_tree_is_what_was_written_or_is_still_up_to_date(
 
 
 def test_group_that_was_closed_with_the_package_is_remembered() -> None:
-    old = OLD.model_copy(update={"group": "g"})
+    old = replace(OLD, group="g")
 
     assert record_of(replace(KEPT, reason=Reason.REJECTED), a_resolved(), old=old).group == "g"
     assert record_of(KEPT, a_resolved(), old=old).group == ""
@@ -350,7 +350,7 @@ REMOVAL = WriteRemoval("refs/heads/reconciler/default/delete/web", None, oid("b2
     ],
 )
 def test_deletion_forgets_what_was_proposed(change: Mapping[str, Any], want: Mapping[str, Any]) -> None:
-    assert record_of(replace(KEPT, **change), None, old=OLD) == OLD.model_copy(update=want)
+    assert record_of(replace(KEPT, **change), None, old=OLD) == replace(OLD, **want)
 
 
 def test_deletion_of_another_package_forgets_nothing() -> None:

@@ -167,7 +167,7 @@ def test_whole_fleet_decides_what_deleted_packages_needed(world: ModelWorld) -> 
     del world.variants["b"]
     inventory = world.inventory()
     record = next(iter(inventory.records.values()))
-    needed = record.model_copy(update={"name": "needed", "requested_by": ("b",)})
+    needed = replace(record, name="needed", requested_by=("b",))
 
     assert why(replace(inventory, records={**inventory.records, needed.key: needed})).startswith("packages")
 

@@ -1,6 +1,6 @@
 """Policies of a package with their sources, and conflicts in its record."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -118,7 +118,7 @@ def test_answer_is_recorded_with_its_policy_and_read_again() -> None:
     record = answered_conflict(answer)
 
     assert record == AnsweredConflict(
-        **open_conflict(CONFLICT).model_dump(),
+        **asdict(open_conflict(CONFLICT)),
         chosen="mine",
         by="policy",
         policy="on-conflict: local",

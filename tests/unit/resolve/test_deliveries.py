@@ -256,9 +256,9 @@ def test_delivery_of_a_package_on_main_has_the_recorded_tree_as_its_base() -> No
     assert (result.base, result.draft_base) == (base, base)
     assert (result.local, result.draft, result.settled) == (oid("b1"), draft, oid("b1"))
 
-    of_other_inputs = resolved(record.model_copy(update={"inputs": "other"}))
+    of_other_inputs = resolved(replace(record, inputs="other"))
     assert of_other_inputs == replace(result, settled=None)
-    without_commit = resolved(record.model_copy(update={"upstream_commit": ""}))
+    without_commit = resolved(replace(record, upstream_commit=""))
     assert (without_commit.base, without_commit.draft_base) == (None, None)
     not_merged = resolved(record, replace(state, main_tree=None))
     assert (not_merged.base, not_merged.draft_base, not_merged.local) == (None, base, None)

@@ -141,7 +141,7 @@ def authored(name: str = "web", repository: str = "edge", **fields: Any) -> Pack
 
 
 def replace_record(record: PackageVariantRecord, **fields: Any) -> PackageVariantRecord:
-    return record.model_copy(update=fields)
+    return replace(record, **fields)
 
 
 def resolved(base: str = "web", pin: str = "web at 2", *, local: bool = True) -> ResolvedVariant:

@@ -253,9 +253,7 @@ def test_only_what_was_applied_and_recorded_may_be_gone(world: ModelWorld) -> No
     record, applied = inventory.records[WEB], inventory.locks[WEB]
     others = {
         "no record": {"records": {}},
-        "record of another commit": {
-            "records": {WEB: record.model_copy(update={"upstream_commit": "e" * 40})}
-        },
+        "record of another commit": {"records": {WEB: replace(record, upstream_commit="e" * 40)}},
         "no applied lock": {"locks": {}},
         "applied lock of another commit": {"locks": {WEB: applied.model_copy(update={"commit": "e" * 40})}},
     }
