@@ -60,7 +60,7 @@ _LOCAL_FAILURES = (
 """Messages of git about a limit of this machine; the remote did nothing wrong."""
 
 
-_LIMITS_HINT = "Raise the limits of the process (`ulimit -n`, `ulimit -u`) or its memory."
+LIMITS_HINT = "Raise the limits of the process (`ulimit -n`, `ulimit -u`) or its memory."
 
 
 class GitTimeoutError(UnavailableError):
@@ -177,7 +177,7 @@ def start_git(
             start_new_session=True,
         )
     except OSError as error:
-        raise UnavailableError(f"git cannot be started: {error.strerror}", hint=_LIMITS_HINT) from error
+        raise UnavailableError(f"git cannot be started: {error.strerror}", hint=LIMITS_HINT) from error
 
 
 def _executable() -> str:
@@ -244,7 +244,7 @@ def _start(command: list[str], env: dict[str, str], *, with_input: bool) -> subp
             start_new_session=True,
         )
     except OSError as error:
-        raise UnavailableError(f"git cannot be started: {error.strerror}", hint=_LIMITS_HINT) from error
+        raise UnavailableError(f"git cannot be started: {error.strerror}", hint=LIMITS_HINT) from error
 
 
 def _communicate(

@@ -87,7 +87,8 @@ def push(mirror: Mirror, updates: Sequence[RefUpdate], pack: Path | None = None)
         _check(update)
     if not updates:
         return ()
-    if len(updates) > MANY_REFS and (done := _push_local(mirror, updates, pack)):
+    # With a pack there is nothing left to do for `git push` and the two processes that it starts.
+    if (pack is not None or len(updates) > MANY_REFS) and (done := _push_local(mirror, updates, pack)):
         return _results(mirror, updates, done)
     result = _push(mirror, updates, atomic=True)
     if _NO_ATOMIC in result.err:
@@ -150,7 +151,7 @@ def _push_local(mirror: Mirror, updates: Sequence[RefUpdate], pack: Path | None)
     """Push many refs into a repository on this machine; None if that is to be left to `git push`."""
     if not mirror.is_local:
         return None
-    repository = Path(mirror.open().path)
+    repository = mirror.location.remote.path or Path(mirror.open().path)
     if pack is not None:
         return push_local(pack, repository, updates)
     new = {update.new for update in updates if update.new}

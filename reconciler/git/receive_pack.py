@@ -13,11 +13,12 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from reconciler.errors import UnavailableError
-from reconciler.git.command import DEFAULT_TIMEOUT_S, GitResult, start_git
+from reconciler.git.command import DEFAULT_TIMEOUT_S, LIMITS_HINT, GitResult, start_git
 from reconciler.git.effects import effect
 from reconciler.ids import Oid
 from reconciler.report.redact import mask_credentials
@@ -63,31 +64,42 @@ def push_local(objects: Path | Missing, repository: Path, updates: Sequence[RefU
 
     Returns: None if the server side of this version of git cannot do that; nothing was done then.
 
-    Raises: UnavailableError if git cannot be started, or if its server side ends without a result.
+    Raises: UnavailableError if git cannot be started, or if this machine has no disk or descriptors left.
     """
-    with effect("git push"), tempfile.TemporaryFile() as errors:
-        server = start_git(
-            ["receive-pack", str(repository)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
-        )
-        watch = threading.Timer(DEFAULT_TIMEOUT_S, os.killpg, (server.pid, signal.SIGKILL))
-        watch.start()
-        try:
-            result = _converse(server, objects, updates)
-            server.wait()
-        except BaseException:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
-            raise
-        finally:
-            watch.cancel()
-            for pipe in (server.stdin, server.stdout):
-                if pipe is not None:
+    try:
+        with effect("git push"), tempfile.TemporaryFile() as errors:
+            return _push(objects, repository, updates, errors)
+    except OSError as error:
+        message = f"Cannot push to {repository}: {error.strerror}"
+        raise UnavailableError(message, hint=LIMITS_HINT) from error
+
+
+def _push(
+    objects: Path | Missing, repository: Path, updates: Sequence[RefUpdate], errors: IO[bytes]
+) -> GitResult | None:
+    server = start_git(
+        ["receive-pack", str(repository)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+    )
+    watch = threading.Timer(DEFAULT_TIMEOUT_S, os.killpg, (server.pid, signal.SIGKILL))
+    watch.start()
+    try:
+        result = _converse(server, objects, updates)
+        server.wait()
+    except BaseException:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+        raise
+    finally:
+        watch.cancel()
+        for pipe in (server.stdin, server.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):  # what could not be sent is flushed again
                     pipe.close()
-        errors.seek(0)
-        if result is not None:
-            words = mask_credentials(errors.read().decode(errors="replace"))
-            return GitResult(result.code, result.out, f"{result.err}{words}")
-        return None
+    errors.seek(0)
+    if result is not None:
+        words = mask_credentials(errors.read().decode(errors="replace"))
+        return GitResult(result.code, result.out, f"{result.err}{words}")
+    return None
 
 
 def _converse(

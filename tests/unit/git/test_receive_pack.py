@@ -1,5 +1,7 @@
 """Pushing many refs into a repository on this machine has the results of `git push`."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -214,3 +216,16 @@ def test_large_trees_stay_differences(repo: Repo) -> None:
     packs = list((repo.path / "objects" / "pack").glob("*.pack"))
     assert 0 < sum(path.stat().st_size for path in packs) < 100_000
     repo.fsck()
+
+
+def test_machine_without_disk_is_unavailable(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = opened(repo)
+    new = drafts(mirror, 2)
+    monkeypatch.setattr(receive_pack.tempfile, "TemporaryFile", full)
+
+    with pytest.raises(UnavailableError, match=f"Cannot push to {repo.path}: No space left on device"):
+        push(mirror, new, saved(mirror))
+
+
+def full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
