@@ -62,8 +62,7 @@ def run_pipeline(
     Differs: a step with a result of severity error fails, whatever its exit code; a function that
         returns no resources at all, or removes the Kptfile, fails instead of emptying the package.
     """
-    # Most packages have no pipeline: their resources need not be parsed.
-    if not any(b"pipeline" in file.data for path, file in files.items() if _is_kptfile(path)):
+    if not may_have_pipeline(files):
         return PipelineResult(files)
     package = read_resources(files)
     try:
@@ -71,6 +70,11 @@ def run_pipeline(
     except InvalidPipelineError as error:
         return PipelineResult(files, error=str(error), declared=True)
     return run_steps(package, steps, runtimes, policy, measure) if steps else PipelineResult(files)
+
+
+def may_have_pipeline(files: Files) -> bool:
+    """Return whether a Kptfile has the word: most packages have none, and need not be parsed."""
+    return any(b"pipeline" in file.data for path, file in files.items() if _is_kptfile(path))
 
 
 def declared_steps(files: Files) -> tuple[Step, ...]:

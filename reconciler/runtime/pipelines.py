@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.functions.pipeline import RunPipelines, run_pipeline
+from reconciler.functions.pipeline import RunPipelines, may_have_pipeline, run_pipeline
 from reconciler.functions.runtime import FunctionRuntime
 from reconciler.functions.step import PipelineResult
 from reconciler.lazy import lazy_pattern
@@ -71,7 +71,10 @@ def open_pipelines(
         pool = _Pool(_Settings(policy, cache, definitions), processes or _cores(), stack)
 
         def run(packages: Sequence[Files]) -> list[PipelineResult]:
-            hits = [cached.find(files) for files in packages]
+            hits = [
+                cached.find(files) if may_have_pipeline(files) else PipelineResult(files)
+                for files in packages
+            ]
             missing = [files for files, hit in zip(packages, hits, strict=True) if hit is None]
             with open_task("rendering packages", len(missing)) as task:
                 computed = _counted(pool.run(missing), task)
