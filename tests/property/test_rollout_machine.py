@@ -2,7 +2,8 @@
 
 Every step is something that people, clusters or a lost machine do; then a run plans and applies, or is killed
 on the way. The law is checked against the repositories alone: a package gets a draft of the new revision only
-if every earlier wave was complete when the run looked, by `RolloutWorld.is_complete`.
+if every earlier wave was complete when the run looked, by `RolloutWorld.is_complete`. A rollback proposes the
+previous revision for what has moved and nothing else, in one pull request for each wave and repository.
 """
 
 import os
@@ -13,8 +14,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from reconciler.plan.changes import Plan
-from reconciler.rollout.model import RolloutPhase
+from reconciler.plan.changes import Plan, WriteDraft, WriteGroup
+from reconciler.read.repositories.kptfiles import read_header
+from reconciler.reasons import Reason
+from reconciler.rollout.model import ROLL_BACK, RolloutPhase
+from reconciler.state import RolloutMember
 from tests.support.model import MAIN
 from tests.support.rollouts import EDGES, GO, ORDER, PAUSE, POLICY, SKIP, SOAK_S, WAVE_OF, RolloutWorld
 
@@ -58,6 +62,8 @@ class Rollouts(RuleBasedStateMachine):
         plan = self.look()
         moved = self.moved(lambda: self.world.apply(plan))
         self.check(plan, moved)
+        if has_group(plan):  # people merged it: one run records that
+            self.world.run()
         assert self.world.apply(self.world.plan()) == 0
 
     @rule(effects=st.integers(0, 14))
@@ -69,6 +75,7 @@ class Rollouts(RuleBasedStateMachine):
     def look(self) -> Plan:
         """Plan, and remember which waves were complete when the run looked."""
         plan = self.world.plan()
+        self.check_way_back(plan)
         members = self.members(plan)
         self.complete = {
             wave: self.world.is_complete(wave, [edge for edge in members if WAVE_OF[edge] == wave])
@@ -93,6 +100,44 @@ class Rollouts(RuleBasedStateMachine):
         in_review = [edge for edge in ("b1", "b2") if self.world.has_draft(edge)]
         if set(moved) & {"b1", "b2"}:
             assert len(in_review) <= 1 or not set(in_review) <= set(moved)
+
+    def check_way_back(self, plan: Plan) -> None:
+        """A rollback proposes the previous revision for what has moved, and nothing else."""
+        back = next((r for r in plan.rollouts if r.phase is RolloutPhase.ROLLED_BACK), None)
+        groups = {
+            c.repository.name: c for c in plan.changes if any(isinstance(w, WriteGroup) for w in c.writes)
+        }
+        if back is None:
+            assert not has_group(plan)
+            return
+        before = {self.edge_of(m): m.before for m in back.record.members}
+        heads = [change.pull.head for change in groups.values() if change.pull is not None]
+        assert len(heads) == len(set(heads)) == len(groups), "one pull request for each wave and repository"
+        for edge, change in groups.items():
+            assert f"/{WAVE_OF[edge]}/{edge}/" in change.pull.head, change.pull.head
+            assert self.world.has_revision(edge, MAIN), "only what has moved is rolled back"
+            locks = {self.lock_of(write) for write in change.writes if isinstance(write, WriteGroup)}
+            assert locks == {before[edge].commit}
+        for change in plan.changes:
+            edge = change.repository.name
+            drafts = [w for w in change.writes if isinstance(w, WriteDraft)]
+            assert not drafts or edge not in before, (edge, drafts)
+        up = {edge for edge in before if not self.world.repositories[edge].down}
+        target = self.world.upstream(self.world.revision)
+        with_before = {edge for edge in up if before[edge] is not None and before[edge].commit != target}
+        moved = {edge for edge in with_before if self.world.has_revision(edge, MAIN)}
+        rejected = {c.repository.name for c in plan.changes if c.waits or c.reason is Reason.REJECTED}
+        wanted = {edge for edge in moved if edge in self.world.targets}
+        assert wanted - rejected <= groups.keys(), (wanted, groups.keys())
+
+    @staticmethod
+    def lock_of(write: WriteGroup) -> str:
+        (part,) = write.parts
+        return read_header(part.files["Kptfile"].data).upstream_lock.commit
+
+    @staticmethod
+    def edge_of(member: RolloutMember) -> str:
+        return member.name.removeprefix("fleet-").partition("-")[0]
 
     def members(self, plan: Plan) -> set[str]:
         records = [rollout.record for rollout in plan.rollouts]
@@ -132,6 +177,16 @@ class Rollouts(RuleBasedStateMachine):
     @rule(revision=st.none() | st.integers(1, 3))
     def let_it_go_on(self, revision: int | None) -> None:
         self.world.order(GO, f"web/v{revision}/first" if revision else None)
+
+    @rule(is_run=st.booleans())
+    def roll_back(self, *, is_run: bool) -> None:
+        self.world.order(ROLL_BACK, f"web/v{self.world.revision}")
+        if is_run:
+            self.run()
+
+    @rule()
+    def go_forward_again(self) -> None:
+        self.world.order(ROLL_BACK, None)
 
     @rule(revision=st.integers(1, 3), wave=st.none() | WAVE)
     def skip(self, revision: int, wave: str | None) -> None:
@@ -183,6 +238,11 @@ class Rollouts(RuleBasedStateMachine):
         failed = any(rollout.phase is RolloutPhase.FAILED for rollout in plan.rollouts)
         rejected = any(change.waits for change in plan.changes)
         assert not stuck or failed or rejected, (stuck, plan.rollouts)
+
+
+def has_group(plan: Plan) -> bool:
+    """Whether a plan writes the branch of a group, which only a rollback does here."""
+    return any(isinstance(write, WriteGroup) for change in plan.changes for write in change.writes)
 
 
 Rollouts.TestCase.settings = settings(max_examples=40 * FUZZ, stateful_step_count=15)

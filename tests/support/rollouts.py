@@ -15,14 +15,15 @@ from reconciler.api.porch import (
 from reconciler.confidence import UNTRIED, Confidence, UpstreamRevision
 from reconciler.errors import Location
 from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import CheckState, Inventory, PullState, Source, Sourced
-from reconciler.plan.changes import Plan
+from reconciler.inventory import CheckState, Inventory, PullRequest, PullState, Source, Sourced
+from reconciler.objects import tree_id
+from reconciler.plan.changes import Plan, WriteGroup
 from reconciler.policy import Policy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, ObjectGate, Wave
 from reconciler.rollout.model import GO, PAUSE, SKIP
 from reconciler.snapshot import Snapshot, SnapshotObject
 from reconciler.state import ROLLOUTS_DIRECTORY, RolloutRecord
-from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelCommit, ModelWorld, blueprint
+from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelCommit, ModelRepository, ModelWorld, blueprint
 
 EDGES = ("a1", "a2", "b1", "b2", "c1", "c2")
 ORDER = ("first", "second", "third")
@@ -100,6 +101,22 @@ class RolloutWorld(ModelWorld):
         for edge in EDGES:
             for ref in self.drafts(edge):
                 yield edge, ref
+
+    def _write(self, repository: ModelRepository, write: object) -> int:
+        """Write as a run does; what a group proposes, which only a rollback does here, is merged at once."""
+        if not isinstance(write, WriteGroup):
+            return super()._write(repository, write)
+        before = repository.at(MAIN).packages
+        parts = {part.path: part.files for part in write.parts if part.tree is not None}
+        assert all(tree_id(parts[part.path]) == part.tree for part in write.parts if part.tree)
+        self.push(repository.name, {**before, **parts}, message="merge a rollback")
+        return 1
+
+    @staticmethod
+    def _ensure(repository: ModelRepository, wanted: PullRequest) -> int:
+        if "/group/" in wanted.head:
+            return 0
+        return ModelWorld._ensure(repository, wanted)
 
     # what is there
 
