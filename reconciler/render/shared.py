@@ -1,8 +1,9 @@
 """Render packages that differ only by their own values once: by name, path, location and owner.
 
 Most packages of a fleet do: their upstreams are the same, and so are their files on main, except for the
-lines of the Kptfile and of the package context that hold these values. The first package of such a class is
-rendered; the others are copies of the result with their own values in these lines.
+lines of the Kptfile and of the package context that hold these values, or what the variant sets in the
+package context. The first package of such a class is rendered; the others are copies of the result with
+their own values in these lines.
 
 That is exact because rendering only copies these values, and compares them with nothing but themselves. A
 value that occurs elsewhere in the inputs is part of the key, so only packages with that value share.
@@ -13,7 +14,7 @@ from dataclasses import field
 from typing import Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
-from reconciler.api.porch import InjectionSelector
+from reconciler.api.porch import InjectionSelector, PackageContext
 from reconciler.inventory import RepositoryView
 from reconciler.krm.yaml import is_plain
 from reconciler.objects import File, tree_id
@@ -38,11 +39,33 @@ class OwnValues(NamedTuple):
     owner: str
 
 
-_LINES: Final = {
-    KPTFILE: (("name", "  name"), ("location", f"    {LOCATION}"), ("owner", f"    {OWNER}")),
-    PACKAGE_CONTEXT_FILE: (("name", f"  {NAME}"), ("package", f"  {PACKAGE_PATH}")),
-}
-"""The fields of `OwnValues` in each file, with the key of their line as we write it."""
+class _Line(NamedTuple):
+    """The line of an own value as we write it: its file, its key with the indentation, and the value."""
+
+    path: str
+    key: str
+    value: str
+
+
+_FILES: Final = (KPTFILE, PACKAGE_CONTEXT_FILE)
+_CONTEXT_KEYS: Final = (NAME, PACKAGE_PATH)
+
+
+def _own_lines(own: OwnValues, context: PackageContext | None) -> tuple[_Line, ...]:
+    """Return the lines of own values, with the keys that the variant sets in the package context."""
+    data = (context.data if context is not None else None) or {}
+    return (
+        _Line(KPTFILE, "  name", own.name),
+        _Line(KPTFILE, f"    {LOCATION}", own.location),
+        _Line(KPTFILE, f"    {OWNER}", own.owner),
+        _Line(PACKAGE_CONTEXT_FILE, f"  {NAME}", own.name),
+        _Line(PACKAGE_CONTEXT_FILE, f"  {PACKAGE_PATH}", own.package),
+        *(
+            _Line(PACKAGE_CONTEXT_FILE, f"  {key}", data[key])
+            for key in sorted(data)
+            if key not in _CONTEXT_KEYS and is_plain(key) and is_plain(data[key])
+        ),
+    )
 
 
 class SharedRenders:
@@ -63,14 +86,15 @@ class SharedRenders:
         Packages with conflicts, notes or functions of their variant are always rendered: their names occur
         in more than the lines of own values.
         """
-        key = _class_key(inputs, view, own)
+        lines = _own_lines(own, inputs.resolved.variant.spec.package_context)
+        key = _class_key(inputs, view, lines)
         if key is None:
             return render()
         template = self._templates.get(key)
         if template is not None:
-            return template.fill(own)
+            return template.fill(lines)
         result = render()
-        if (template := _make_template(result, own, key.kept)) is not None:
+        if (template := _make_template(result, lines, key.kept)) is not None:
             if len(self._templates) >= _MAX_RESULTS:
                 self._templates.clear()
             self._templates[key] = template
@@ -85,7 +109,7 @@ class _ClassKey(NamedTuple):
     kept: tuple[str, ...]
 
 
-def _class_key(inputs: VariantInputs, view: RepositoryView, own: OwnValues) -> _ClassKey | None:
+def _class_key(inputs: VariantInputs, view: RepositoryView, lines: tuple[_Line, ...]) -> _ClassKey | None:
     """Return the key of a package's class, None if its own values may matter to its other content."""
     resolved, contents = inputs.resolved, inputs.contents
     variant, base = resolved.variant, resolved.base
@@ -94,17 +118,17 @@ def _class_key(inputs: VariantInputs, view: RepositoryView, own: OwnValues) -> _
     is_changed_by_functions = any(each in inputs.sides for each in updates_of(resolved))
     if is_adopted or is_changed_by_functions or spec.pipeline or spec.mutators:
         return None
-    if not all(map(is_plain, own)):
+    if not all(is_plain(line.value) for line in lines):
         return None
     local = contents[resolved.local] if resolved.local is not None else {}
     # Equal trees are not fetched: nothing is merged.
     sources = [contents.get(pin.tree, {}) for pin in (base, resolved.pin) if pin is not None]
-    others = [files[path].data for files in sources for path in _LINES if path in files]
-    if any(b"\0" in data for data in (*others, *(local[path].data for path in _LINES if path in local))):
+    others = [files[path].data for files in sources for path in _FILES if path in files]
+    if any(b"\0" in data for data in (*others, *(local[path].data for path in _FILES if path in local))):
         return None
-    masked = {path: _mask(path, local[path].data, own) for path in _LINES if path in local}
+    masked = {path: _mask(path, local[path].data, lines) for path in _FILES if path in local}
     settings = (
-        spec.package_context.model_dump_json() if spec.package_context else "",
+        _context(spec.package_context, lines),
         _injection(spec.injectors or (), view.cluster, variant.key.namespace),
         tuple(sorted(variant.annotations.items())),
     )
@@ -114,7 +138,7 @@ def _class_key(inputs: VariantInputs, view: RepositoryView, own: OwnValues) -> _
     return _ClassKey(
         (base, resolved.pin, resolved.lost_base, view.deployment, settings),
         tuple((path, masked.get(path) or file.oid, file.mode) for path, file in local.items()),
-        tuple(value if value.encode() in rest else "" for value in own),
+        tuple(line.value if line.value.encode() in rest else "" for line in lines),
     )
 
 
@@ -127,41 +151,54 @@ _FUNCTION: Final = f"{FUNCTION_PREFIX}.".encode()
 _CONTEXT: Final = PACKAGE_CONTEXT_NAME.encode()
 
 
-def _mask(path: str, data: bytes, own: OwnValues) -> bytes:
-    """Return a file with the fields instead of the values in the lines of own values."""
-    for name, key in _LINES[path]:
-        data = data.replace(f"\n{key}: {getattr(own, name)}\n".encode(), f"\n{key}: \0{name}\n".encode())
+def _context(context: PackageContext | None, lines: tuple[_Line, ...]) -> tuple[object, ...]:
+    """Return what a variant sets in the package context, without the values that have a line of their own."""
+    if context is None:
+        return ()
+    own = {line.key.strip() for line in lines if line.path == PACKAGE_CONTEXT_FILE} - {*_CONTEXT_KEYS}
+    data = ((key, None if key in own else value) for key, value in sorted((context.data or {}).items()))
+    return (*data, *(context.remove_keys or ()))
+
+
+def _mask(path: str, data: bytes, lines: tuple[_Line, ...]) -> bytes:
+    """Return a file with numbers instead of the values in the lines of own values."""
+    for number, line in enumerate(lines):
+        if line.path == path:
+            old, new = f"\n{line.key}: {line.value}\n", f"\n{line.key}: \0{number}\n"
+            data = data.replace(old.encode(), new.encode())
     return data
 
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A rendered package, and its files with fields instead of own values."""
+    """A rendered package, and its files with numbers instead of own values."""
 
     package: Package
     masked: dict[str, bytes] = field(repr=False)
 
-    def fill(self, own: OwnValues) -> Package:
+    def fill(self, lines: tuple[_Line, ...]) -> Package:
         """Return the package with other own values."""
         files = dict(self.package.files)
         for path, masked in self.masked.items():
             data = masked
-            for name, _ in _LINES[path]:
-                data = data.replace(f"\0{name}\n".encode(), f"{getattr(own, name)}\n".encode())
+            for number, line in enumerate(lines):
+                data = data.replace(f"\0{number}\n".encode(), f"{line.value}\n".encode())
             files[path] = File.of(data, files[path].mode)
         return replace(self.package, tree=tree_id(files), files=files)
 
 
-def _make_template(result: Package | Blocked, own: OwnValues, kept: tuple[str, ...]) -> _Template | None:
+def _make_template(
+    result: Package | Blocked, lines: tuple[_Line, ...], kept: tuple[str, ...]
+) -> _Template | None:
     """Return the template of a package, None if an own value is in more than its lines."""
     if isinstance(result, Blocked) or result.conflicts or result.answers or result.notes:
         return None
-    masked = {path: _mask(path, result.files[path].data, own) for path in _LINES if path in result.files}
+    masked = {path: _mask(path, result.files[path].data, lines) for path in _FILES if path in result.files}
     # No other file is written, but one that has the package context in place of its usual file.
     others = (
         file.data for path, file in result.files.items() if path not in masked and _CONTEXT in file.data
     )
     texts = (text.encode() for text in (result.injection or "", *result.unready, *result.warnings))
     rest = b"\n".join((*masked.values(), *others, *texts))
-    moving = (value for value, same in zip(own, kept, strict=True) if not same)
+    moving = (line.value for line, same in zip(lines, kept, strict=True) if not same)
     return None if any(value.encode() in rest for value in moving) else _Template(result, masked)

@@ -1,5 +1,6 @@
 """What packages of a fleet share while they are rendered changes no result."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -87,6 +88,8 @@ SPECS: list[dict[str, Any]] = [
     {},
     {},
     {"packageContext": {"data": {"region": "p1"}}},
+    {"packageContext": {"data": {"region": "r-NUMBER", "where": "p1/NUMBER", "last": "NUMBER: x"}}},
+    {"packageContext": {"data": {"name": "n-NUMBER", "tier": "p1"}, "removeKeys": ["region"]}},
     {"packageContext": {"data": {"name": "p2"}, "removeKeys": ["package-path"]}},
     {
         "pipeline": {
@@ -173,7 +176,8 @@ def test_packages_rendered_together_are_those_rendered_alone(  # noqa: PLR0917 -
         own = data.draw(st.sampled_from(SPECS)) if is_odd else spec
         view = lab if is_odd and data.draw(st.booleans()) else edge
         key, source = ObjectName("default", f"v-{number}"), Source(Location("web.yaml"), 1)
-        desired = DesiredVariant(key, "", PackageVariantSpec.model_validate(own), source)
+        text = json.dumps(own).replace("NUMBER", str(number))
+        desired = DesiredVariant(key, "", PackageVariantSpec.model_validate_json(text), source)
         variants.append(ResolvedVariant(desired, view.key, PackageKey(view.url, name), first))
     cloned = _render(variants, trees, inventory)
     for variant in variants:
