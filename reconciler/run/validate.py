@@ -57,7 +57,16 @@ def _configuration_problems(path: str, data: bytes) -> tuple[Problem, ...]:
     try:
         parse_configuration(data, path, {})
     except ConfigurationError as error:
-        place = error.location or Location(path)
-        message = str(error).removeprefix(f"{place}: ")
-        return (Problem(place, Reason.INVALID_MANIFEST, message, error.hint),)
+        # Several errors share the hint of all.
+        *earlier, (place, message) = [_located(line, path) for line in str(error).splitlines()]
+        problems = [Problem(where, Reason.INVALID_MANIFEST, text) for where, text in earlier]
+        return (*problems, Problem(place, Reason.INVALID_MANIFEST, message, error.hint))
     return ()
+
+
+def _located(line: str, path: str) -> tuple[Location, str]:
+    """Return the place that begins a line, the whole file if none does, and the rest of the line."""
+    match = re.match(rf"{re.escape(path)}:(\d+)(?::(\d+))?: ", line)
+    if match is None:
+        return Location(path), line.removeprefix(f"{path}: ")
+    return Location(path, int(match[1]), int(match[2] or 0)), line[match.end() :]

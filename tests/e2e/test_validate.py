@@ -95,6 +95,22 @@ def test_an_error_has_file_line_and_column(
     assert [each[: len(f"a.yaml:{error}")] for each in errors] == [f"a.yaml:{error}"]
 
 
+def test_each_error_of_the_configuration_has_its_place(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    wrong = f"{CONFIGURATION}  forges:\n  - prefix: https://x.io/\n    kind: github\n"
+    (here / "reconciler.yaml").write_text(wrong)
+
+    code = invoke(["validate", "reconciler.yaml"])
+
+    lines = capfd.readouterr().out.splitlines()
+    assert code == 3
+    assert lines == [
+        "reconciler.yaml:8:5: InvalidManifest: Missing required field spec.forges[0].type",
+        "reconciler.yaml:9:5: InvalidManifest: Unknown field spec.forges[0].kind",
+        "  hint: Add type to spec.forges[0]. Known here: api, draftPrefix, mergeMethod, prefix, type.",
+        "1 manifest in 1 file: 2 errors",
+    ]
+
+
 def test_valid_manifests_are_counted(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "a.yaml").write_text(
         f"{VARIANT}---\n{REPOSITORY}---\n{CONFIGURATION.split('---', maxsplit=1)[0]}"
