@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -153,8 +154,8 @@ def terminal_width(stream: TextIO) -> int | None:
     """Return the characters of a line of a terminal; None elsewhere: other programs get whole lines."""
     if not stream.isatty() or getattr(stream, "form", None) is not None:
         return None
-    try:
+    own = os.terminal_size((0, 0))
+    with suppress(OSError, ValueError):  # an emulation that has no file
         own = os.get_terminal_size(stream.fileno())
-    except (OSError, ValueError):  # an emulation that has no file
-        own = os.terminal_size((80, 24))
-    return shutil.get_terminal_size(own).columns
+    # A terminal that nobody gave a size, as in CI, has no columns.
+    return shutil.get_terminal_size(own).columns or 80

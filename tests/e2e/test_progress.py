@@ -61,8 +61,8 @@ def test_slow_command_shows_progress_and_leaves_clean_screen(control: Path) -> N
     *drawn, left = shown.split(ERASE)
     assert "working, 1 s" in drawn
     assert "\n" not in "".join(drawn)
-    assert left == run(control, "doctor", terminal=False)
-    assert left.startswith("ok       git: git version ")
+    assert left.split() == run(control, "doctor", terminal=False).split()
+    assert left.startswith("ok       git: git version 2")  # a terminal without a size wraps as one of 80
 
 
 def test_apply_shows_its_steps(tmp_path: Path) -> None:
