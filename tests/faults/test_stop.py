@@ -64,10 +64,12 @@ def hold_pushes(root: Path) -> tuple[Path, Path]:
     return here, go
 
 
-def wait(until: Callable[[], bool]) -> None:
+def wait(until: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     end = time.monotonic() + _PATIENCE_S
     while not until():
-        assert time.monotonic() < end, "it did not come to that"
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            raise AssertionError(f"it did not come to that: {process.communicate()}")
         time.sleep(0.02)
 
 
@@ -87,7 +89,7 @@ def drafts(root: Path) -> set[str]:
 def test_a_stopped_apply_ends_between_two_effects_and_the_next_one_goes_on(root: Path) -> None:
     here, go = hold_pushes(root)
     with running(root, "apply") as stopped:
-        wait(lambda: len(list(here.iterdir())) == AT_ONCE)
+        wait(lambda: len(list(here.iterdir())) == AT_ONCE, stopped)
         stop(stopped)
         go.touch()
         said, _ = stopped.communicate(timeout=_PATIENCE_S)
