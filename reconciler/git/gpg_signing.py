@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,9 @@ from reconciler.errors import UnavailableError
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TIMEOUT_S = 60
+_TICK_S = 0.05
+_START_S = 5
+"""So long the program may take to look at the clock."""
 _HINT = "Give one key that signs, without a passphrase, as `gpg --armor --export-secret-keys` writes it."
 
 
@@ -42,6 +46,7 @@ class GpgSigner:
             UnavailableError: The key has a passphrase, has expired or cannot sign.
         """
         seconds = max(time_s, self._created)
+        _wait_until_past(seconds)
         # The exclamation mark stops the clock of the program.
         options = ["--faked-system-time", f"{seconds}!", "--digest-algo", "SHA512", "--armor"]
         return self._run([*options, "--local-user", self._key, "--detach-sign"], data).rstrip(b"\n")
@@ -70,6 +75,15 @@ class GpgSigner:
         if ran.returncode:
             raise _unusable()
         return ran.stdout
+
+
+def _wait_until_past(seconds: int) -> None:
+    """Wait if it is about this time: GnuPG does not stop a clock that it finds right.
+
+    Source: GnuPG 2.2 common/gettime.c, gnupg_set_time.
+    """
+    while seconds - _START_S <= time.time() < seconds + 1:
+        time.sleep(_TICK_S)
 
 
 def _unusable() -> UnavailableError:

@@ -4,10 +4,12 @@ import gc
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from reconciler.errors import UnavailableError
+from reconciler.git import gpg_signing
 from reconciler.git.commit_signing import CommitSigning
 from reconciler.git.gpg_signing import GpgSigner
 from reconciler.objects import Signature, object_id, tree_id
@@ -49,6 +51,20 @@ def test_signing_is_deterministic(key: GpgKey) -> None:
 
     assert first == other.commit(TREE, (), who(EARLY), who(EARLY), "a\n")
     assert first != one.commit(TREE, (), who(EARLY), who(EARLY), "b\n")
+
+
+@pytest.mark.parametrize(("now", "waits"), [(-6, False), (-5, True), (0, True), (0.9, True), (1, False)])
+def test_signature_waits_until_gpg_would_not_find_its_clock_right(
+    key: GpgKey, monkeypatch: pytest.MonkeyPatch, now: float, waits: bool
+) -> None:
+    clock = [LATE + now]
+    slept = SimpleNamespace(time=lambda: clock[0], sleep=lambda seconds: clock.append(clock.pop() + seconds))
+    monkeypatch.setattr(gpg_signing, "time", slept)
+    signer = GpgSigner(key.private.encode())
+
+    signer(b"text", LATE)
+
+    assert clock[0] == pytest.approx(LATE + 1 if waits else LATE + now, abs=0.1)
 
 
 def test_keyring_goes_with_the_signer(key: GpgKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
