@@ -1,6 +1,6 @@
 """Render packages: merge, Kptfile, package context, pipeline, injection, functions; in the order of Porch."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -44,10 +44,12 @@ def render_packages(
     contents: Contents,
     inventory: Inventory,
     run: RunPipelines | None = None,
+    each: Callable[[Sequence[ResolvedVariant]], Iterable[ResolvedVariant]] = iter,
 ) -> Rendered:
     """Render the package of every resolved variant, and the orphaned packages without our annotations.
 
-    `run` runs the functions of all packages; by default only the builtin ones.
+    `run` runs the functions of all packages; by default only the builtin ones. `each` yields the variants,
+    and may show how many are done.
 
     Pure, order-free, isolated: a blocked package blocks no other. A tree that is missing in `contents` could
     not be read; only the packages that need it are blocked.
@@ -56,7 +58,7 @@ def render_packages(
     sides = render_sides(resolution.variants, contents, run)
     shared = SharedRenders()
     variants = [
-        render_variant(resolved, contents, inventory, sides, shared) for resolved in resolution.variants
+        render_variant(resolved, contents, inventory, sides, shared) for resolved in each(resolution.variants)
     ]
     fresh = {(each.variant, False): each.fresh for each in variants}
     merged = {(each.variant, True): each.merged for each in variants if each.merged is not None}

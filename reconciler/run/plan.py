@@ -1,6 +1,7 @@
 """The run of `plan`: read > expand > resolve > fetch > render > plan, each once."""
 
 from dataclasses import replace
+from functools import partial
 
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import UsageError
@@ -11,6 +12,7 @@ from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
 from reconciler.plan.shard import WHOLE, Shard
+from reconciler.progress import track
 from reconciler.read.contents import fetch_contents
 from reconciler.render.delivery import render_deliveries
 from reconciler.render.merging import Contents
@@ -154,7 +156,9 @@ def _render(inputs: RunInputs, fleet: ResolvedFleet, contents: Contents) -> Rend
     cache = inputs.mirrors.cache_dir / "functions"
     definitions = [definition.body for definition in inventory.snapshot.in_any_cluster(*_CRD)]
     with open_pipelines(inventory.policy.functions, cache, definitions) as run:
-        rendered = render_packages(fleet.resolution, contents, inventory, run)
+        rendered = render_packages(
+            fleet.resolution, contents, inventory, run, partial(track, name="rendering packages")
+        )
     deliveries = render_deliveries(fleet.deliveries, contents, inventory)
     packages = {owner: delivery.rendered for owner, delivery in deliveries.items.items()}
     return replace(rendered, variants={**rendered.variants, **packages}, deliveries=deliveries)

@@ -76,7 +76,7 @@ def open_pipelines(
                 for files in packages
             ]
             missing = [files for files, hit in zip(packages, hits, strict=True) if hit is None]
-            with open_task("rendering packages", len(missing)) as task:
+            with open_task("running functions", len(missing)) as task:
                 computed = _counted(pool.run(missing), task)
                 results = [hit or next(computed) for hit in hits]
             for files, hit, result in zip(packages, hits, results, strict=True):
