@@ -185,7 +185,7 @@ def _error(result: PushResult) -> ReconcilerError:
         return RefusedError(
             f"The repository refuses it: {result.message}", hint=_refusal_hint(result.message)
         )
-    return ConflictError(f"Somebody else moved it: {result.message}")
+    return ConflictError(f"Another writer moved or locked it: {result.message}")
 
 
 def _refusal_hint(message: str) -> str:

@@ -60,6 +60,7 @@ _STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect ol
 # Refs that failed only because another ref of the same atomic push failed.
 _SKIPPED = ("atomic push failed", "atomic push failure", "atomic transaction failed", "transaction failed")
 _LOCK_FAULT = lazy_pattern(r"cannot lock ref '([^']+)': (.*)")
+_REASON = lazy_pattern(r"^(?:remote: )?(?:error|fatal): (.+?)\s*$", re.MULTILINE)
 _MOVED = ("but expected", "reference already exists", "unable to resolve reference", "reference is missing")
 _NOISE = ("error: hook declined to update ", "Resolving deltas", "Processing changes")
 LONGEST_HOOK_OUTPUT = 400
@@ -218,8 +219,15 @@ def _with_lock_faults(results: list[PushResult], stderr: str) -> tuple[PushResul
         return tuple(results)
     faults = {match.group(1): match.group(2).rstrip() for match in _LOCK_FAULT.finditer(stderr)}
     if not any(result.update.ref in faults for result in results):
-        return tuple(r._replace(status=PushStatus.STALE) if not r.ok else r for r in results)
+        return tuple(result if result.ok else _with_reason(result, stderr) for result in results)
     return tuple(_with_fault(result, faults.get(result.update.ref)) for result in results)
+
+
+def _with_reason(result: PushResult, stderr: str) -> PushResult:
+    """Add the messages of git about a transaction that failed for no ref of the push: a lock of HEAD."""
+    reasons = "; ".join(dict.fromkeys(_REASON.findall(stderr)))
+    message = f"{result.message}: {reasons}" if reasons else result.message
+    return PushResult(result.update, PushStatus.STALE, message)
 
 
 def _with_fault(result: PushResult, fault: str | None) -> PushResult:

@@ -431,8 +431,8 @@ def test_branch_above_or_below_stands_in_the_way(refs: list[str], blocking: str)
     ("status", "message", "kind", "text"),
     [
         (PushStatus.REJECTED, "locked", RefusedError, "The repository refuses it: locked"),
-        (PushStatus.STALE, "stale info", ConflictError, "Somebody else moved it: stale info"),
-        (PushStatus.SKIPPED, "atomic", ConflictError, "Somebody else moved it: atomic"),
+        (PushStatus.STALE, "stale info", ConflictError, "Another writer moved or locked it: stale info"),
+        (PushStatus.SKIPPED, "atomic", ConflictError, "Another writer moved or locked it: atomic"),
     ],
 )
 def test_ref_that_was_not_moved_is_refused_or_a_conflict(

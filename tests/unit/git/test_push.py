@@ -73,6 +73,18 @@ def test_ref_that_stops_a_transaction_is_named_by_its_lock_where_all_are_skipped
     )
 
 
+def test_reason_of_a_transaction_that_fails_for_no_ref_of_the_push_is_told() -> None:
+    head = "cannot lock ref 'HEAD': Unable to create '/r.git/HEAD.lock': File exists."
+    stderr = f"remote: error: {head}\nremote: Counting\nremote: error: {head}\nfatal: gone \n"
+    pushed = [PushResult(RefUpdate(ref, None, None), SKIPPED, "atomic transaction failed") for ref in "ab"]
+
+    results = _with_lock_faults(pushed, stderr)
+
+    assert {(result.status, result.message) for result in results} == {
+        (STALE, f"atomic transaction failed: {head}; gone")
+    }
+
+
 ARCHIVED = (
     "remote: This repository was archived so it is read-only.\nfatal: unable to access 'https://h/r.git/'"
 )
