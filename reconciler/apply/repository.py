@@ -110,14 +110,16 @@ def _compose(target: Target, changes: Sequence[Change], requests: PullRequestTex
     pack = Pack(target.mirror)
     staged = target.forge.begin(pack) if isinstance(target.forge, LocalForge) else None
     pushed = _Push(pack, staged, [], [])
-    made: dict[int, Composed | None] = {}
+    made: dict[str | int, Composed | None] = {}
     reported: set[Composed] = set()
     for change in changes:
         for write in change.writes:
-            # Packages of one group share a write: it is composed and reported once.
-            if id(write) not in made:
-                made[id(write)] = compose(write, target.mirror, pack, target.policy)
-            composed = made[id(write)]
+            # Packages of one group share a write, and those of an empty repository its first commit: it is
+            # composed and reported once.
+            key = write.ref if isinstance(write, StartBranch) else id(write)
+            if key not in made:
+                made[key] = compose(write, target.mirror, pack, target.policy)
+            composed = made[key]
             if composed is None:
                 continue
             pushed.composed.append((change, composed))

@@ -22,6 +22,7 @@ from reconciler.git.command import DEFAULT_TIMEOUT_S, LIMITS_HINT, GitResult, st
 from reconciler.git.effects import effect
 from reconciler.ids import Oid
 from reconciler.report.redact import mask_credentials
+from reconciler.timing import SpanKind, timed
 
 _NOTHING = Oid("0" * 40)
 _NEEDED = frozenset({"report-status", "atomic", "delete-refs", "side-band-64k"})
@@ -67,7 +68,8 @@ def push_local(objects: Path | Missing, repository: Path, updates: Sequence[RefU
     Raises: UnavailableError if git cannot be started, or if this machine has no disk or descriptors left.
     """
     try:
-        with effect("git push"), tempfile.TemporaryFile() as errors:
+        work = timed(SpanKind.GIT, "git receive-pack", str(repository))
+        with effect("git push"), work, tempfile.TemporaryFile() as errors:
             return _push(objects, repository, updates, errors)
     except OSError as error:
         message = f"Cannot push to {repository}: {error.strerror}"

@@ -357,7 +357,7 @@ ROWS = [
         "manifests/repositories.yaml:20:11",
         "RepositoryUnavailable",
         "edge-gone",
-        "Check the URL",
+        "Correct the path",
         (),
         Exit.UNAVAILABLE,
     ),

@@ -76,11 +76,11 @@ def test_what_a_package_needs_is_brought_to_every_cluster_that_lacks_it(edges: W
 
     drafts = [ref for ref in edges.all_refs()["edge-1.git"] if ref.startswith("refs/heads/drafts/")]
     assert [ref.split("/")[3] for ref in drafts] == ["base", "certs", "keys", "portal", "web"]
-    assert record(edges, "requires-edge-1-base")["requestedBy"] == [
+    assert list(record(edges, "requires-edge-1-base")["requestedBy"]) == [
         "default/portal",
         "default/web-edge-1-web",
     ]
-    assert record(edges, "web-edge-1-web")["requestedBy"] == []
+    assert not record(edges, "web-edge-1-web")["requestedBy"]
 
 
 def test_what_is_locked_stays_until_somebody_lets_it_move(edges: World) -> None:

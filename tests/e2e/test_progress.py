@@ -85,7 +85,7 @@ def test_apply_shows_its_steps(tmp_path: Path) -> None:
 def test_progress_is_left_out(control: Path, options: tuple[str, ...], variables: dict[str, str]) -> None:
     shown = run(control, "doctor", *options, **variables)
 
-    assert shown == run(control, "doctor", terminal=False)
+    assert shown.split() == run(control, "doctor", terminal=False).split()
     assert "\r" not in shown
     assert "\x1b" not in shown
 

@@ -21,8 +21,8 @@ from reconciler.cli import apply, approve, main, plan, pull_requests  # noqa: F4
 from reconciler.git import effects
 from tests.faults.world import BALLAST
 
-# The n-th point must be the same effect in every run.
-os.environ["RECONCILER_LIMITS_REPOSITORIES_AT_ONCE"] = "1"
+ONE_AT_A_TIME = {"RECONCILER_LIMITS_REPOSITORIES_AT_ONCE": "1"}
+"""The n-th point must be the same effect in every run."""
 _FEW = 8
 
 
@@ -111,7 +111,7 @@ def run_in_fork(
         os.dup2(out, 1)
         os.dup2(out, 2)
         os.environ.clear()
-        os.environ.update(environment)
+        os.environ.update({**environment, **ONE_AT_A_TIME})
         signal.signal(signal.SIGTERM, main._stop)
         effects._failpoints = points
         if clock_s:

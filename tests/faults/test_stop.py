@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 def running(root: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run the command line as a process of its own; it does not outlive the block."""
     command = [sys.executable, "-m", "reconciler.cli.main", *arguments, "--control", "control.git"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "CI_"))}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "CI_", "RECONCILER_"))}
     process = subprocess.Popen(
         command,
         cwd=root,
@@ -68,8 +68,9 @@ def wait(until: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     end = time.monotonic() + _PATIENCE_S
     while not until():
         if process.poll() is not None or time.monotonic() > end:
+            assert process.stdout is not None
             process.kill()
-            raise AssertionError(f"it did not come to that: {process.communicate()}")
+            raise AssertionError(f"it did not come to that: {process.stdout.read()}")
         time.sleep(0.02)
 
 

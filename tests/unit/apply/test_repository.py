@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -351,6 +352,28 @@ def test_empty_repository_is_begun_with_its_files(edge: Edge) -> None:
     assert (commit.message, list(commit.parent_ids), commit.committer.time) == ("Begin\n", [], TIME)
     assert edge.repo.tree("trunk") == tree_id(FILES)
     assert [(e.what, e.ref) for e in result.effects] == [(EffectKind.PUSHED, "trunk")]
+
+
+def test_first_commit_is_made_once_for_all_packages_of_its_repository(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def commit(self: Pack, tree: Oid, *others: Any) -> Oid:
+        made.append(tree)
+        return original(self, tree, *others)
+
+    original = Pack.commit
+    monkeypatch.setattr(Pack, "commit", commit)
+    starts = [
+        StartBranch("refs/heads/trunk", dict(FILES), edge.repo.oid("main"), "Begin\n", TIME) for _ in range(2)
+    ]
+
+    edge.apply(
+        *(edge.change(name, start, pull=False) for name, start in zip(("db", "web"), starts, strict=True))
+    )
+
+    assert made == [edge.repo.tree("trunk")]
 
 
 def test_draft_that_takes_up_another_branch_has_both_as_parents_and_its_tree(edge: Edge) -> None:
