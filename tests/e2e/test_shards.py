@@ -200,7 +200,7 @@ def recorded(root: Path, edge: str) -> dict[str, bytes]:
 
 
 def test_each_shard_writes_its_part_of_the_dashboard(tmp_path: Path) -> None:
-    root = tmp_path / "w"
+    root = split_root(tmp_path, *EDGES[:2])
     write_world(root, EDGES)
     control = Repo(root / "control.git")
     written = control.read("main", "reconciler.yaml").decode()
