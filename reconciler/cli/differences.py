@@ -70,7 +70,7 @@ def _lines(
     for group, sides in zip(groups, read_sides(firsts, planned.plan, planned.inputs), strict=True):
         change = sides.change
         about = common_text(map(detail, group), general_text(detail(change), change, planned.names))
-        text = "; ".join(filter(None, (f"{change.op} {names_text(group, planned.names)}", about)))
+        text = "; ".join(filter(None, (f"{_heading(change)} {names_text(group, planned.names)}", about)))
         patch = package_patch(
             change.package.path,
             sides.before,
@@ -86,3 +86,8 @@ def _lines(
             yield from body
     if not shown:
         yield "# No file of a package changes."
+
+
+def _heading(change: "Change") -> str:
+    """Return what happens to a package; where nothing does, its difference is that of the draft in review."""
+    return "in review" if change.op == "keep" else str(change.op)

@@ -97,7 +97,7 @@ def graph(
         nothing = "No package is there."
     else:
         picture, exits = _dependencies(settings, printer, names, cluster, why)
-        nothing = "No cluster has dependencies."
+        nothing = "No cluster has dependencies. `reconciler graph --of packages` draws the packages of sets."
     if not picture.groups and output == Picture.TEXT:
         printer.lines([nothing])
         return worst(exits)

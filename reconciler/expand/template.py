@@ -24,7 +24,7 @@ from reconciler.cel.check import MAP_ORDER
 from reconciler.cel.types import STRING_EXTENSION
 from reconciler.expand.findings import EXPRESSIONS, ExpansionError, Finding, field_name
 from reconciler.expand.targets import Context, selected_repository
-from reconciler.expand.variants import CEL_EXTENSIONS
+from reconciler.expand.variants import CEL_EXTENSIONS, FROM_TARGET
 from reconciler.inventory import FieldPath, RepositoryView
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
@@ -129,7 +129,7 @@ class TextTemplate:
     literal: str | None = None
     expression: Expression | None = None
 
-    def render(self, scope: Scope, default: str, origin: str = "default") -> str:
+    def render(self, scope: Scope, default: str, origin: str = FROM_TARGET) -> str:
         """Return the string for one variant."""
         if scope.trace is not None:
             literal = "literal" if self.literal else origin
@@ -330,7 +330,7 @@ class Renderer:
         trace: dict[str, str] = {}
         if context.template is None:
             if self._trace:
-                trace = {"downstream.repo": "default", "downstream.package": "default"}
+                trace = {"downstream.repo": FROM_TARGET, "downstream.package": FROM_TARGET}
             return RenderedSpec(self._spec(context.repo_default, context.package_default, {}), trace)
         template = self._template(context.template)
         try:

@@ -28,6 +28,8 @@ CEL_EXTENSIONS = "reconciler.dev/cel-extensions"
 """Annotation of a set: extension libraries that its expressions may use, separated by commas."""
 ALLOW_DELETES = "reconciler.dev/allow-deletes"
 """Annotation of a set: the number of its variants that may be deleted."""
+FROM_TARGET = "the target's default"
+"""In a trace, the origin of a field that neither a literal nor an expression gives."""
 
 
 @dataclass(frozen=True, slots=True)

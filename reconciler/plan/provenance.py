@@ -9,6 +9,7 @@ from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FIL
 from reconciler.errors import Location
 from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
+from reconciler.expand.variants import FROM_TARGET
 from reconciler.inventory import FieldPath, Inventory
 from reconciler.objects import Files
 from reconciler.render.context import NAME, PACKAGE_PATH
@@ -163,7 +164,7 @@ class _Provenance:
         """
         if path[0] == "upstream" or not self.variant.place:
             return ("spec", *path)
-        if given == "default":
+        if given == FROM_TARGET:
             return self.variant.place
         expression, _, text = given.partition(": ")
         return (*self.variant.place, *(_steps(expression) if text else ("template", *path)))

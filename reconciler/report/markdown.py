@@ -299,7 +299,7 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     yield "why", _cause(change)
     yield "rollout", request.rollout if request else ""
     yield "required by", ", ".join(request.requested_by) if request else ""
-    yield "last change", _note(change)
+    yield "note", _note(change)
     yield "instance", names.instance
     yield "not ready", "; ".join(change.unready)
 

@@ -87,3 +87,14 @@ def test_saved_plan_is_applied_unless_the_fleet_changed(world: World, tmp_path: 
     applied = world.run("apply", str(saved))
 
     assert (planned.out, refused.code, contradicting.code, applied.code) == ("", 4, 2, 0)
+
+
+def test_difference_of_a_package_in_review_says_so(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    write_world(world.root, ("edge-1",))
+    world.run("apply")
+
+    lines = world.run("plan", "--diff", "edge-1/db").out.splitlines()
+
+    assert lines[0].startswith("# in review edge-1/db")
+    assert "+++ b/db/Kptfile" in lines

@@ -16,6 +16,8 @@ def text_tree(graph: Graph) -> str:
 
 def _tree(group: Group) -> Iterator[str]:
     for row in tree_rows(group):
+        if not row.depth and not row.node.lines and group.title.startswith(f"{row.node.label}: "):
+            continue  # the title names it
         yield f"  {_branches(row)}{describe(row.node, row.edge)}{' (see above)' if row.repeated else ''}"
         if not row.repeated:
             yield from (f"  {_indent(row)}  {note}" for note in row.node.lines)

@@ -149,7 +149,6 @@ def test_packages_that_are_alike_are_one_box_with_their_number() -> None:
 
     assert text_of(*packages) == [
         f"{SET}: 315 packages in 315 repositories; 312 on main at web/v2; 3 on main at web/v1",
-        f"  {SET}",
         "  ├─ blueprints/web web/v1",
         "  │    3 on main",
         "  │  ├─ edge-312/web [on main]",

@@ -239,8 +239,8 @@ FLEET = ObjectName("default", "fleet")
         ),
         pytest.param(
             {"set_key": FLEET, "place": ("spec", "targets", 0)},
-            {"downstream.package": "default"},
-            "PackageVariantSet default/fleet: downstream.package = default",
+            {"downstream.package": "the target's default"},
+            "PackageVariantSet default/fleet: downstream.package = the target's default",
             20,
             id="default of a target",
         ),
