@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from reconciler.errors import UsageError
 from reconciler.progress import NoDisplay, open_task, show_on
 
 if TYPE_CHECKING:
@@ -39,18 +40,32 @@ def add_common_options(command: click.Command) -> None:
     present = {parameter.name for parameter in command.params}
     command.params += [option for option in _options() if option.name not in present]
     if "quiet" not in present and command.callback is not None:
-        command.callback = _with_progress(command.callback)
+        command.callback = _in_directory(command.callback)
 
 
-def _with_progress(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Show that a command works wherever nothing in it names its work."""
+def _in_directory(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Check where a command runs, and show that it works wherever nothing in it names its work."""
 
     @wraps(callback)
     def run(*args: Any, **options: Any) -> Any:
+        _check_directory()
         with open_task("working"):
             return callback(*args, **options)
 
     return run
+
+
+def _check_directory() -> None:
+    """Refuse to run where no relative path means anything, and no Git command starts.
+
+    Raises:
+        UsageError: The current directory was deleted.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        hint = "Go to a directory that exists, then run again."
+        raise UsageError("The current directory was deleted", hint=hint) from error
 
 
 def _options() -> list[click.Option]:

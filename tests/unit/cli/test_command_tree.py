@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -152,3 +153,29 @@ def test_a_value_like_no_choice_gets_none(capfd: pytest.CaptureFixture[str]) -> 
 
 def test_help_lists_every_exit_code() -> None:
     assert [int(code) for code in re.findall(r"(\d+) [a-z]", main.epilog or "")] == sorted(Exit)
+
+
+@pytest.fixture
+def deleted_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+
+
+@pytest.mark.usefixtures("deleted_directory")
+@pytest.mark.parametrize("name", LEAVES)
+def test_deleted_directory_is_bad_usage(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    required = ["x" for each in LEAVES[name].params if isinstance(each, click.Argument) and each.required]
+
+    assert invoke([*name.split(), *required]) == Exit.USAGE
+
+    errors = capfd.readouterr().err
+    if errors.startswith("error: "):  # click's own errors about arguments start with the usage
+        assert errors == (
+            "error: The current directory was deleted\nhint: Go to a directory that exists, then run again.\n"
+        )
+
+
+@pytest.mark.usefixtures("deleted_directory")
+@pytest.mark.parametrize("line", ["--version", "--help", "plan --help", "pr list --help"])
+def test_deleted_directory_has_version_and_help(line: str) -> None:
+    assert invoke(line.split()) == Exit.DONE
