@@ -12,6 +12,7 @@ from reconciler.errors import UnavailableError
 from reconciler.git.commits import CommitData, decode_text, parse_commit, valid_time
 from reconciler.git.history import History
 from reconciler.git.trees import (
+    FileCache,
     PackageRefusedError,
     RawEntry,
     UnsafeEntry,
@@ -48,6 +49,7 @@ class Database(History):
         self._checked_entries: dict[Oid, tuple[TreeEntry | UnsafeEntry, ...]] = {}
         self._entries: dict[Oid, tuple[TreeEntry, ...]] = {}
         self._trees: dict[Oid, pygit2.Tree] = {}
+        self._files = FileCache()
 
     @abstractmethod
     def open(self) -> pygit2.Repository:
@@ -182,7 +184,7 @@ class Database(History):
 
         Raises: PackageRefusedError, see `git.trees.read_files`.
         """
-        return read_files(self, tree, limits, other)
+        return read_files(self, tree, limits, other, self._files)
 
     def list_blobs(self, tree: Oid, limits: "Limits") -> frozenset[Oid]:
         """Return the blobs of a package without reading them.

@@ -117,10 +117,41 @@ def link_error(path: str, target: bytes) -> str:
     return f"in the target of the link, {error}" if error else ""
 
 
+class FileCache:
+    """The files that were read last: packages of a fleet have most of theirs in common.
+
+    It holds at most twice `most_bytes`, and at least the files of the last `most_bytes` that were asked for.
+    """
+
+    def __init__(self, most_bytes: int = 4 << 20) -> None:
+        self._most_bytes = most_bytes
+        self._size = 0
+        self._young: dict[tuple[Oid, int], File] = {}
+        self._old: dict[tuple[Oid, int], File] = {}
+
+    def find(self, entry: TreeEntry) -> File | None:
+        """Return the file of a tree entry, None if it is not in the cache."""
+        key = (entry.oid, entry.mode)
+        if key not in self._young and key in self._old:
+            self.add(self._old[key])
+        return self._young.get(key)
+
+    def add(self, file: File) -> None:
+        """Keep a file; those that were asked for longest ago leave."""
+        if self._size + len(file.data) > self._most_bytes:
+            self._young, self._old, self._size = {}, self._young, 0
+        self._young[file.oid, file.mode] = file
+        self._size += len(file.data)
+
+
 def read_files(
-    objects: ObjectReader, tree: Oid, limits: "Limits", other: Files = MappingProxyType({})
+    objects: ObjectReader,
+    tree: Oid,
+    limits: "Limits",
+    other: Files = MappingProxyType({}),
+    cache: FileCache | None = None,
 ) -> Files:
-    """Return the files of a package; those that are equal in `other` are not read again.
+    """Return the files of a package; those in `cache`, or equal in `other`, are not read again.
 
     Raises: PackageRefusedError for a submodule, an unsafe or colliding name, a link out of the package,
     or an exceeded limit; a package is read whole or not at all.
@@ -131,7 +162,7 @@ def read_files(
     files: dict[str, File] = {}
     size = 0
     for path, entry in listed:
-        files[path] = same.get(path) or _read_file(objects, path, entry, limits)
+        files[path] = same.get(path) or _read_file(objects, path, entry, limits, cache)
         size += len(files[path].data)
         if size > limits.package_bytes:
             raise PackageRefusedError(
@@ -173,11 +204,18 @@ def _is_same(file: File | None, entry: TreeEntry) -> bool:
     return file is not None and file.oid == entry.oid and file.mode == entry.mode
 
 
-def _read_file(objects: ObjectReader, path: str, entry: TreeEntry, limits: "Limits") -> File:
-    try:
-        data = objects.blob(entry.oid, limits.package_file_bytes)
-    except PackageRefusedError as error:
-        raise PackageRefusedError(path, error.reason) from error
-    if entry.mode == Mode.SYMLINK and (reason := link_error(path, data)):
+def _read_file(
+    objects: ObjectReader, path: str, entry: TreeEntry, limits: "Limits", cache: FileCache | None
+) -> File:
+    file = cache.find(entry) if cache is not None else None
+    if file is None or len(file.data) > limits.package_file_bytes:
+        try:
+            data = objects.blob(entry.oid, limits.package_file_bytes)
+        except PackageRefusedError as error:
+            raise PackageRefusedError(path, error.reason) from error
+        file = File(data, Mode(entry.mode), entry.oid)
+        if cache is not None:
+            cache.add(file)
+    if entry.mode == Mode.SYMLINK and (reason := link_error(path, file.data)):
         raise PackageRefusedError(path, reason)
-    return File(data, Mode(entry.mode), entry.oid)
+    return file

@@ -53,19 +53,10 @@ def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None)
 def _fetch(
     mirror: Mirror, trees: list[Oid], limits: Limits, files: dict[Oid, Files], refused: dict[Oid, str]
 ) -> None:
-    blobs: set[Oid] = set()
-    readable = []
-    for tree in trees:
-        try:
-            blobs |= mirror.list_blobs(tree, limits)
-            readable.append(tree)
-        except (PackageRefusedError, UnavailableError) as error:
-            refused[tree] = str(error)
-    # A server refuses the whole batch for one missing object: then each package is fetched by itself.
-    with suppress(UnavailableError):
-        mirror.ensure(blobs)
+    if not mirror.is_local:
+        trees = _fetch_blobs(mirror, trees, limits, refused)
     size = sum(map(_size, files.values()))
-    for tree in readable:
+    for tree in trees:
         try:
             package = mirror.files(tree, limits)
         except (PackageRefusedError, UnavailableError) as error:
@@ -77,6 +68,22 @@ def _fetch(
             continue
         size += _size(package)
         files[tree] = package
+
+
+def _fetch_blobs(mirror: Mirror, trees: list[Oid], limits: Limits, refused: dict[Oid, str]) -> list[Oid]:
+    """Fetch the blobs of packages in one batch; return those packages that can be listed."""
+    blobs: set[Oid] = set()
+    readable = []
+    for tree in trees:
+        try:
+            blobs |= mirror.list_blobs(tree, limits)
+            readable.append(tree)
+        except (PackageRefusedError, UnavailableError) as error:
+            refused[tree] = str(error)
+    # A server refuses the whole batch for one missing object: then each package is fetched by itself.
+    with suppress(UnavailableError):
+        mirror.ensure(blobs)
+    return readable
 
 
 def _size(package: Files) -> int:

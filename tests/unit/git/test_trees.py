@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.git.trees import (
+    FileCache,
     PackageRefusedError,
     RawEntry,
     UnsafeEntry,
@@ -313,3 +314,52 @@ def test_package_may_reach_its_limits() -> None:
     limits = Limits(package_files=4, package_file_bytes=4, package_bytes=8, path_depth=2)
 
     assert [*read_files(objects, ROOT, limits)] == ["d/a", "d/b", "d/c", "d/d"]
+
+
+def test_file_of_another_package_is_not_read_again() -> None:
+    cache = FileCache()
+    first = package(entry("a"), entry("b", Mode.EXECUTABLE, "a"), a=b"1")
+    read_files(first, ROOT, Limits(), cache=cache)
+
+    second = package(entry("x", oid="a"), entry("l", Mode.SYMLINK, "a"), entry("b"), a=b"other", b=b"2")
+    files = read_files(second, ROOT, Limits(), cache=cache)
+
+    assert [(file.data, file.mode) for file in files.values()] == [
+        (b"2", Mode.REGULAR),
+        (b"other", Mode.SYMLINK),
+        (b"1", Mode.REGULAR),
+    ]
+
+
+def test_file_in_the_cache_is_refused_by_a_lower_limit() -> None:
+    cache = FileCache()
+    objects = package(entry("a"), a=b"12345")
+    read_files(objects, ROOT, Limits(), cache=cache)
+
+    with pytest.raises(PackageRefusedError, match="too large"):
+        read_files(objects, ROOT, Limits(package_file_bytes=4), cache=cache)
+
+
+def test_cached_link_is_judged_where_it_stands() -> None:
+    cache = FileCache()
+    inside = package(entry("l", Mode.SYMLINK), l=b"../a")
+    read_files(inside, ROOT, Limits(), cache=cache)
+    outside = package()
+    outside.trees["root"].append(entry("l", Mode.SYMLINK))
+
+    with pytest.raises(PackageRefusedError, match="outside the package"):
+        read_files(outside, ROOT, Limits(), cache=cache)
+
+
+def test_cache_keeps_what_is_asked_for_and_forgets_the_rest() -> None:
+    cache = FileCache(most_bytes=4)
+    often, rarely = entry("often"), entry("rarely")
+    cache.add(File(b"1", Mode.REGULAR, Oid("rarely")))
+    for number in range(6):
+        cache.add(File(b"22", Mode.REGULAR, Oid(f"own{number}")))
+        if not number:
+            cache.add(File(b"1", Mode.REGULAR, Oid("often")))
+        assert cache.find(often) is not None
+
+    assert cache.find(rarely) is None
+    assert [number for number in range(6) if cache.find(entry(f"own{number}"))] == [4, 5]
