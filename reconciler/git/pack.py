@@ -5,7 +5,6 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from reconciler.objects import (
     sha1,
     tree_bytes,
 )
+from reconciler.values import replace
 
 
 class Pack:
@@ -197,7 +197,7 @@ class Pack:
     def _sorted(self, tree: Oid | None) -> SortedTree:
         """Return the entries of a tree, from the few that are kept parsed."""
         if tree is None:
-            return SortedTree([], [])
+            return SortedTree.of(())
         entries = self._trees.get(tree)
         if entries is None:
             in_pack = tree in self._records

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import NamedTuple
 
 from reconciler.git.trees import RawEntry, parse_tree
@@ -19,26 +20,26 @@ class Splice(NamedTuple):
 
 
 class SortedTree(NamedTuple):
-    """The entries of a tree object in Git's order: their sort keys, and their bytes as they are stored."""
+    """A tree object, its entries in Git's order: their sort keys, and where each starts, then the end.
+
+    Trees that differ in one entry only may have their lists in common.
+    """
 
     keys: list[bytes]
-    stored: list[bytes]
+    starts: list[int]
+    data: bytes
 
     @classmethod
     def of(cls, entries: Iterable[RawEntry]) -> "SortedTree":
         """Return a tree of these entries, in any order."""
         pairs = sorted(((_key(entry), entry) for entry in entries), key=lambda pair: pair[0])
-        return cls([key for key, _ in pairs], [b"%b %b\0%b" % entry for _, entry in pairs])
-
-    @property
-    def data(self) -> bytes:
-        """The tree object."""
-        return b"".join(self.stored)
+        stored = [b"%b %b\0%b" % entry for _, entry in pairs]
+        return cls([key for key, _ in pairs], [*accumulate(map(len, stored), initial=0)], b"".join(stored))
 
     def find(self, name: bytes) -> RawEntry | None:
         """Return the entry with a name, a file before a directory; None if there is none."""
         index = next((index for start, end in self._places(name) for index in range(start, end)), None)
-        return None if index is None else parse_tree(self.stored[index])[0]
+        return None if index is None else parse_tree(self._stored(index))[0]
 
     def replaced(self, name: bytes, entry: RawEntry | None) -> "tuple[SortedTree, Splice | None]":
         """Return the tree with this entry in the place of all of its name (None: with none of that name).
@@ -52,15 +53,26 @@ class SortedTree(NamedTuple):
             places = [(place, place)]
         start, end = places[0] if places else (0, 0)
         if len(places) > 1 or (new and start < end and self.keys[start] != new[0]):
-            kept = [raw for data in self.stored if (raw := parse_tree(data)[0]).name != name]
+            raw = (parse_tree(self._stored(index))[0] for index in range(len(self.keys)))
+            kept = [each for each in raw if each.name != name]
             return SortedTree.of([*kept, *([entry] if entry else [])]), None
-        fresh = [] if entry is None else [b"%b %b\0%b" % entry]
-        tree = SortedTree(
-            [*self.keys[:start], *new, *self.keys[end:]], [*self.stored[:start], *fresh, *self.stored[end:]]
+        fresh = b"" if entry is None else b"%b %b\0%b" % entry
+        splice = Splice(self.starts[start], self.starts[end], fresh)
+        return self._spliced(start, end, new, splice), splice
+
+    def _spliced(self, start: int, end: int, new: list[bytes], splice: Splice) -> "SortedTree":
+        """Return the tree with entries from `start` to `end` replaced by one, or by none."""
+        data = self.data[: splice.start] + splice.fresh + self.data[splice.end :]
+        moved = len(data) - len(self.data)
+        if not moved and end - start == len(new):
+            return SortedTree(self.keys, self.starts, data)
+        before, after = self.starts[: start + len(new)], self.starts[end:]
+        return SortedTree(
+            [*self.keys[:start], *new, *self.keys[end:]], [*before, *(place + moved for place in after)], data
         )
-        first = sum(map(len, self.stored[:start]))
-        last = first + sum(map(len, self.stored[start:end]))
-        return tree, Splice(first, last, b"".join(fresh))
+
+    def _stored(self, index: int) -> bytes:
+        return self.data[self.starts[index] : self.starts[index + 1]]
 
     def _places(self, name: bytes) -> Iterator[tuple[int, int]]:
         for key in (name, name + b"/"):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirrors
 from reconciler.git.sorted_trees import SortedTree, apply_delta, delta
-from reconciler.git.trees import RawEntry
+from reconciler.git.trees import RawEntry, parse_tree
 from reconciler.objects import File, Signature
 from tests.support.git import format_tree, make_repository, run
 
@@ -31,6 +31,7 @@ def test_replaced_tree_equals_one_that_is_made_anew(
     kept = [each for each in entries if each.name != name]
     assert after.data == format_tree([*kept, *([new] if new else [])])
     assert after.find(name) == new
+    assert after == SortedTree.of(parse_tree(after.data))
     if splice is not None:
         assert apply_delta(before.data, delta(len(before.data), splice)) == after.data
 
