@@ -69,6 +69,10 @@ class _Contents(NamedTuple):
     images: frozenset[str]
 
 
+_Side = tuple[str, int, Oid | bytes, tuple[bytes, ...]]
+"""A file on one side of a difference: its path, mode and content."""
+
+
 class _Difference(NamedTuple):
     digest: bytes
     added: int
@@ -77,11 +81,12 @@ class _Difference(NamedTuple):
 
 @dataclass(slots=True)
 class ImpactReader:
-    """Computes impacts; equal files of many packages are compared and parsed once."""
+    """Computes impacts; those of packages that differ by their own names only, and equal files, once."""
 
     policy: RiskPolicy
     _contents: dict[Oid | bytes, _Contents] = field(default_factory=dict)
     _differences: dict[tuple[bytes | None, bytes | None], _Difference] = field(default_factory=dict)
+    _impacts: dict[tuple[_Side, ...], Impact] = field(default_factory=dict)
 
     def impact(self, before: Files, after: Files, own_names: Collection[str]) -> Impact:
         """Return the impact of a change. Total.
@@ -91,8 +96,19 @@ class ImpactReader:
             after: The package as its draft has it, empty if it is removed.
             own_names: Names of the package, its repository and its owner.
         """
-        changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
         names = {name.encode() for name in own_names if name}
+        key = tuple(_sides(before, after, names))
+        impact = self._impacts.get(key)
+        if impact is None:
+            impact = self._impact(before, after, names)
+            # A risk that names the package is one of this package alone.
+            own = {_OWN_NAME, *(name.decode() for name in names)}
+            if not any(name in risk.subject for risk in impact.risks for name in own):
+                self._impacts[key] = impact
+        return impact
+
+    def _impact(self, before: Files, after: Files, names: Collection[bytes]) -> Impact:
+        changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
         digest, added, removed = hashlib.sha256(), 0, 0
         for path in changed:
             old, new = before.get(path), after.get(path)
@@ -178,6 +194,20 @@ class ImpactReader:
 
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _BEFORE = _WORD | frozenset(b".")
+
+
+def _sides(before: Files, after: Files, names: Collection[bytes]) -> Iterator[_Side]:
+    """Yield everything that an impact is computed from, without the names of the package itself."""
+    for path in sorted(before.keys() | after.keys()):
+        for file in (before.get(path), after.get(path)):
+            if file is None:
+                yield path, 0, b"", ()
+            elif path not in _OWN_FILES:
+                yield path, file.mode, file.oid, ()
+            else:
+                # Where the mask is a character of the file, it is no place of a name.
+                masks = tuple(sorted(names)) if b"\0" in file.data else ()
+                yield path, file.mode, _masked(path, file, names) or b"", masks
 
 
 def _masked(path: str, file: File | None, names: Collection[bytes]) -> bytes | None:

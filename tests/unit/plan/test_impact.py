@@ -196,6 +196,9 @@ def context(name: str, rest: str = "") -> File:
     return File.of(f"{head}data:\n  image: {name}.io/{name}:1\n{rest}".encode())
 
 
+MODES = (Mode.REGULAR, Mode.EXECUTABLE)
+
+
 def test_reader_of_many_packages_tells_of_each_what_a_new_one_tells() -> None:
     """Also where a name of the package itself is part of a risk: then it is read again with its name."""
     roles = "---\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {}\n"
@@ -204,6 +207,10 @@ def test_reader_of_many_packages_tells_of_each_what_a_new_one_tells() -> None:
         before = {"package-context.yaml": context(name, roles.format(name)), "app.yaml": context("app")}
         after = {"package-context.yaml": context(f"{name}-2"), "app.yaml": context("app2")}
         sides += [(before, after, {name}), (after, before, {name}), ({}, after, {name}), (before, {}, ())]
+        changed = {"package-context.yaml": File.of(b"name: app\n"), "app.yaml": context("app")}
+        sides += [(changed, {**changed, "Kptfile": File.of(name.encode(), mode)}, {name}) for mode in MODES]
+        sides += [(changed, {**changed, "Kptfile": File.of(b"\0")}, {name})]
+        sides += [(changed, {**changed, "Kptfile": File.of(b"\0 web")}, {name})]
     reader = ImpactReader(RiskPolicy())
 
     impacts = [reader.impact(*each) for each in sides]
