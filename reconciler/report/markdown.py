@@ -1,12 +1,14 @@
 """Plan and pull request as Markdown, from the templates; every dynamic text sits in a code span."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from importlib import resources
 from itertools import islice
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
+from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.ids import PackageKey
 from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange, Plan
 from reconciler.plan.compare import Comparison
@@ -159,26 +161,46 @@ def pull_body(
     """
     conflicts = conflict_rows(change)
     kind = change.request.kind if change.request else change.op
-    return fill(
+    own = _OwnTexts()
+    return own.fill(
         "pull-request.md",
         sentence=_sentence(change),
         kept=_kept(change, kind),
         end=_end(change, kind),
-        facts=[(n, _short(value), (links or {}).get(n, "")) for n, value in _facts(change, names) if value],
+        facts=tuple(_fact_rows(change, names, links or {}, own)),
         difference=difference,
-        risks=list(map(_short, _risks(change))),
-        conflicts=conflicts,
+        risks=tuple(map(_short, _risks(change))),
+        conflicts=tuple(conflicts),
         more_conflicts=len(change.conflicts) - len(conflicts),
         keeps="\n".join(row.keep for row in conflicts if row.keep),
-        answers=answer_rows(change),
+        answers=tuple(answer_rows(change)),
         more_answers=max(0, len(change.answers) - MOST_CONFLICTS),
         requirements=change.requirements[:ROWS],
-        pins=[(m.instance, m.before, m.after, _short(m.why), clusters_text(m)) for m in change.pins[:ROWS]],
+        pins=tuple(
+            (m.instance, m.before, m.after, _short(m.why), clusters_text(m)) for m in change.pins[:ROWS]
+        ),
         more_pins=max(0, len(change.pins) - ROWS),
-        files=[file._replace(path=_short(file.path)) for file in files[:MOST_FILES]],
+        files=tuple(_file_row(file, own) for file in files[:MOST_FILES]),
         more_files=max(0, len(files) - MOST_FILES),
-        warnings=list(_warnings([change], names)),
+        warnings=tuple(_warnings([change], names)),
     )
+
+
+def _fact_rows(
+    change: Change, names: Names, links: Mapping[str, str], own: "_OwnTexts"
+) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value and address of each fact."""
+    for name, value in _facts(change, names):
+        if value:
+            text, link = _short(value), links.get(name, "")
+            yield name, own.add(escape.cell(text)) if name in _OWN_FACTS else text, link and own.add(link)
+
+
+def _file_row(file: FileChange, own: "_OwnTexts") -> FileChange:
+    """Return a changed file as it is shown; files that every package has of its own differ in each."""
+    if file.text and file.path in _OWN_FILES:
+        return file._replace(text=own.add(escape.block(file.text, "diff")))
+    return file if len(file.path) <= LONGEST else file._replace(path=_short(file.path))
 
 
 def group_body(
@@ -315,17 +337,59 @@ def fill(template: str, **values: object) -> str:
     return _environment().get_template(template).render(**values)
 
 
+_OWN_FACTS = frozenset({"package", "variant"})
+_OWN_FILES = frozenset({KPTFILE, PACKAGE_CONTEXT_FILE})
+_PLACE = re.compile("\0([0-9]+)\0")
+
+
+class _Place(str):
+    """The place of an own text in a text that packages share; filters leave it as it is."""
+
+    __slots__ = ()
+
+
+class _OwnTexts:
+    """Texts that one package has of its own, for a text that many packages share and that is made once.
+
+    The texts are inert already. No other text can hold a place: filters spell out its characters.
+    """
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def add(self, text: str) -> str:
+        """Return the place of a text."""
+        self._texts.append(text)
+        return _Place(f"\0{len(self._texts) - 1}\0")
+
+    def fill(self, template: str, **values: Hashable) -> str:
+        """Return a template with these values, and with the own texts in their places."""
+        parts = _shared_parts(template, tuple(values.items()))
+        return "".join([part if isinstance(part, str) else self._texts[part] for part in parts])
+
+
+@lru_cache(maxsize=128)
+def _shared_parts(template: str, values: tuple[tuple[str, Hashable], ...]) -> tuple[str | int, ...]:
+    """Return the parts of a filled template: texts, and the numbers of the own texts between them."""
+    parts = _PLACE.split(fill(template, **dict(values)))
+    return tuple(int(part) if index % 2 else part for index, part in enumerate(parts))
+
+
 @cache
 def _environment() -> Environment:
     # Markdown is not HTML: the filters below escape, autoescape would garble code spans.
     environment = Environment(  # noqa: S701
         loader=FunctionLoader(load_template), undefined=StrictUndefined, keep_trailing_newline=True
     )
-    environment.filters["code"] = escape.code
-    environment.filters["cell"] = escape.cell
-    environment.filters["block"] = escape.block
+    environment.filters["code"] = _unless_place(escape.code)
+    environment.filters["cell"] = _unless_place(escape.cell)
+    environment.filters["block"] = _unless_place(escape.block)
     environment.filters["plural"] = plural
     return environment
+
+
+def _unless_place(make_inert: Callable[..., str]) -> Callable[..., str]:
+    return lambda text, *settings: text if isinstance(text, _Place) else make_inert(text, *settings)
 
 
 def load_template(name: str) -> str:
