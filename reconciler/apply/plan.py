@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 
 from reconciler.apply.dashboard import DashboardWriter, reserve_dashboard_write
@@ -45,6 +44,7 @@ from reconciler.state import (
     record_path,
 )
 from reconciler.upstream_lock import lock_bytes, lock_path
+from reconciler.values import replace
 from reconciler.wording import plural
 
 _OF_CLUSTERS = (f"{PACKAGES_DIRECTORY}/", f"{UNSOLVED_DIRECTORY}/")

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.errors import ReconcilerError, UnavailableError
@@ -22,7 +22,7 @@ from reconciler.plan.impact import ImpactReader
 from reconciler.policy import Limits, RiskPolicy
 from reconciler.refs import HEADS
 from reconciler.report.diff import DifferenceReader
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 from reconciler.wording import plural, verb
 
 

@@ -1,7 +1,6 @@
 """Changes of local pull requests, collected for the same push as the branches of the repository."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from types import MappingProxyType
@@ -28,6 +27,7 @@ from reconciler.inventory import PullRequest, PullState
 from reconciler.objects import Mode, Signature, TreeEntry
 from reconciler.policy import CommitPolicy
 from reconciler.refs import HEADS, is_group
+from reconciler.values import replace
 
 _LARGEST = 1 << 20
 

@@ -1,7 +1,6 @@
 """Approval by policy: what may be merged without a person, pinned to the commit that was judged."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from reconciler.api.meta import LabelSelector
 from reconciler.expand.selectors import compile_selector
@@ -15,6 +14,7 @@ from reconciler.render.rendered import Package
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.rollout.confidence import judge_revision
 from reconciler.rollout.model import GateResult, Verdict
+from reconciler.values import replace
 
 Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
 _STATES: Mapping[CheckState | None, str] = {

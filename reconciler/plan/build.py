@@ -1,7 +1,6 @@
 """Build the complete plan from the inventory, the resolved fleet and the rendered packages."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.errors import Exit, Problem
@@ -31,6 +30,7 @@ from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.pins import may_float
 from reconciler.rollout.model import RolloutPhase
+from reconciler.values import replace
 
 if TYPE_CHECKING:
     from reconciler.dependencies import emit as generated_manifests

@@ -1,7 +1,7 @@
 """A plan is a value: what every package will see, why, and the exact writes that do it."""
 
 from collections.abc import Container, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,7 @@ from reconciler.reasons import Reason
 from reconciler.refs import short_branch
 from reconciler.resolve.dependency_roots import RequirementChange
 from reconciler.rollout.model import Rollout
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange

@@ -1,7 +1,6 @@
 """Groups: the drafts of several packages on one branch, in one pull request (D4)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 
 from reconciler.expand import DesiredVariant
@@ -25,7 +24,7 @@ from reconciler.refs import HEADS, draft_ref, group_number, group_ref, short_bra
 from reconciler.render.rendered import Package
 from reconciler.rollout.model import RolloutPhase
 from reconciler.trailers import CONFLICT, conflict_lines
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 from reconciler.wording import plural
 
 Scope = tuple[str, ...]

@@ -5,7 +5,7 @@ Only opening is limited: drafts are written, and open pull requests are kept up 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 from reconciler.inventory import PullState
 from reconciler.plan.changes import Change, Op, Postponed, WriteDraft, WriteGroup, WriteRemoval
@@ -13,7 +13,7 @@ from reconciler.plan.context import PlanContext
 from reconciler.policy import PullRequestPolicy
 from reconciler.reasons import Reason
 from reconciler.refs import short_branch
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 Head = tuple[str, str]
 """A repository's URL and the branch of a pull request."""

@@ -1,7 +1,6 @@
 """Status of every package: its phase, age and pull request, and the files of the status branch (D23)."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -31,7 +30,7 @@ from reconciler.reasons import AWAITING_APPROVAL, Reason
 from reconciler.refs import DRAFTS, PROPOSED, deletion_ref, short_branch
 from reconciler.resolve.ownership import find_view, package_name
 from reconciler.state import is_failure
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 Opened = Mapping[tuple[str, str], PullRequest]
 """The pull requests that a run opened or updated, by URL and head."""
