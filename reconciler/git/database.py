@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ NO_OBJECT = (KeyError, ValueError, pygit2.GitError)
 """Errors of pygit2 for a missing object, a malformed id and an unreadable repository."""
 _ModeAndOid = tuple[int, Oid]
 _FEW = 8
+_SHORT = 64
+"""Entries of a known tree that are looked through for less than one look-up by libgit2."""
 _FILE_MODES = frozenset({0o100644, 0o100664, 0o100755})
 _LARGEST_TREE = 64 << 20
 _OPEN_TREES = 64
@@ -47,7 +50,6 @@ class Database(History):
         super().__init__()
         self._commits: dict[Oid, CommitData] = {}
         self._checked_entries: dict[Oid, tuple[TreeEntry | UnsafeEntry, ...]] = {}
-        self._entries: dict[Oid, tuple[TreeEntry, ...]] = {}
         self._trees: dict[Oid, pygit2.Tree] = {}
         self._files = FileCache()
 
@@ -131,10 +133,23 @@ class Database(History):
 
     def entries(self, tree: Oid) -> tuple[TreeEntry, ...]:
         """Return the entries of a tree that have safe names and modes."""
-        if tree not in self._entries:
-            checked = self.checked_entries(tree)
-            self._entries[tree] = tuple(entry for entry in checked if isinstance(entry, TreeEntry))
-        return self._entries[tree]
+        return tuple(entry for entry in self.checked_entries(tree) if isinstance(entry, TreeEntry))
+
+    def find_file(self, tree: Oid, name: str) -> TreeEntry | None:
+        """Return the file or link with this name in a tree, None if there is no safe one.
+
+        The entries of a tree with such a file are not kept: a fleet has many packages, each read once.
+
+        Raises: UnavailableError if the tree is missing.
+        """
+        if tree not in self._checked_entries:
+            with suppress(PackageRefusedError):  # it has no entries
+                raw = self.raw_entries(tree)
+                named = name.encode()
+                if file := _find_file(check_entry(entry) for entry in raw if entry.name == named):
+                    return file
+                self._checked_entries[tree] = tuple(map(check_entry, raw))
+        return _find_file(entry for entry in self.checked_entries(tree) if entry.name == name)
 
     def unsafe_entries(self, tree: Oid) -> tuple[UnsafeEntry, ...]:
         """Return the entries of a tree that have unsafe names or modes."""
@@ -259,7 +274,8 @@ class Database(History):
         """Return mode and id of the named entries; few names are looked up without parsing the tree."""
         if tree is None:
             return {}
-        if len(names) > _FEW:
+        kept = self._checked_entries.get(tree)
+        if len(names) > _FEW or (kept is not None and len(kept) <= _SHORT):
             return {e.name: (e.mode, e.oid) for e in self.entries(tree) if e.name in names}
         opened = self._tree(tree)
         if opened is None:
@@ -296,6 +312,10 @@ def _isolate() -> None:
 
 
 _isolate()
+
+
+def _find_file(entries: Iterable[TreeEntry | UnsafeEntry]) -> TreeEntry | None:
+    return next((e for e in entries if isinstance(e, TreeEntry) and e.mode != Mode.TREE), None)
 
 
 def _tree_of(entry: _ModeAndOid | None) -> Oid | None:

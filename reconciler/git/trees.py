@@ -1,6 +1,8 @@
 """Tree objects: lossless parsing, checks of names, modes and links, and the files of a package."""
 
+import re
 from collections.abc import Iterator
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -11,6 +13,8 @@ from reconciler.wording import plural
 if TYPE_CHECKING:
     from reconciler.policy import Limits
 
+_ENTRY = re.compile(rb"([^ ]*) ([^\0]*)\0(.{20})|.+", re.DOTALL)
+"""An entry of a tree: mode, name and id; all are empty for a malformed rest."""
 _GITLINK = 0o160000
 _MODES = {
     0o040000: Mode.TREE,
@@ -71,32 +75,34 @@ def parse_tree(data: bytes) -> list[RawEntry]:
 
     Raises: ValueError if it is malformed.
     """
-    entries = []
-    start, end = 0, len(data)
-    while start < end:
-        space = data.index(b" ", start)
-        nul = data.index(b"\0", space)
-        if nul + 21 > end:
-            raise ValueError("truncated tree")
-        entries.append(RawEntry(data[start:space], data[space + 1 : nul], data[nul + 1 : nul + 21]))
-        start = nul + 21
-    return entries
+    entries = _ENTRY.findall(data)
+    if entries and not entries[-1][-1]:
+        raise ValueError("truncated tree")
+    return [*map(RawEntry._make, entries)]
 
 
 def check_entry(raw: RawEntry) -> TreeEntry | UnsafeEntry:
     """Return an entry if its name and mode are safe, else the reason why it is not. Total."""
+    mode, name, oid = raw
+    checked = _check(mode, name)
+    return checked if isinstance(checked, UnsafeEntry) else TreeEntry(*checked, Oid(oid.hex()))
+
+
+@lru_cache(maxsize=1 << 12)
+def _check(raw_mode: bytes, raw_name: bytes) -> tuple[str, Mode] | UnsafeEntry:
+    """Return name and mode of an entry. Kept, because packages have the same few files."""
     try:
-        name = raw.name.decode()
-        mode = int(raw.mode, 8)
+        name = raw_name.decode()
+        mode = int(raw_mode, 8)
     except ValueError:
-        return UnsafeEntry(repr(raw.name)[2:-1], "its name is not UTF-8 or its mode is not a number")
+        return UnsafeEntry(repr(raw_name)[2:-1], "its name is not UTF-8 or its mode is not a number")
     if mode == _GITLINK:
         return UnsafeEntry(name, "it is a submodule")
     if mode not in _MODES:
         return UnsafeEntry(name, f"its mode {mode:o} is unknown")
     if reason := file_name_error(name):
         return UnsafeEntry(name, reason)
-    return TreeEntry(name, _MODES[mode], Oid(raw.oid.hex()))
+    return name, _MODES[mode]
 
 
 def link_error(path: str, target: bytes) -> str:

@@ -153,18 +153,17 @@ def _read_views(
     refs: dict[str, list[PackageAtRef]] = {}
     for ref in (*find_refs(mirror, lambda path: _directory(path, directories) is not None), *grouped):
         refs.setdefault(_directory(ref.named.path, directories) or "", []).append(ref)
-    contents = [_content(mirror, view, refs.get(view.directory, ()), directories) for view in siblings]
-    index.load(mirror, (oid for content in contents for oid in content.kptfiles()))
+    contents = [(v, _content(mirror, v, refs.get(v.directory, ()), directories)) for v in siblings]
+    index.load(mirror, (oid for _, content in contents for oid in content.kptfiles()))
     branches, tags = dict(_commits(mirror, HEADS)), dict(_commits(mirror, TAGS))
-    for view, content in zip(siblings, contents, strict=True):
-        git = view.manifest.spec.git
-        if content.head is None and not (git and git.create_branch):
-            yield _no_branch(view, mirror)
-            continue
+    yield from (_no_branch(view, mirror) for view, content in contents if not _has_branch(view, content))
+    contents = [(view, content) for view, content in contents if _has_branch(view, content)]
+    read = read_packages(mirror, [content for _, content in contents], policy, index)
+    for (view, content), packages in zip(contents, read, strict=True):
         yield replace(
             view,
             head=branches.get(view.branch),
-            packages=read_packages(mirror, content, policy, index),
+            packages=packages,
             directories=content.survey.directories,
             files=content.survey.files,
             branches=branches,
@@ -172,6 +171,11 @@ def _read_views(
             groups=tuple(group.branch for group in groups),
             code_owners=_read_code_owners(mirror, content.head, policy),
         )
+
+
+def _has_branch(view: RepositoryView, content: ViewContent) -> bool:
+    git = view.manifest.spec.git
+    return content.head is not None or bool(git and git.create_branch)
 
 
 def _read_code_owners(mirror: Mirror, head: CommitData | None, policy: Policy) -> str:

@@ -1,6 +1,7 @@
 """Discover packages in trees and refs: on main, in drafts and at tags."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -17,11 +18,15 @@ MAX_DEPTH = 50
 
 
 class PackageDirectory(NamedTuple):
-    """One package in one commit: full path, tree and the blob of its Kptfile, None in a malformed tree."""
+    """One package in one commit: full path, tree and the blob of its Kptfile, None in a malformed tree.
+
+    `is_link` is True if its Kptfile is a symbolic link, which is no package at any other commit.
+    """
 
     path: str
     tree: Oid
     kptfile: Oid | None
+    is_link: bool = False
 
 
 class PackageAtRef(NamedTuple):
@@ -56,16 +61,16 @@ def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Call
     pending = [(directory, start)] if start else []
     while pending:
         path, oid = pending.pop()
-        entries = mirror.entries(oid)
-        kptfile = next((e for e in entries if e.name == KPTFILE and e.mode != Mode.TREE), None)
+        kptfile = mirror.find_file(oid, KPTFILE)
         if kptfile and path:
-            packages.append(PackageDirectory(path, oid, kptfile.oid))
+            packages.append(PackageDirectory(path, oid, kptfile.oid, kptfile.mode == Mode.SYMLINK))
             continue
         # An unsafe entry without a name is about the tree itself: keep the directory whole.
         if path and any(not unsafe.name for unsafe in mirror.unsafe_entries(oid)):
             packages.append(PackageDirectory(path, oid, None))
             continue
         directories[path] = oid
+        entries = mirror.entries(oid)
         inside = f"{path}/" if path else ""
         files.update(f"{inside}{e.name}" for e in entries if e.mode != Mode.TREE)
         files.update(f"{inside}{unsafe.name}" for unsafe in mirror.unsafe_entries(oid))
@@ -127,8 +132,17 @@ def published_revision(mirror: Mirror, tag: PackageAtRef) -> PackageRevision:
 
 def annotated_workspaces(commit: CommitData, path: str) -> Mapping[int, str]:
     """Return the workspaces of a package's revisions in a commit's annotations, by revision number."""
-    workspaces: dict[int, str] = {}
-    for note in parse_annotations(commit.message):
-        if note.package == path and note.workspace and note.revision.isdecimal():
-            workspaces.setdefault(int(note.revision), note.workspace)
+    return _workspaces(commit.message).get(path, _NO_WORKSPACES)
+
+
+_NO_WORKSPACES: Mapping[int, str] = MappingProxyType({})
+
+
+@lru_cache(maxsize=16)
+def _workspaces(message: str) -> Mapping[str, Mapping[int, str]]:
+    """Return the workspaces by package. Kept, because one commit may publish thousands of packages."""
+    workspaces: dict[str, dict[int, str]] = {}
+    for note in parse_annotations(message):
+        if note.workspace and note.revision.isdecimal():
+            workspaces.setdefault(note.package, {}).setdefault(int(note.revision), note.workspace)
     return workspaces

@@ -1,7 +1,8 @@
 """Assemble the packages of a view from main, drafts, tags and unpublished revisions."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import NamedTuple
 
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
@@ -22,6 +23,20 @@ from reconciler.read.repositories.kptfiles import HeaderIndex
 from reconciler.refs import deletion_ref
 from reconciler.values import dataclass
 
+_State = tuple[CommitData, PackageDirectory]
+
+
+class Searched(NamedTuple):
+    """A package on main to search for unpublished states, with its tags."""
+
+    package: PackageDirectory
+    tags: Sequence[PackageRevision] = ()
+
+    @property
+    def at_head(self) -> PackageDirectory | None:
+        """The package at main's head, None if its Kptfile is no regular file."""
+        return None if self.package.kptfile is None or self.package.is_link else self.package
+
 
 @dataclass(frozen=True, slots=True)
 class ViewContent:
@@ -37,15 +52,47 @@ class ViewContent:
         yield from (draft.package.kptfile for draft in self.refs if _is_draft(draft))
 
 
+class _Refs(NamedTuple):
+    """The content of one view, and its drafts and tags by path."""
+
+    content: ViewContent
+    drafts: Mapping[str, list[Draft]]
+    tags: Mapping[str, list[PackageRevision]]
+
+
 def read_packages(
-    mirror: Mirror, content: ViewContent, policy: Policy, index: HeaderIndex
-) -> Mapping[str, PackageState]:
-    """Return the packages of a view by full path, sorted. The headers of its Kptfiles must be loaded.
+    mirror: Mirror, contents: Iterable[ViewContent], policy: Policy, index: HeaderIndex
+) -> Iterator[Mapping[str, PackageState]]:
+    """Yield the packages of each view of a repository by full path, sorted.
+
+    The headers of their Kptfiles must be loaded.
 
     Raises:
         UnavailableError: An object is missing and cannot be fetched.
     """
-    mains = {package.path: package for package in content.survey.packages}
+    read = [_read_refs(mirror, content, policy, index) for content in contents]
+    unpublished = _unpublished(mirror, read, policy, index)
+    for content, drafts, tags in read:
+        main = content.head.oid if content.head else None
+        mains = {package.path: package for package in content.survey.packages}
+        merged = unpublished.get(main, {}) if main else {}
+        yield {
+            path: PackageState(
+                path,
+                main_tree=mains[path].tree if path in mains else None,
+                main_header=index.header(mains[path].kptfile) if path in mains else None,
+                drafts=tuple(sorted(drafts.get(path, ()), key=lambda d: d.ref)),
+                published=tuple(sorted(tags.get(path, ()), key=lambda r: (r.revision, r.ref))),
+                unpublished=merged.get(path, ()),
+                deletion=read_deletion(
+                    mirror, deletion_ref(policy.instance, path), main, path, policy.commits
+                ),
+            )
+            for path in sorted({*mains, *drafts, *tags})
+        }
+
+
+def _read_refs(mirror: Mirror, content: ViewContent, policy: Policy, index: HeaderIndex) -> _Refs:
     drafts: dict[str, list[Draft]] = {}
     tags: dict[str, list[PackageRevision]] = {}
     main = content.head.oid if content.head else None
@@ -56,56 +103,46 @@ def read_packages(
             drafts.setdefault(path, []).append(read_draft(mirror, ref, main, header, policy.commits))
         else:
             tags.setdefault(path, []).append(published_revision(mirror, ref))
-    unpublished = _unpublished(mirror, content, tags, policy, index)
-    return {
-        path: PackageState(
-            path,
-            main_tree=mains[path].tree if path in mains else None,
-            main_header=index.header(mains[path].kptfile) if path in mains else None,
-            drafts=tuple(sorted(drafts.get(path, ()), key=lambda d: d.ref)),
-            published=tuple(sorted(tags.get(path, ()), key=lambda r: (r.revision, r.ref))),
-            unpublished=unpublished.get(path, ()),
-            deletion=read_deletion(mirror, deletion_ref(policy.instance, path), main, path, policy.commits),
-        )
-        for path in sorted({*mains, *drafts, *tags})
-    }
+    return _Refs(content, drafts, tags)
 
 
 def _unpublished(
-    mirror: Mirror,
-    content: ViewContent,
-    tags: Mapping[str, list[PackageRevision]],
-    policy: Policy,
-    index: HeaderIndex,
-) -> Mapping[str, tuple[UnpublishedRevision, ...]]:
-    if content.head is None:
-        return {}
+    mirror: Mirror, read: Iterable[_Refs], policy: Policy, index: HeaderIndex
+) -> Mapping[Oid, Mapping[str, tuple[UnpublishedRevision, ...]]]:
+    """Return the unpublished revisions by main's head and path: one walk serves all views of a branch."""
     ours = f"{policy.instance}/"
-    # Walking back is slow: only packages of this instance that differ from their latest tag need it.
-    searched = {
-        package.path: [(revision.commit.oid, revision.tree) for revision in tags.get(package.path, ())]
-        for package in content.survey.packages
-        if index.header(package.kptfile).owner.startswith(ours)
-        and package.tree != _latest(tags, package.path)
-    }
-    merged = find_unpublished(mirror, content.head.oid, searched)
-    index.load(mirror, (package.kptfile for states in merged.values() for _, package in states))
-    return {
-        path: tuple(
-            UnpublishedRevision(
-                commit=Commit(commit.oid, commit.committer.time),
-                tree=package.tree,
-                header=index.header(package.kptfile),
-                workspaces=annotated_workspaces(commit, path),
-            )
-            for commit, package in states
+    searched: dict[Oid, dict[str, Searched]] = {}
+    for content, _, tags in read:
+        if content.head is None:
+            continue
+        # Walking back is slow: only packages of this instance that differ from their latest tag need it.
+        searched.setdefault(content.head.oid, {}).update(
+            (package.path, Searched(package, tags.get(package.path, ())))
+            for package in content.survey.packages
+            if index.header(package.kptfile).owner.startswith(ours)
+            and package.tree != _latest(tags.get(package.path, ()))
         )
-        for path, states in merged.items()
+    walked = {head: find_unpublished(mirror, head, packages) for head, packages in searched.items()}
+    states = (package for merged in walked.values() for states in merged.values() for _, package in states)
+    index.load(mirror, (package.kptfile for package in states))
+    return {
+        head: {path: tuple(_revisions(states, index)) for path, states in merged.items()}
+        for head, merged in walked.items()
     }
 
 
-def _latest(tags: Mapping[str, list[PackageRevision]], path: str) -> Oid | None:
-    latest = PackageState(path, published=tuple(tags.get(path, ()))).latest
+def _revisions(states: Iterable[_State], index: HeaderIndex) -> Iterator[UnpublishedRevision]:
+    for commit, package in states:
+        yield UnpublishedRevision(
+            commit=Commit(commit.oid, commit.committer.time),
+            tree=package.tree,
+            header=index.header(package.kptfile),
+            workspaces=annotated_workspaces(commit, package.path),
+        )
+
+
+def _latest(tags: Iterable[PackageRevision]) -> Oid | None:
+    latest = PackageState("", published=tuple(tags)).latest if tags else None
     return latest.tree if latest else None
 
 
@@ -123,26 +160,19 @@ class _Search:
 
     stop: int
     elsewhere: frozenset[Oid]
-    states: list[tuple[CommitData, PackageDirectory]] = field(default_factory=list)
+    states: list[_State] = field(default_factory=list)
 
 
-def find_unpublished(
-    mirror: Mirror, head: Oid, tagged: Mapping[str, Iterable[tuple[Oid, Oid]]]
-) -> dict[str, list[tuple[CommitData, PackageDirectory]]]:
+def find_unpublished(mirror: Mirror, head: Oid, searched: Mapping[str, Searched]) -> dict[str, list[_State]]:
     """Return for each package its states on main since its newest tag, oldest first.
 
     After a merge, squash, rebase or plain push, main's first-parent line has a commit that changed the
     package's tree: that commit is the state. A removal ends the search: older states are of another package
     at the same path.
-
-    Args:
-        mirror: The repository.
-        head: Main's head.
-        tagged: The packages to search, each with commit and package tree of its tags.
     """
-    line = list(mirror.first_parents(head)) if tagged else []
+    line = list(mirror.first_parents(head)) if searched else []
     positions = {commit.oid: index for index, commit in enumerate(line)}
-    searches = {path: _start(tags, positions) for path, tags in tagged.items()}
+    searches = {path: _start(package.tags, positions) for path, package in searched.items()}
     active = dict(searches)
     for index, commit in enumerate(line):
         active = {path: search for path, search in active.items() if index < search.stop}
@@ -150,7 +180,7 @@ def find_unpublished(
             break
         before = line[index + 1] if index + 1 < len(line) else None
         for path in mirror.changed_paths(before.tree if before else None, commit.tree, active):
-            package = find_package(mirror, commit.tree, path)
+            package = find_package(mirror, commit.tree, path) if index else searched[path].at_head
             if package is None or package.tree in active[path].elsewhere:
                 del active[path]
                 continue
@@ -160,8 +190,8 @@ def find_unpublished(
     return {path: search.states[::-1] for path, search in searches.items()}
 
 
-def _start(tags: Iterable[tuple[Oid, Oid]], positions: Mapping[Oid, int]) -> _Search:
-    tags = list(tags)
-    on_line = [positions[commit] for commit, _ in tags if commit in positions]
-    elsewhere = frozenset(tree for commit, tree in tags if commit not in positions)
+def _start(tags: Iterable[PackageRevision], positions: Mapping[Oid, int]) -> _Search:
+    tagged = [(tag.commit.oid, tag.tree) for tag in tags]
+    on_line = [positions[commit] for commit, _ in tagged if commit in positions]
+    elsewhere = frozenset(tree for commit, tree in tagged if commit not in positions)
     return _Search(min(on_line, default=len(positions)), elsewhere)

@@ -13,7 +13,7 @@ from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import RepositoryRole, RepositoryView
 from reconciler.policy import ForgeKind, ForgeRule, Limits, Policy, PullRequestPolicy
 from reconciler.read.repositories import read_repositories
-from reconciler.read.repositories.discovery import MAX_DEPTH, Survey, survey_packages
+from reconciler.read.repositories.discovery import MAX_DEPTH, PackageDirectory, Survey, survey_packages
 from tests.support.git import Repo, kptfile, make_repository
 from tests.unit.read.test_repositories import registration
 
@@ -97,7 +97,7 @@ def test_malformed_tree_is_a_package_that_cannot_be_read(repo: Repo, tmp_path: P
 
     (package,) = survey(repo, tmp_path).packages
 
-    assert package == ("odd", cut, None)
+    assert package == PackageDirectory("odd", cut, None)
 
 
 @pytest.mark.parametrize(("depth", "is_found"), [(MAX_DEPTH, True), (MAX_DEPTH + 2, False)])
