@@ -41,10 +41,10 @@ def compile_selector(selector: LabelSelector) -> Predicate:
         for index, term in enumerate(selector.match_expressions or ())
     ]
 
+    required = match_labels.items()
+
     def matches(labels: Labels) -> bool:
-        return all(labels.get(key) == value for key, value in match_labels.items()) and all(
-            term(labels) for term in terms
-        )
+        return required <= labels.items() and all(term(labels) for term in terms)
 
     return matches
 

@@ -14,7 +14,7 @@ from reconciler.api.porch import (
 )
 from reconciler.errors import Location
 from reconciler.expand.findings import ExpansionError, Finding
-from reconciler.expand.selectors import SelectorError, compile_selector
+from reconciler.expand.selectors import Predicate, SelectorError, compile_selector
 from reconciler.ids import GroupKind, group_of
 from reconciler.inventory import FieldPath, RepositoryView
 from reconciler.reasons import Reason
@@ -133,17 +133,26 @@ def _unroll_target(target: Target, number: int, package: str, scope: TargetScope
 
 
 def _select(target: Target, path: FieldPath, scope: TargetScope) -> tuple[SelectedObject, ...]:
+    selected: Iterator[SelectedObject] = iter(())
     if target.repository_selector is not None:
-        where = (*path, "repositorySelector")
-        return _filter(_repositories(scope), target.repository_selector, where)
-    if target.object_selector is None:
-        return ()
-    where = (*path, "objectSelector")
-    return _filter(_objects(target.object_selector, where, scope), target.object_selector, where)
+        matches = _compile(target.repository_selector, (*path, "repositorySelector"))
+        selected = _repositories(scope, matches)
+    elif target.object_selector is not None:
+        where = (*path, "objectSelector")
+        selected = _objects(target.object_selector, where, scope, _compile(target.object_selector, where))
+    return tuple(sorted(selected, key=lambda item: item.order))
 
 
-def _repositories(scope: TargetScope) -> Iterator[SelectedObject]:
-    return map(selected_repository, scope.repositories.values())
+def _compile(selector: LabelSelector, path: FieldPath) -> Predicate:
+    try:
+        return compile_selector(selector)
+    except SelectorError as error:
+        raise ExpansionError(Finding((*path, *error.field), str(error))) from error
+
+
+def _repositories(scope: TargetScope, matches: Predicate) -> Iterator[SelectedObject]:
+    objects = map(selected_repository, scope.repositories.values())
+    return (item for item in objects if matches(item.labels))
 
 
 def selected_repository(view: RepositoryView) -> SelectedObject:
@@ -155,39 +164,29 @@ def selected_repository(view: RepositoryView) -> SelectedObject:
     )
 
 
-def _objects(selector: ObjectSelector, path: FieldPath, scope: TargetScope) -> Iterator[SelectedObject]:
-    api_version, kind = selector.api_version or "", selector.kind or ""
+def _objects(
+    selector: ObjectSelector, path: FieldPath, scope: TargetScope, matches: Predicate
+) -> Iterator[SelectedObject]:
+    api_version, kind, name = selector.api_version or "", selector.kind or "", selector.name
     if (api_version, kind) == (REPOSITORY, "Repository"):
-        yield from _named(_repositories(scope), selector.name)
+        yield from (item for item in _repositories(scope, matches) if not name or item.name == name)
         return
+    # Cluster-scoped objects have no namespace and are visible to every set.
+    visible = (scope.namespace, "")
     for cluster in scope.clusters or ("",):
         snapshot = scope.snapshot.exactly(cluster) if cluster else scope.snapshot
         if not is_served(snapshot, api_version, kind, scope.namespace):
             raise ExpansionError(_no_match(api_version, kind, path, snapshot))
-        objects = snapshot.of_kind(api_version, kind)
-        # Cluster-scoped objects have no namespace and are visible to every set.
-        mine = (item for item in objects if item.namespace in {scope.namespace, ""})
-        yield from _named((_as_selected(item, snapshot.time, cluster) for item in mine), selector.name)
-
-
-def _named(objects: Iterator[SelectedObject], name: str | None) -> Iterator[SelectedObject]:
-    return (item for item in objects if not name or item.name == name)
+        # A snapshot may have ten times as many objects as a set selects: only those become values.
+        for item in snapshot.of_kind(api_version, kind):
+            if matches(item.labels) and item.namespace in visible and (not name or item.name == name):
+                yield _as_selected(item, snapshot.time, cluster)
 
 
 def _as_selected(item: SnapshotObject, time: int, cluster: str) -> SelectedObject:
     """Return an object as expressions see it, annotated with its cluster if the set names clusters."""
     notes = {**item.annotations, CLUSTER: cluster} if cluster else item.annotations
     return SelectedObject(item.name, item.namespace, item.labels, notes, item.location, time, cluster)
-
-
-def _filter(
-    objects: Iterator[SelectedObject], selector: LabelSelector, path: FieldPath
-) -> tuple[SelectedObject, ...]:
-    try:
-        matches = compile_selector(selector)
-    except SelectorError as error:
-        raise ExpansionError(Finding((*path, *error.field), str(error))) from error
-    return tuple(sorted((item for item in objects if matches(item.labels)), key=lambda item: item.order))
 
 
 def is_served(snapshot: Snapshot, api_version: str, kind: str, namespace: str) -> bool:
