@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from operator import attrgetter, is_
 from typing import Any
 
@@ -32,6 +32,7 @@ from reconciler.ids import ObjectKey, ObjectName
 from reconciler.inventory import Inventory, RepositoryView, Sourced
 from reconciler.policy import Limits
 from reconciler.reasons import Reason
+from reconciler.values import replace
 
 Namespaces = Mapping[str, Mapping[str, RepositoryView]]
 

@@ -1,7 +1,6 @@
 """Expand a PackageVariantSet: unroll, render, name and validate its variants, all or nothing."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
@@ -25,6 +24,7 @@ from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import FieldPath, Inventory, RepositoryView, Sourced
 from reconciler.policy import Limits
 from reconciler.reasons import Reason
+from reconciler.values import replace
 from reconciler.wording import plural, verb
 
 INHERITED = ("reconciler.dev/retry", "reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")

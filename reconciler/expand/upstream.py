@@ -1,7 +1,6 @@
 """Find the upstream of a set, as expressions see it, or assume it where no repository is read."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from reconciler.api.porch import Upstream
@@ -16,6 +15,7 @@ from reconciler.inventory import (
 )
 from reconciler.objects import Commit
 from reconciler.refs import TAGS, object_name
+from reconciler.values import replace
 
 LATEST = "kpt.dev/latest-revision"
 _NULL_OID = Oid("0" * 40)

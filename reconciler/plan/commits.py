@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -14,6 +13,7 @@ from reconciler.policy import Author, CommitPolicy
 from reconciler.refs import object_name
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
+from reconciler.values import replace
 from reconciler.wording import plural
 
 CLONE = "Creating new revision by cloning"

@@ -1,7 +1,7 @@
 """Input of planning: every package in scope, its owner, and the variants that want it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from reconciler.expand import Desired, DesiredVariant
@@ -22,7 +22,7 @@ from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import find_owner, find_view, is_merged, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
 from reconciler.rollout.model import Rollout
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 if TYPE_CHECKING:
     from reconciler.plan.path_conflicts import Neighbours

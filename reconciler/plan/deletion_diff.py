@@ -1,7 +1,7 @@
 """Set diff: the PackageVariants that should exist against the records of those that were applied."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 from reconciler.expand.variants import Desired, DesiredVariant, spec_data
 from reconciler.ids import ObjectName, PackageKey
@@ -12,7 +12,7 @@ from reconciler.reasons import Reason
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import SUSPENDED
 from reconciler.state import PackageVariantRecord
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Decide about packages that no variant wants: propose their deletion, orphan or keep them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.ids import ObjectName, Oid, PackageKey
@@ -24,6 +23,7 @@ from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import find_owner, find_pause, package_name
 from reconciler.resolve.variants import ORPHAN
+from reconciler.values import replace
 from reconciler.wording import plural
 
 SUPERSEDED = "The package is proposed for deletion; this draft is obsolete."

@@ -1,7 +1,6 @@
 """The reviewed lock: every pin that it should have, and the pull request that proposes it (D3)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.dependencies.lock.paths import is_lock_file
@@ -31,6 +30,7 @@ from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import Resolution
 from reconciler.state import WANTED_LOCK, WantedLockRecord, record_bytes
 from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
+from reconciler.values import replace
 from reconciler.wording import plural
 
 if TYPE_CHECKING:

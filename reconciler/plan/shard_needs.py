@@ -1,7 +1,6 @@
 """Repositories that one shard reads: a part of the fleet, or all of it where decisions need that (D16)."""
 
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import replace
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import REPOSITORY
@@ -18,6 +17,7 @@ from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.ownership import downstream_packages, find_owner, find_view
 from reconciler.state import PackageVariantRecord
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.values import replace
 
 _COLLISIONS = frozenset({Reason.DUPLICATE_DOWNSTREAM, Reason.AMBIGUOUS_IDENTIFIER})
 

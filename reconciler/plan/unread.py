@@ -1,7 +1,6 @@
 """Repositories and pull requests that could not be read: one problem each, at the Repository's manifest."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from reconciler.errors import Problem
 from reconciler.ids import Lifecycle, PackageKey
@@ -11,6 +10,7 @@ from reconciler.plan.context import PlanContext
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, TAGS, deletion_ref, parse_ref, short_branch
+from reconciler.values import replace
 from reconciler.wording import verb
 
 _OWNERS = ("PackageVariant ", "PackageVariantSet ")

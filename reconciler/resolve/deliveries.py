@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
@@ -25,7 +25,7 @@ from reconciler.resolve.ownership import current_draft, owner_text
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.up_to_date import ENGINE, find_settled
 from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 if TYPE_CHECKING:
     from reconciler.dependencies import emit as generation

@@ -1,7 +1,7 @@
 """Resolve the fleet: every variant, those that their packages need, and the lock of every cluster (D12)."""
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from reconciler.dependencies.catalog.cluster_inputs import (
@@ -36,7 +36,7 @@ from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution, with_releases
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock import read as lock_files

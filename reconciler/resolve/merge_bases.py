@@ -1,7 +1,6 @@
 """Merge bases: the upstream revisions that downstreams were made from, by the commit of upstreamLock."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.ids import Oid, normalise_url
@@ -12,6 +11,7 @@ from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import pin_at
 from reconciler.resolve.verification import find_fault
 from reconciler.state import PackageVariantRecord
+from reconciler.values import replace
 
 _UNNUMBERED = -1
 """Revision of a base after its tag moved: it keeps its former name, and its commit."""

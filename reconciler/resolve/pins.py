@@ -1,7 +1,6 @@
 """Pin upstreams: what a floating upstream is locked at, held at by a person, or moved to (D3, D9)."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from reconciler.api.kptfile import KptfileHeader
@@ -17,7 +16,7 @@ from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream, subject_of
 from reconciler.resolve.verification import check_pin
 from reconciler.upstream_lock import UpstreamLock, is_floating, lock_path, lock_upstream
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Rollouts of sets: what each package has and is to have, and which ones keep their revision (D20)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import NamedTuple
 
 from reconciler.api.meta import LabelSelector
@@ -38,7 +38,7 @@ from reconciler.rollout.waves import (
     wave_names,
 )
 from reconciler.state import RolloutMember, RolloutPin, RolloutRecord
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 Outcome = ResolvedVariant | WaitingVariant | tuple[Problem, ...]
 """Outcome of one variant: resolved, waiting for its pin, or stalled with its problems."""
