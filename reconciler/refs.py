@@ -276,8 +276,8 @@ class PathIndex:
         self._inside: dict[str, str] = {}
         self._folded: dict[str, str] = {}
         for path in sorted(self._paths, reverse=True):
-            self._inside.update(dict.fromkeys(_parents(path), path))
-            for part in (*_parents(path), path):
+            self._inside.update(dict.fromkeys(parent_directories(path), path))
+            for part in (*parent_directories(path), path):
                 self._folded[part.casefold()] = part
 
     def __contains__(self, path: str) -> bool:
@@ -288,12 +288,14 @@ class PathIndex:
 
         Source: porch pkg/engine, validatePackagePathOverlap.
         """
-        outer = next((parent for parent in _parents(path) if parent in self._paths), None)
-        return outer or self._inside.get(path)
+        for parent in parent_directories(path):
+            if parent in self._paths:
+                return parent
+        return self._inside.get(path)
 
     def find_case_clash(self, path: str) -> str | None:
         """Return a path that differs only in case from `path` or one of its parents."""
-        for part in (*_parents(path), path):
+        for part in (*parent_directories(path), path):
             other = self._folded.get(part.casefold(), part)
             if other != part:
                 return other
@@ -308,7 +310,7 @@ class RefIndex:
         self._below: dict[str, str] = {}
         self._folded: dict[str, list[str]] = defaultdict(list)
         for ref in sorted(self._refs, reverse=True):
-            self._below.update(dict.fromkeys(_parents(ref), ref))
+            self._below.update(dict.fromkeys(parent_directories(ref), ref))
             self._folded[ref.casefold()].append(ref)
 
     @classmethod
@@ -320,10 +322,10 @@ class RefIndex:
         """Return the existing ref that blocks `ref`, "" if there is none."""
         # Git stores refs as files: `drafts` blocks `drafts/x` and vice versa, and two names that differ
         # in case are one file on some file systems.
-        above = min((parent for parent in _parents(ref) if parent in self._refs), default="")
-        if above:
-            return above
-        same = (other for other in self._folded.get(ref.casefold(), ()) if other != ref)
+        for parent in parent_directories(ref):
+            if parent in self._refs:
+                return parent
+        same = [other for other in self._folded.get(ref.casefold(), ()) if other != ref]
         return min((*same, *([self._below[ref]] if ref in self._below else ())), default="")
 
 
@@ -335,10 +337,13 @@ def _segment(name: str) -> str:
     return f"{name[: _LONGEST_SEGMENT - 9].rstrip('.')}-{digest}"
 
 
-def _parents(path: str) -> list[str]:
+def parent_directories(path: str) -> list[str]:
     """Return the directories above a path, the outermost first."""
-    segments = path.split("/")
-    return ["/".join(segments[:count]) for count in range(1, len(segments))]
+    above, end = [], path.find("/")
+    while end >= 0:
+        above.append(path[:end])
+        end = path.find("/", end + 1)
+    return above
 
 
 def _label_error(label: str) -> str:

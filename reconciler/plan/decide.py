@@ -100,16 +100,17 @@ def _with_housekeeping(change: Change, target: PlanTarget, context: PlanContext)
     """Add what is due beside the content: tags, drafts that main has, a deletion to withdraw."""
     if change.op is Op.BLOCK:
         return _publishing(change, target, context)
-    merged = close_drafts(target.merged)
     spare = tuple(d for d in target.others if not d.append_only)
     withdrawn = tuple(withdraw_deletion(target, context))
+    if not (target.merged or spare or withdrawn):
+        return _publishing(change, target, context)
     refs = [write.ref for write in withdrawn]
     closes = (
         *close_pulls(target, [d.ref for d in target.merged], "Main has this content."),
         *close_pulls(target, [d.ref for d in spare], "Another draft of this package replaces this one."),
         *close_pulls(target, refs, "The package is wanted again."),
     )
-    due = (*merged, *close_drafts(spare), *withdrawn)
+    due = (*close_drafts(target.merged), *close_drafts(spare), *withdrawn)
     change = _publishing(change, target, context)
     if change.op is Op.KEEP and (due or closes):
         reason = Reason.DELETION_WITHDRAWN if withdrawn else Reason.DRAFT_SUPERSEDED

@@ -249,6 +249,7 @@ def _release_draft(target: PlanTarget, context: PlanContext, package: Package) -
     return write_draft(
         target,
         package,
+        workspace,
         draft=draft,
         onto=draft.tip.oid if draft and touched else view.head.oid,
         message=commit_message(EDIT, path, workspace, edit_task(source)),

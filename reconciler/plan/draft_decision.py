@@ -141,6 +141,7 @@ def _new_draft(case: Case, change: Change, package: Package) -> Change:
     write = write_draft(
         target,
         package,
+        workspace,
         draft=None,
         onto=onto,
         message=draft_message(target, resolved, workspace, package),
@@ -264,6 +265,7 @@ def _written(case: Case, change: Change, draft: Draft, package: Package) -> Chan
     write = write_draft(
         case.target,
         package,
+        draft.workspace,
         draft=draft,
         onto=onto,
         message=draft_message(case.target, case.resolved, draft.workspace, package),

@@ -53,9 +53,16 @@ def next_workspace(target: PlanTarget) -> str:
 
 
 def write_draft(
-    target: PlanTarget, package: Package, *, draft: Draft | None, onto: Oid, message: str, time: int
+    target: PlanTarget,
+    package: Package,
+    workspace: str,
+    *,
+    draft: Draft | None,
+    onto: Oid,
+    message: str,
+    time: int,
 ) -> WriteDraft:
-    """Return the write of one commit: of a new draft, or of `draft` if it did not move since (D21).
+    """Return the write of one commit: of a new draft in a workspace, or of `draft` if it did not move (D21).
 
     `onto` is main's head where our single commit is written or written anew, and the draft's own
     tip where one commit is appended to a person's. That commit merges main where the package changed
@@ -65,7 +72,7 @@ def write_draft(
     appended = draft is not None and onto == draft.tip.oid
     merges = head.oid if draft and head and appended and is_behind(target, draft) else None
     return WriteDraft(
-        ref=draft.ref if draft else draft_ref(path, next_workspace(target)),
+        ref=draft.ref if draft else draft_ref(path, workspace),
         expect=draft.tip.oid if draft else None,
         onto=onto,
         path=path,

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from reconciler.errors import Problem
 from reconciler.expand import Desired, DesiredVariant
@@ -21,6 +22,7 @@ from reconciler.refs import (
     is_within,
     nested_message,
     next_revision,
+    parent_directories,
     tag_ref,
 )
 from reconciler.resolve.ownership import ADOPT_EXISTING, downstream_packages, find_view
@@ -87,13 +89,13 @@ def find_obstacle(target: PlanTarget, variant: DesiredVariant, context: PlanCont
     outside = _outside_of_view(target, variant, context)
     if outside is not None or not _is_new(target):
         return outside
-    obstacles = (
-        *_nested(target, variant, context),
-        *_files(target, variant),
-        *_tags(target, variant, context),
-        *_directories(target, variant),
+    obstacles = chain(
+        _nested(target, variant, context),
+        _files(target, variant),
+        _tags(target, variant, context),
+        _directories(target, variant),
     )
-    return obstacles[0] if obstacles else None
+    return next(obstacles, None)
 
 
 def _is_new(target: PlanTarget) -> bool:
@@ -125,18 +127,18 @@ def _nested(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -
     path, neighbours = target.key.path, context.neighbours.get(target.key.url)
     if neighbours is None:
         return
-    hint = place_hint(variant) or "Choose another downstream package."
     existing = neighbours.existing.find_nested(path)
     if existing is not None:
-        yield _denied(Reason.NESTED_PACKAGE, nested_message(path, existing), hint, variant)
+        yield _nested_denied(nested_message(path, existing), variant)
     clash = neighbours.existing.find_case_clash(path)
     if clash is not None:
-        message = f'package path "{path}" differs from "{clash}" in upper and lower case only'
-        yield _denied(Reason.NESTED_PACKAGE, message, hint, variant)
+        yield _nested_denied(
+            f'package path "{path}" differs from "{clash}" in upper and lower case only', variant
+        )
     planned = neighbours.planned.find_nested(path) if path in neighbours.planned else None
     if planned is not None:
-        message = _rival_message(path, planned, context.downstreams[PackageKey(target.key.url, planned)])
-        yield _denied(Reason.NESTED_PACKAGE, message, hint, variant)
+        rivals = context.downstreams[PackageKey(target.key.url, planned)]
+        yield _nested_denied(_rival_message(path, planned, rivals), variant)
 
 
 def find_nested_downstreams(
@@ -156,13 +158,17 @@ def find_nested_downstreams(
             outer = planned.find_nested(path) if inner is None else None
             for variant in downstreams[PackageKey(url, path)]:
                 if inner is not None:
-                    yield _nested_denied(nested_message(path, inner), variant)
+                    yield _nested_problem(nested_message(path, inner), variant)
                 elif outer is not None:
                     rivals = downstreams[PackageKey(url, outer)]
-                    yield _nested_denied(_rival_message(path, outer, rivals), variant)
+                    yield _nested_problem(_rival_message(path, outer, rivals), variant)
 
 
-def _nested_denied(message: str, variant: DesiredVariant) -> Problem:
+def _nested_denied(message: str, variant: DesiredVariant) -> Denied:
+    return Denied(Reason.NESTED_PACKAGE, message, _nested_problem(message, variant))
+
+
+def _nested_problem(message: str, variant: DesiredVariant) -> Problem:
     hint = place_hint(variant) or "Choose another downstream package."
     location = variant.source.at("spec", "downstream", "package")
     return Problem(location, Reason.NESTED_PACKAGE, message, hint, subject_of(variant))
@@ -177,9 +183,7 @@ def _rival_message(path: str, planned: str, rivals: Iterable[DesiredVariant]) ->
 
 
 def _files(target: PlanTarget, variant: DesiredVariant) -> Iterator[Denied]:
-    segments = target.key.path.split("/")
-    for count in range(1, len(segments) + 1):
-        path = "/".join(segments[:count])
+    for path in (*parent_directories(target.key.path), target.key.path):
         if path in target.view.files:
             where = f"branch {target.view.branch} of repository {target.view.key.name}"
             message = f'package path "{target.key.path}" cannot be a directory: "{path}" is a file on {where}'
@@ -190,7 +194,7 @@ def _files(target: PlanTarget, variant: DesiredVariant) -> Iterator[Denied]:
 def _tags(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Iterator[Denied]:
     """Refuse a path if a tag blocks the tags of its revisions."""
     neighbours = context.neighbours.get(target.key.url)
-    number = next_revision(revision.revision for revision in target.package.published)
+    number = next_revision([revision.revision for revision in target.package.published])
     blocker = neighbours.refs.find_blocker(tag_ref(target.key.path, number)) if neighbours else ""
     if blocker:
         name = blocker.removeprefix(TAGS)

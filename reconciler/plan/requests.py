@@ -70,7 +70,7 @@ def plan_requests(context: PlanContext, changes: Sequence[Change]) -> tuple[Chan
     A pull request that is there and not as it should be is pending work, whatever left it so: a budget
     that was spent, a write that failed or got lost.
     """
-    described = [replace(c, request=_describe(c, context.targets[c.package], context)) for c in changes]
+    described = [_with_request(change, context) for change in changes]
     sharing: dict[tuple[str, str], list[Change]] = {}
     for change in described:
         if head := _head_of(change, context.targets[change.package], context):
@@ -80,6 +80,11 @@ def plan_requests(context: PlanContext, changes: Sequence[Change]) -> tuple[Chan
         for change in _with_pull(head, members, context.inventory.pulls_of(url).at(head), context):
             done[change.package] = change
     return tuple(done.get(change.package, change) for change in described)
+
+
+def _with_request(change: Change, context: PlanContext) -> Change:
+    request = _describe(change, context.targets[change.package], context)
+    return change if request is None and change.request is None else replace(change, request=request)
 
 
 def is_right(there: PullRequest, planned: PullRequest) -> bool:
