@@ -16,6 +16,7 @@ import click
 from reconciler import __version__
 from reconciler.cli.common import add_common_options, terminal_width
 from reconciler.cli.output import redact_standard_streams
+from reconciler.collector import COLLECT
 from reconciler.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.git import effects
 from reconciler.git.command import is_local_failure
@@ -78,9 +79,6 @@ _LIMIT_ERRORS = frozenset(
         errno.ENOMEM,
     }
 )
-COLLECT = (200_000, 20, 100)
-"""When Python looks for cycles: a run is made of values that live to its end, and walking all of them
-again and again took a quarter of its time."""
 
 
 class LazyGroup(click.Group):

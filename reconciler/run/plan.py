@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
+from reconciler.collector import no_collection
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import UsageError
 from reconciler.expand import Desired, expand
@@ -82,7 +83,7 @@ def plan_run(
         RefusedError: The commit is not merged, and the plan is to be applied.
         UsageError: A name to upgrade is no package's.
     """
-    with timed(SpanKind.STAGE, "read") as span:
+    with timed(SpanKind.STAGE, "read") as span, no_collection():
         inputs = read_inputs(options, forges, writes=to_apply, opened=opened)
         span.items = len(inputs.inventory.repositories)
     if options.resolving.upgrade:
@@ -110,7 +111,7 @@ def plan_fleet(
     """Compute the plan. Fetches package contents, writes nothing."""
     inventory = inputs.inventory
     fleet = resolve_inputs(inputs, resolving)
-    with timed(SpanKind.STAGE, "fetch") as span:
+    with timed(SpanKind.STAGE, "fetch") as span, no_collection():
         contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
         span.items = len(contents)
     with timed(SpanKind.STAGE, "render") as span:
@@ -120,7 +121,7 @@ def plan_fleet(
     # Generated manifests are known only after rendering: from here on they are variants like all others.
     generated = (delivery.resolved for delivery in deliveries.items.values())
     fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
-    with timed(SpanKind.STAGE, "plan") as span:
+    with timed(SpanKind.STAGE, "plan") as span, no_collection():
         plan = build_plan(inventory, fleet, rendered, shard, contents)
         span.items = len(plan.changes)
     return PlannedRun(inputs, fleet, plan, resolving)
@@ -143,7 +144,7 @@ def resolve_inputs(
     with timed(SpanKind.STAGE, "expand") as span:
         desired = expand(inventory, trace=trace)
         span.items = len(desired.variants)
-    with timed(SpanKind.STAGE, "resolve") as span:
+    with timed(SpanKind.STAGE, "resolve") as span, no_collection():
         retained = retained_variants(desired, inventory)
         fleet = resolve_fleet(inventory, desired, dependencies, retained, options=options)
         span.items = len(fleet.resolution.variants)
