@@ -285,7 +285,6 @@ def _error(
         mark = document.key_mark(fault.path) if fault.of_key else document.mark(fault.path)
         return Location(path, *mark)
 
-    first, *others = faults
-    message = "\n".join([first.message, *(f"{place(fault)}: {fault.message}" for fault in others)])
-    hints = list(dict.fromkeys(fault.hint for fault in faults if fault.hint))
-    return ConfigurationError(message, location=place(first), hint=" ".join(hints))
+    placed = sorted((place(fault), fault.message, fault.hint) for fault in faults)
+    errors = [ConfigurationError(message, location=where, hint=hint) for where, message, hint in placed]
+    return ConfigurationError.join(errors) if len(errors) > 1 else errors[0]

@@ -1,9 +1,9 @@
 """Errors: a Problem is a value of one input, a ReconcilerError ends the run; exit codes (D1)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
 class Exit(IntEnum):
@@ -91,6 +91,11 @@ class ReconcilerError(Exception):
         if hint is not None:
             self.hint = hint
 
+    @property
+    def parts(self) -> "tuple[ReconcilerError, ...]":
+        """The single errors that it is made of, each with its own hint; by default itself."""
+        return (self,)
+
 
 class UsageError(ReconcilerError):
     """The command was called with something that cannot mean anything."""
@@ -109,13 +114,32 @@ class MissingEngineError(ReconcilerError):
 
 
 class ConfigurationError(ReconcilerError):
-    """The run's own configuration is wrong, so no part of it can be trusted."""
+    """The run's own configuration is wrong, so no part of it can be trusted.
+
+    `message` is the text without its place.
+    """
 
     exit_code = Exit.INVALID_INPUT
 
     def __init__(self, message: str, *, location: Location | None = None, hint: str = "") -> None:
         super().__init__(f"{location}: {message}" if location else message, hint=hint)
+        self.message = message
         self.location = location
+        self._parts: tuple[ConfigurationError, ...] = ()
+
+    @classmethod
+    def join(cls, errors: Sequence[Self]) -> Self:
+        """Return one error for several: a line for each, the place of the first, and the hints of all."""
+        hints = dict.fromkeys(error.hint for error in errors if error.hint)
+        joined = cls("\n".join(map(str, errors)), hint=" ".join(hints))
+        joined.location = errors[0].location
+        joined._parts = tuple(errors)
+        return joined
+
+    @property
+    def parts(self) -> "tuple[ConfigurationError, ...]":
+        """The errors of single fields, in the order of their places."""
+        return self._parts or (self,)
 
 
 class UnavailableError(ReconcilerError):

@@ -12,7 +12,7 @@ from reconciler.cli.html import write_page
 from reconciler.cli.output import Output, make_printer, with_shard
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import Annotation, Runner, check_event, current_runner, pull_number
-from reconciler.errors import ConfigurationError, Exit, ReconcilerError, UsageError
+from reconciler.errors import ConfigurationError, Exit, Location, ReconcilerError, UsageError
 from reconciler.git.urls import local_path
 
 if TYPE_CHECKING:
@@ -57,10 +57,16 @@ def _report_fatal(runner: Runner, error: Exception, inputs: "Inputs") -> None:
     title, message, hint = type(error).__name__, str(error), "The log has the details."
     if isinstance(error, ReconcilerError):
         title, hint = title.removesuffix("Error"), error.hint
-    location = error.location if isinstance(error, ConfigurationError) else None
-    if location is None or inputs.text("mode") not in {"", "check"}:
-        runner.annotate([Annotation("error", title, f"{message}. {hint}" if hint else message, location)])
-    runner.summarise(fatal_markdown(title, message, hint))
+    if not isinstance(error, ConfigurationError) or error.location is None:
+        runner.annotate([_annotation(title, message, hint)])
+    elif inputs.text("mode") not in {"", "check"}:
+        runner.annotate(_annotation(title, e.message, e.hint, e.location) for e in error.parts)
+    texts = [(str(part), part.hint) for part in error.parts] if isinstance(error, ReconcilerError) else []
+    runner.summarise(fatal_markdown(title, texts or [(message, hint)]))
+
+
+def _annotation(title: str, message: str, hint: str, location: Location | None = None) -> Annotation:
+    return Annotation("error", title, f"{message}. {hint}" if hint else message, location)
 
 
 class Inputs:

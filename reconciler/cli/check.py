@@ -210,7 +210,9 @@ def _say_unusable(runner: Runner, error: ConfigurationError) -> None:
     """Annotate a configuration that cannot be read; nothing else is known about the change."""
     from reconciler.cli.workflow import annotate_problem
 
-    if error.location is not None:
-        problem = Problem(error.location, Reason.INVALID_MANIFEST, str(error), error.hint)
-        runner.annotate([annotate_problem(problem)])
+    runner.annotate(
+        annotate_problem(Problem(part.location, Reason.INVALID_MANIFEST, part.message, part.hint))
+        for part in error.parts
+        if part.location is not None
+    )
     runner.tell({"exit-code": str(int(error.exit_code))})

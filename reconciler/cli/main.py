@@ -253,10 +253,14 @@ def _limit_error(error: OSError) -> UnavailableError | None:
 def _explain(error: Exception, redactor: Redactor) -> int:
     if not isinstance(error, ReconcilerError) or error.exit_code is Exit.BUG:
         return _report_bug(error, redactor)
-    lines = [f"error: {terminal(str(error))}", *([f"hint: {terminal(error.hint)}"] if error.hint else [])]
+    lines = [line for part in error.parts for line in _lines(part)]
     for line in folded(map(redactor.text, lines), terminal_width(sys.stderr)):
         click.echo(line, err=True)
     return error.exit_code
+
+
+def _lines(error: ReconcilerError) -> list[str]:
+    return [f"error: {terminal(str(error))}", *([f"hint: {terminal(error.hint)}"] if error.hint else [])]
 
 
 def _report_bug(error: BaseException, redactor: Redactor) -> int:

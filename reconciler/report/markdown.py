@@ -119,9 +119,9 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
     )
 
 
-def fatal_markdown(title: str, message: str, hint: str) -> str:
-    """Return what ended a run as a job summary."""
-    return fill("fatal.md", title=title, message=message, hint=hint)
+def fatal_markdown(title: str, texts: Sequence[tuple[str, str]]) -> str:
+    """Return what ended a run as a job summary: each message with its hint, which may be empty."""
+    return fill("fatal.md", title=title, texts=texts)
 
 
 def comparison_markdown(comparison: Comparison, names: Names, *, title: str = "Check") -> str:

@@ -45,8 +45,7 @@ def diagnose(options: RunOptions) -> tuple[Diagnosis, ...]:
     except UsageError:
         raise
     except ConfigurationError as error:
-        where = f"{error.location}" if error.location else "reconciler.yaml"
-        return (*findings, _error("configuration", where, error))
+        return (*findings, *map(_configuration_error, error.parts))
     except ReconcilerError as error:
         return (*findings, _error("control repository", options.control, error))
     inventory = inputs.inventory
@@ -67,6 +66,11 @@ def diagnose(options: RunOptions) -> tuple[Diagnosis, ...]:
 
 def _error(check: str, subject: str, error: ReconcilerError) -> Diagnosis:
     return Diagnosis(check, subject, Severity.ERROR, str(error), error.hint)
+
+
+def _configuration_error(error: ConfigurationError) -> Diagnosis:
+    where = str(error.location or "reconciler.yaml")
+    return Diagnosis("configuration", where, Severity.ERROR, error.message, error.hint)
 
 
 def _warning(check: str, subject: str, message: str, hint: str) -> Diagnosis:

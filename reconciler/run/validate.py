@@ -1,7 +1,7 @@
 """The run of `validate`: check manifests by themselves, without any repository. Writes nothing."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -53,20 +53,10 @@ def _placed(problem: Problem) -> Problem:
     return replace(problem, location=Location(path, line or 1, column or 1))
 
 
-def _configuration_problems(path: str, data: bytes) -> tuple[Problem, ...]:
+def _configuration_problems(path: str, data: bytes) -> Iterator[Problem]:
     try:
         parse_configuration(data, path, {})
     except ConfigurationError as error:
-        # Several errors share the hint of all.
-        *earlier, (place, message) = [_located(line, path) for line in str(error).splitlines()]
-        problems = [Problem(where, Reason.INVALID_MANIFEST, text) for where, text in earlier]
-        return (*problems, Problem(place, Reason.INVALID_MANIFEST, message, error.hint))
-    return ()
-
-
-def _located(line: str, path: str) -> tuple[Location, str]:
-    """Return the place that begins a line, the whole file if none does, and the rest of the line."""
-    match = re.match(rf"{re.escape(path)}:(\d+)(?::(\d+))?: ", line)
-    if match is None:
-        return Location(path), line.removeprefix(f"{path}: ")
-    return Location(path, int(match[1]), int(match[2] or 0)), line[match.end() :]
+        for part in error.parts:
+            where = part.location or Location(path)
+            yield Problem(where, Reason.INVALID_MANIFEST, part.message, part.hint)

@@ -153,6 +153,22 @@ def test_fatal_error_is_an_annotation_and_in_the_summary(runner: Runner) -> None
     assert ran.summary.startswith("## Not done\n\n**Unavailable** `")
 
 
+def test_each_error_of_the_configuration_is_an_annotation_at_its_place(runner: Runner) -> None:
+    runner.configure("spec:\n", "spec:\n  manifest: [a]\n  suspend: often\n")
+
+    ran = runner.run(mode="plan")
+
+    control = runner.world.repo("control").read("main", "reconciler.yaml").decode().splitlines()
+    lines = [line for line in ran.log.splitlines() if line.startswith("::error ")]
+    assert ran.code == 3
+    assert [line.split(",title=")[0] for line in lines] == [
+        f"::error col=3,file=reconciler.yaml,line={control.index('  manifest: [a]') + 1}",
+        f"::error col=12,file=reconciler.yaml,line={control.index('  suspend: often') + 1}",
+    ]
+    assert lines[0].endswith("::Unknown field spec.manifest. Did you mean manifests?")
+    assert ran.summary.count("**Configuration** `reconciler.yaml:") == 2
+
+
 def test_killed_run_is_an_annotation(runner: Runner) -> None:
     python = runner.job.temporary / "reconciler/bin/python"
     python.unlink()

@@ -113,6 +113,29 @@ def test_broken_set_up_has_a_named_cause_and_a_next_step(
     assert hint in error["hint"]
 
 
+def test_each_error_of_the_configuration_is_a_line_with_its_own_hint(healthy: World, tmp_path: Path) -> None:
+    shutil.copytree(healthy.root, tmp_path / "w")
+    world = World(tmp_path / "w")
+    configure(world, "  manifest: []\n  suspend: often\n")
+
+    plan, doctor = world.run("plan"), world.run("doctor")
+
+    lines = plan.err.splitlines()
+    line = int(lines[0].split(":")[2])
+    assert (plan.code, doctor.code) == (3, 3)
+    assert lines == [
+        f"error: reconciler.yaml:{line}:3: Unknown field spec.manifest",
+        "hint: Did you mean manifests?",
+        f"error: reconciler.yaml:{line + 1}:12: spec.suspend must be true or false, but is the text 'often'",
+    ]
+    assert doctor.out.splitlines()[1:] == [
+        f"error    configuration: reconciler.yaml:{line}:3: Unknown field spec.manifest",
+        "         next: Did you mean manifests?",
+        f"error    configuration: {lines[2].removeprefix('error: ')}",
+        "2 errors, 0 warnings.",
+    ]
+
+
 def test_directory_without_permission_to_write_is_named(
     healthy: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,8 +105,9 @@ def test_each_error_of_the_configuration_has_its_place(here: Path, capfd: pytest
     assert code == 3
     assert lines == [
         "reconciler.yaml:8:5: InvalidManifest: Missing required field spec.forges[0].type",
+        "  hint: Add type to spec.forges[0].",
         "reconciler.yaml:9:5: InvalidManifest: Unknown field spec.forges[0].kind",
-        "  hint: Add type to spec.forges[0]. Known here: api, draftPrefix, mergeMethod, prefix, type.",
+        "  hint: Known here: api, draftPrefix, mergeMethod, prefix, type.",
         "1 manifest in 1 file: 2 errors",
     ]
 
