@@ -222,9 +222,12 @@ class Database(History):
             a, b = before.get(head), after.get(head)
             if a == b:
                 continue
-            changed |= {head} if "" in rests else set()
-            deeper = self.changed_paths(_tree_of(a), _tree_of(b), rests - {""})
-            changed |= {f"{head}/{rest}" for rest in deeper}
+            if "" in rests:
+                changed.add(head)
+                rests.remove("")
+            if rests:
+                deeper = self.changed_paths(_tree_of(a), _tree_of(b), rests)
+                changed |= {f"{head}/{rest}" for rest in deeper}
         return changed
 
     def _object(self, oid: Oid) -> Any:

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
+from msgspec.structs import force_setattr
 from pydantic import BaseModel, ValidationError
 
 from reconciler.api.validation import first_error
@@ -102,24 +104,26 @@ def read_state(objects: Mirror, commit: Oid | None, limits: Limits) -> State:
 
 
 _REPEATED = (
-    *("namespace", "manifest", "set_name", "url", "repository", "deletion_policy", "facts"),
-    *("upstream_commit", "upstream_tree", "local_tree", "output_tree"),
+    *("api_version", "kind", "namespace", "manifest", "set_name", "url", "repository", "deletion_policy"),
+    *("upstream_commit", "upstream_tree"),
 )
-"""Fields of records that many variants of a fleet share, or that are equal in one."""
+"""Texts of records that many variants of a fleet share."""
+_repeated = attrgetter(*_REPEATED)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads the records of one commit and collects their problems.
 
-    `values` are those that records share.
+    `texts` and `parts` are values that records share, the latter by their representation.
     """
 
     objects: Mirror
     commit: Oid
     limits: Limits
     problems: list[Problem] = field(default_factory=list)
-    values: dict[Any, Any] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
 
     def records(self, directory: str, model: type[R]) -> dict[ObjectName, R]:
         """Return the readable records below a directory by the name of their object."""
@@ -186,18 +190,19 @@ class _Reader:
         return lines
 
     def _shared(self, record: PackageVariantRecord) -> PackageVariantRecord:
-        """Return a record that holds equal values of other records as one object: a fleet has few."""
-
-        def once(value: Any) -> Any:
-            try:
-                key = (*((k, type(v), v) for k, v in value.items()),) if isinstance(value, dict) else value
-                return self.values.setdefault(key, value)
-            except TypeError:
-                return value  # it holds lists or maps
-
-        changes = {name: once(getattr(record, name)) for name in _REPEATED}
-        spec = {once(name): once(value) for name, value in record.spec.items()}
-        return replace(record, spec=spec, **changes)
+        """Return the record, with equal values of other records as one object: a fleet has few."""
+        share, fresh = self.texts.setdefault, cast("Any", record)
+        for name, text in zip(_REPEATED, _repeated(record), strict=True):
+            if (shared := share(text, text)) is not text:
+                force_setattr(fresh, name, shared)
+        for name, value in record.spec.items():
+            if name != "downstream":  # it is the variant's own
+                record.spec[name] = self.parts.setdefault(repr(value), value)
+        for name, part in (("facts", record.facts), ("objects", record.objects)):
+            force_setattr(fresh, name, self.parts.setdefault(repr(part), part))
+        if record.output_tree == record.local_tree:
+            force_setattr(fresh, "output_tree", record.local_tree)
+        return record
 
     def wanted_lock(self) -> Oid | None:
         """Return the tree of the reviewed lock that the last run computed."""

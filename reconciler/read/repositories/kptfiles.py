@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-import orjson
+import msgspec
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, KptfileHeader
 from reconciler.digest import checked, with_digest
@@ -16,7 +16,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 READER = 1
 """Version of the cache: increment it when headers are read differently."""
@@ -50,6 +50,7 @@ class HeaderIndex:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._cached = _load(path) if path else {}
+        self._upstreams: dict[GitUpstream, GitUpstream] = {}
         self._headers: dict[Oid, KptfileHeader] = {}
         self.parsed = 0
         """Number of distinct Kptfiles that were parsed."""
@@ -61,18 +62,18 @@ class HeaderIndex:
             UnavailableError: They cannot be fetched.
         """
         new = {oid for oid in oids if oid is not None and oid not in self._headers}
-        self._headers |= {oid: _header(self._cached[oid]) for oid in new if oid in self._cached}
+        self._headers |= {oid: self._shared(self._cached[oid]) for oid in new if oid in self._cached}
         missing = sorted(oid for oid in new if oid not in self._headers)
         absent = _fetch(mirror, missing)
         for oid in missing:
-            self._headers[oid] = absent[oid] if oid in absent else _read(mirror, oid)
+            self._headers[oid] = absent[oid] if oid in absent else self._shared(_read(mirror, oid))
         self.parsed += len(missing)
 
     def save(self) -> None:
         """Write the headers of this run to the cache file; a failure is ignored."""
         if self._path is None or self._headers.keys() == self._cached.keys():
             return
-        data = orjson.dumps({"reader": READER, "headers": self._headers})
+        data = msgspec.json.encode(_Kept(READER, self._headers))
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # Write and rename: another run may read the file meanwhile.
@@ -84,21 +85,30 @@ class HeaderIndex:
         """Return a loaded header; None means a package with a malformed tree."""
         return self._headers[oid] if oid else KptfileHeader(error="its tree is malformed")
 
+    def _shared(self, header: KptfileHeader) -> KptfileHeader:
+        """Return a header that holds upstreams of other headers as one object: a fleet has few."""
+        upstream, lock = (
+            each and self._upstreams.setdefault(each, each)
+            for each in (header.upstream, header.upstream_lock)
+        )
+        return replace(header, upstream=upstream, upstream_lock=lock)
 
-def _load(path: Path) -> dict[Oid, Any]:
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The content of a cache file."""
+
+    reader: int
+    headers: dict[Oid, KptfileHeader]
+
+
+def _load(path: Path) -> dict[Oid, KptfileHeader]:
     """Return the headers of a cache file, none if it is damaged or of another version."""
     try:
-        cache = orjson.loads(checked(path.read_bytes()) or b"")
-        return cache["headers"] if cache["reader"] == READER else {}
-    except (OSError, ValueError, TypeError, KeyError):
+        kept = msgspec.json.decode(checked(path.read_bytes()) or b"", type=_Kept)
+    except (OSError, msgspec.DecodeError, RecursionError):
         return {}
-
-
-def _header(value: dict[str, Any]) -> KptfileHeader:
-    upstreams = {
-        field: value[field] and GitUpstream(**value[field]) for field in ("upstream", "upstream_lock")
-    }
-    return KptfileHeader(**{**value, **upstreams})
+    return kept.headers if kept.reader == READER else {}
 
 
 def _fetch(mirror: Mirror, oids: list[Oid]) -> dict[Oid, KptfileHeader]:

@@ -331,8 +331,11 @@ def test_status_in_the_file_of_another_variant_is_none(world: Callable[..., Worl
 def test_records_share_equal_values_and_keep_their_types(world: Callable[..., World]) -> None:
     upstream = {"repo": "up", "revision": 1}
     one, other = (
-        replace(DB, name=name, spec={"upstream": upstream, "more": more}, facts={"engine": "2"})
-        for name, more in (("a", {"x": True}), ("b", {"x": 1}))
+        replace(DB, name=name, manifest=file, spec={"upstream": upstream, **spec}, facts={"engine": "2"})
+        for name, file, spec in (
+            ("a", "x", {"more": {"x": True}, "flag": True, "y": "x", "downstream": {"package": "a"}}),
+            ("b", "'x'", {"more": {"x": 1}, "flag": 1, "y": "'x'", "downstream": {"package": "b"}}),
+        )
     )
     made = world({LINES: record_bytes(one) + record_bytes(other)})
 
