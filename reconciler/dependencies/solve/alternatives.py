@@ -1,6 +1,6 @@
 """List the alternatives that satisfy a requirement, existing installations first."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.lookup import (
     CandidateLookup,
+    InstanceIndex,
     RequirementContext,
     all_places,
     any_version,
@@ -33,7 +34,6 @@ from reconciler.dependencies.solve.lookup import (
 from reconciler.dependencies.solve.problem import (
     Alternative,
     AlternativeSource,
-    InstanceNode,
     InstanceRequirement,
 )
 
@@ -194,8 +194,7 @@ def _create(
 
 def _api(context: _NeedContext, need: ApiNeed) -> Iterator[Alternative]:
     lookup = context.lookup
-    is_served = any(_same_api(need.gvk, api) for api in lookup.inputs.presence.apis)
-    if is_served and not lookup.is_ours(need.gvk) and _provider_is_observed(need, lookup):
+    if lookup.is_served(need.gvk) and not lookup.is_ours(need.gvk) and _provider_is_observed(need, lookup):
         yield Alternative(AlternativeSource.SNAPSHOT, context.number, target="api:cluster")
     if not context.may_install:
         return
@@ -242,12 +241,12 @@ def _implementations(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alt
 
 
 def existing_alternatives(
-    demand: InstanceRequirement, nodes: Mapping[Instance, InstanceNode], lookup: CandidateLookup
+    demand: InstanceRequirement, present: InstanceIndex, lookup: CandidateLookup
 ) -> Iterator[Alternative]:
     """Yield alternatives that create nothing: instances that are present for other reasons."""
     for number, need in _needs_of_existing(demand, lookup):
         held = {way.instance for way in _creating(demand, number)}
-        for instance in nodes:
+        for instance in present.of(need):
             if instance not in held:
                 places = _matching_places(need, demand, instance, lookup)
                 if places is not None:
@@ -263,7 +262,7 @@ def locked_alternatives(demand: InstanceRequirement, lookup: CandidateLookup) ->
         is_declined = isinstance(need, PackageNeed) and demand.requirement.install
         if is_declined or any(way.allowed for way in _creating(demand, number)):
             continue
-        for instance in lookup.generated_pins:
+        for instance in lookup.generated().of(need):
             places = _matching_places(need, demand, instance, lookup) or frozenset()
             places &= slot_places(instance, lookup.candidates(instance))
             if places and instance != demand.parent:

@@ -21,6 +21,7 @@ from reconciler.dependencies.solve.alternatives import (
 from reconciler.dependencies.solve.duplicates import without_duplicates
 from reconciler.dependencies.solve.lookup import (
     CandidateLookup,
+    InstanceIndex,
     RequirementContext,
     effective_requirement,
     with_rendered_labels,
@@ -252,19 +253,20 @@ def _sort_key(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _add_existing(lookup: CandidateLookup, nodes: dict[Instance, InstanceNode]) -> None:
+    present = InstanceIndex(nodes, lookup)
     for instance, node in list(nodes.items()):
         extended = tuple(
-            tuple(_with_existing(lookup, demand, nodes) for demand in group) for group in node.requirements
+            tuple(_with_existing(lookup, demand, present) for demand in group) for group in node.requirements
         )
         if extended != node.requirements:
             nodes[instance] = replace(node, requirements=extended)
 
 
 def _with_existing(
-    lookup: CandidateLookup, demand: InstanceRequirement, nodes: dict[Instance, InstanceNode]
+    lookup: CandidateLookup, demand: InstanceRequirement, present: InstanceIndex
 ) -> InstanceRequirement:
     """Return a requirement with its passive alternatives: before the locked ones, which need the instance."""
-    passive = tuple(existing_alternatives(demand, nodes, lookup))
+    passive = tuple(existing_alternatives(demand, present, lookup))
     if not passive:
         return demand
     locked = [way for way in demand.alternatives if way.via is AlternativeSource.PLANNED]

@@ -1,7 +1,7 @@
 """Cached look-ups in the inputs of one cluster, and the slots at which instances are installed."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
 from reconciler.dependencies.model.bundles import SHARING_GROUP, bundle_name, rendered_labels
@@ -13,12 +13,15 @@ from reconciler.dependencies.model.cluster import (
     SlotKind,
 )
 from reconciler.dependencies.model.packages import (
+    ApiNeed,
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
     Install,
     InstallationType,
+    InterfaceNeed,
+    Need,
     PackageId,
     PackageNeed,
     Requirement,
@@ -198,10 +201,14 @@ class CandidateLookup:
     holders: dict[str, PackageId] = field(default_factory=dict)
     observed: tuple[ObservedInstallation, ...] = ()
     generated_pins: tuple[Instance, ...] = ()
+    _generated: "InstanceIndex | None" = None
     _allowed: dict[tuple[Instance, VersionRange], frozenset[int]] = field(default_factory=dict)
     _by_slot: dict[Instance, Install] = field(default_factory=dict)
     _instances: dict[int, Instance] = field(default_factory=dict)
     _own_kinds: frozenset[GroupKind] | None = None
+    _owners: dict[GroupKind, PackageId] = field(default_factory=dict)
+    _pinned_packages: frozenset[PackageId] = frozenset()
+    _served_kinds: frozenset[GroupKind] = frozenset()
     _pins: dict[Instance, Candidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -209,6 +216,9 @@ class CandidateLookup:
         upgraded = inputs.choices.upgrade
         self.holders = dict(inputs.held)
         self._pins = {p.instance: p.candidate for p in inputs.pins if p.instance.package.name not in upgraded}
+        self._owners = dict(inputs.presence.owners)
+        self._pinned_packages = frozenset(pin.instance.package for pin in inputs.pins)
+        self._served_kinds = frozenset(gvk.group_kind for gvk in inputs.presence.apis)
         for install in inputs.installs:
             instance = inputs.instance_of(install)
             self._instances[id(install)] = instance
@@ -226,10 +236,13 @@ class CandidateLookup:
             for pin in inputs.pins
             if pin.instance.slot.kind is not SlotKind.INSTALL and self.install_at(pin.instance) is None
         )
+        generated: dict[PackageId, list[Instance]] = {}
+        for instance in self.generated_pins:
+            generated.setdefault(instance.package, []).append(instance)
         self.observed = tuple(
-            installation
-            for installation in self._observed_packages()
-            if not any(_is_object_of(installation, instance) for instance in self.generated_pins)
+            each
+            for each in self._observed_packages()
+            if not any(_is_object_of(each, instance) for instance in generated.get(each.id, ()))
         )
 
     def _observed_packages(self) -> Iterator[ObservedInstallation]:
@@ -272,14 +285,24 @@ class CandidateLookup:
         """Return the places of the candidates that pass a test."""
         return frozenset(p for p, candidate in enumerate(self.candidates(instance)) if keep(candidate))
 
+    def is_served(self, gvk: Gvk) -> bool:
+        """Tell whether the cluster serves an API; without a version, in any version."""
+        return gvk in self.inputs.presence.apis or (not gvk.version and gvk.group_kind in self._served_kinds)
+
+    def generated(self) -> "InstanceIndex":
+        """Return the generated pins by what they can satisfy."""
+        if self._generated is None:
+            self._generated = InstanceIndex(self.generated_pins, self)
+        return self._generated
+
     def is_ours(self, gvk: Gvk) -> bool:
         """Tell whether the cluster serves an API because of a package of the lock or of a user's install.
 
         It goes with that package, so that the package is needed, and not only the API.
         """
-        owner = dict(self.inputs.presence.owners).get(gvk.group_kind)
+        owner = self._owners.get(gvk.group_kind)
         if owner is not None:
-            return owner in self.installs or any(owner == pin.instance.package for pin in self.inputs.pins)
+            return owner in self.installs or owner in self._pinned_packages
         if self._own_kinds is None:
             self._own_kinds = frozenset(
                 provided.group_kind
@@ -327,6 +350,33 @@ class CandidateLookup:
             case _:
                 shared = (*instance.slot.path, instance.package.name)
                 return RequirementContext(instance.slot.namespace or parent.namespace, shared)
+
+
+class InstanceIndex:
+    """Instances by what they can satisfy, so that each need is compared with few of them."""
+
+    def __init__(self, instances: Iterable[Instance], lookup: CandidateLookup) -> None:
+        self._lookup = lookup
+        self._instances: dict[PackageId | GroupKind | str, list[Instance]] = {}
+        for instance in instances:
+            for key in self._keys(instance):
+                self._instances.setdefault(key, []).append(instance)
+
+    def _keys(self, instance: Instance) -> Iterator[PackageId | GroupKind | str]:
+        candidates = self._lookup.candidates(instance)
+        yield instance.package
+        yield from {provided.group_kind for candidate in candidates for provided in candidate.provides}
+        yield from {interface.id for candidate in candidates for interface in candidate.interfaces}
+
+    def of(self, need: Need) -> Sequence[Instance]:
+        """Return the instances that may satisfy a need in some version, in their order."""
+        match need:
+            case PackageNeed():
+                return self._instances.get(self._lookup.find(need.id), ())
+            case ApiNeed():
+                return self._instances.get(need.gvk.group_kind, ())
+            case InterfaceNeed():
+                return self._instances.get(need.id, ())
 
 
 def any_version(package: PackageId) -> VersionRange:

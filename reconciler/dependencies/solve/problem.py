@@ -176,6 +176,25 @@ def forbids_cycle(problem: ResolutionProblem, members: Iterable[Instance], *, wi
 
 def split_problem(problem: ResolutionProblem) -> tuple[ResolutionProblem, ...]:
     """Split a problem into independent parts, so that a conflict in one does not affect another."""
+    part_of = _parts(problem)
+    nodes: dict[Instance, dict[Instance, InstanceNode]] = {}
+    for instance, node in problem.nodes.items():
+        nodes.setdefault(part_of[instance], {})[instance] = node
+    roots: dict[Instance, list[InstanceRequirement]] = {part: [] for part in nodes}
+    for demand in problem.roots:
+        for part in dict.fromkeys(part_of[way.instance] for way in demand.alternatives if way.instance):
+            roots[part].append(demand)
+    excluded: dict[Instance, list[Incompatibility]] = {part: [] for part in nodes}
+    for exclusion in problem.incompatibilities:
+        excluded[part_of[exclusion.first]].append(exclusion)
+    return tuple(
+        replace(problem, nodes=own, roots=tuple(roots[part]), incompatibilities=tuple(excluded[part]))
+        for part, own in nodes.items()
+    )
+
+
+def _parts(problem: ResolutionProblem) -> dict[Instance, Instance]:
+    """Return the leading instance of the part that each instance belongs to."""
     leader: dict[Instance, Instance] = {instance: instance for instance in problem.nodes}
 
     def find(instance: Instance) -> Instance:
@@ -194,19 +213,7 @@ def split_problem(problem: ResolutionProblem) -> tuple[ResolutionProblem, ...]:
             join(members[0], second)
     for exclusion in problem.incompatibilities:
         join(exclusion.first, exclusion.second)
-    groups: dict[Instance, dict[Instance, InstanceNode]] = {}
-    for instance, node in problem.nodes.items():
-        groups.setdefault(find(instance), {})[instance] = node
-    return tuple(_part(problem, nodes) for nodes in groups.values())
-
-
-def _part(problem: ResolutionProblem, nodes: dict[Instance, InstanceNode]) -> ResolutionProblem:
-    return replace(
-        problem,
-        nodes=nodes,
-        roots=tuple(d for d in problem.roots if any(way.instance in nodes for way in d.alternatives)),
-        incompatibilities=tuple(e for e in problem.incompatibilities if e.first in nodes),
-    )
+    return {instance: find(instance) for instance in leader}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 """Verify a solution independently of the solver: check every rule against the manifests."""
 
-from collections.abc import Iterator
+import graphlib
+import itertools
+from collections.abc import Iterator, Mapping
 
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
@@ -11,6 +13,7 @@ from reconciler.dependencies.model.packages import (
     InstallationType,
     InterfaceNeed,
     Need,
+    PackageId,
     PackageNeed,
     Requirement,
 )
@@ -18,6 +21,12 @@ from reconciler.dependencies.solve.lookup import effective_requirement
 from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInstance, Solution
 from reconciler.dependencies.versions import precedence_with_build
+
+ByPackage = Mapping[PackageId, list[ResolvedInstance]]
+"""The resolved instances of each package."""
+
+Links = Mapping[Instance, list[tuple[Instance, bool]]]
+"""The targets of each instance, each with whether data flows from it."""
 
 
 def verify(inputs: ClusterInputs, solution: Solution) -> tuple[str, ...]:
@@ -34,29 +43,33 @@ def _violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:
         for i in inputs.installs
         if not i.external
     }
-    yield from _install_violations(inputs, solution, installs)
+    locked = {pin.instance: pin.candidate for pin in inputs.pins}
+    yield from _install_violations(solution, installs, locked)
+    by_package: dict[PackageId, list[ResolvedInstance]] = {}
+    for resolved in solution.resolved.values():
+        by_package.setdefault(resolved.instance.package, []).append(resolved)
     for resolved in solution.resolved.values():
         own = installs.get(resolved.instance)
-        yield from _candidate(inputs, resolved, own)
+        yield from _candidate(inputs, resolved, own, locked.get(resolved.instance))
         if own is None or not own.skip_dependencies:
-            yield from _requirement_violations(inputs, solution, resolved, own)
-    yield from _exclusivity_violations(solution)
+            yield from _requirement_violations(inputs, solution, resolved, own, by_package)
+    yield from _exclusivity_violations(by_package)
+    yield from _ownership_violations(solution)
     yield from _unreachable(solution)
     yield from _cycle_violations(inputs, solution)
 
 
 def _install_violations(
-    inputs: ClusterInputs, solution: Solution, installs: dict[Instance, Install]
+    solution: Solution, installs: dict[Instance, Install], locked: dict[Instance, Candidate]
 ) -> Iterator[str]:
     stalled = {problem.subject for problem in solution.problems}
     losers = {install for explanation in solution.explanations for install in explanation.stalled}
-    locked = {pin.instance: pin.candidate.version for pin in inputs.pins}
     for instance, install in installs.items():
         resolved = solution.resolved.get(instance)
         if str(install) in losers and instance not in solution.failed:
             held = locked.get(instance)
-            if held is not None and (resolved is None or resolved.candidate.version != held):
-                yield f"{install} gives way and does not keep {held}"
+            if held is not None and (resolved is None or resolved.candidate.version != held.version):
+                yield f"{install} gives way and does not keep {held.version}"
         elif resolved is None:
             if instance not in solution.failed and str(install) not in stalled:
                 yield f"{install} is not there"
@@ -66,9 +79,10 @@ def _install_violations(
             yield f"{install} asks for {install.need} and gets {resolved.candidate.version}"
 
 
-def _candidate(inputs: ClusterInputs, resolved: ResolvedInstance, own: Install | None) -> Iterator[str]:
+def _candidate(
+    inputs: ClusterInputs, resolved: ResolvedInstance, own: Install | None, locked: Candidate | None
+) -> Iterator[str]:
     candidate, package = resolved.candidate, resolved.instance.package
-    locked = next((p.candidate for p in inputs.pins if p.instance == resolved.instance), None)
     held = locked is not None and locked.version == candidate.version
     if candidate not in inputs.catalogue.candidates(package) and not (candidate.unavailable and held):
         yield f"{candidate} is no candidate of {package}"
@@ -90,7 +104,11 @@ def _candidate(inputs: ClusterInputs, resolved: ResolvedInstance, own: Install |
 
 
 def _requirement_violations(
-    inputs: ClusterInputs, solution: Solution, resolved: ResolvedInstance, own: Install | None
+    inputs: ClusterInputs,
+    solution: Solution,
+    resolved: ResolvedInstance,
+    own: Install | None,
+    by_package: ByPackage,
 ) -> Iterator[str]:
     edges = {_requirement_key(edge.requirement): edge for edge in resolved.edges}
     for written in resolved.candidate.requires:
@@ -102,7 +120,7 @@ def _requirement_violations(
                 yield f"{resolved.candidate} requires {requirement}, and {provider} is not that"
         elif not requirement.optional:
             yield f"{resolved.candidate} requires {requirement}, and nothing meets it"
-        yield from _optional_violations(inputs, solution, resolved, requirement)
+        yield from _optional_violations(inputs, resolved, requirement, by_package)
 
 
 def _requirement_key(requirement: Requirement) -> tuple[str, str, bool, bool]:
@@ -110,7 +128,7 @@ def _requirement_key(requirement: Requirement) -> tuple[str, str, bool, bool]:
 
 
 def _optional_violations(
-    inputs: ClusterInputs, solution: Solution, resolved: ResolvedInstance, requirement: Requirement
+    inputs: ClusterInputs, resolved: ResolvedInstance, requirement: Requirement, by_package: ByPackage
 ) -> Iterator[str]:
     """Yield optional requirements with an unfitting package; instances of Porter do not affect others."""
     needs = requirement.alternatives
@@ -119,9 +137,9 @@ def _optional_violations(
     package = inputs.catalogue.find(needs[0].id)
     if package.ecosystem is Ecosystem.BUNDLE:
         return
-    for other in solution.resolved.values():
+    for other in by_package.get(package, ()):
         near = other.instance.slot.namespace in ("", resolved.instance.slot.namespace)
-        if other.instance.package == package and near and not _matches(needs[0], other.candidate, inputs):
+        if near and not _matches(needs[0], other.candidate, inputs):
             yield f"{resolved.candidate} would need {requirement}, and {other.candidate} is there"
 
 
@@ -185,15 +203,14 @@ def _is_observed(inputs: ClusterInputs, need: Need) -> bool:
             )
 
 
-def _exclusivity_violations(solution: Solution) -> Iterator[str]:
-    pinned = list(solution.resolved.values())
-    for number, first in enumerate(pinned):
-        for second in pinned[number + 1 :]:
-            if first.instance.package == second.instance.package:
-                if _excludes(first, second) or _excludes(second, first):
-                    yield f"{first.instance} and {second.instance} cannot both stand"
-            elif common := _owned(first.candidate) & _owned(second.candidate):
-                yield f"{first.candidate} and {second.candidate} both own {min(common)}"
+def _exclusivity_violations(by_package: ByPackage) -> Iterator[str]:
+    anywhere = InstallationType.NO_RESTRICTIONS
+    for resolved in by_package.values():
+        if all(each.candidate.installation is anywhere for each in resolved):
+            continue
+        for first, second in itertools.combinations(resolved, 2):
+            if _excludes(first, second) or _excludes(second, first):
+                yield f"{first.instance} and {second.instance} cannot both stand"
 
 
 def _excludes(first: ResolvedInstance, second: ResolvedInstance) -> bool:
@@ -201,6 +218,15 @@ def _excludes(first: ResolvedInstance, second: ResolvedInstance) -> bool:
         return True
     same = first.instance.slot.namespace == second.instance.slot.namespace
     return same and first.candidate.installation is InstallationType.ONE_PER_NAMESPACE
+
+
+def _ownership_violations(solution: Solution) -> Iterator[str]:
+    owners: dict[str, ResolvedInstance] = {}
+    for resolved in solution.resolved.values():
+        for owned in sorted(_owned(resolved.candidate)):
+            owner = owners.setdefault(owned, resolved)
+            if owner.instance.package != resolved.instance.package:
+                yield f"{owner.candidate} and {resolved.candidate} both own {owned}"
 
 
 def _owned(candidate: Candidate) -> set[str]:
@@ -227,6 +253,8 @@ def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str
         instance: [(e.target, e.requirement.wired) for e in resolved.edges if e.target is not None]
         for instance, resolved in solution.resolved.items()
     }
+    if not _has_cycle(links):
+        return
     for start, own in links.items():
         for first, wired in own:
             strict = wired or start.package.ecosystem in inputs.choices.forbid_cycles
@@ -235,9 +263,16 @@ def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str
                 break
 
 
-def _is_reachable(
-    links: dict[Instance, list[tuple[Instance, bool]]], start: Instance, goal: Instance
-) -> bool:
+def _has_cycle(links: Links) -> bool:
+    graph = {instance: [target for target, _ in own] for instance, own in links.items()}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError:
+        return True
+    return False
+
+
+def _is_reachable(links: Links, start: Instance, goal: Instance) -> bool:
     seen: set[Instance] = set()
     queue = [start]
     while queue:

@@ -201,13 +201,13 @@ ROWS = {
     "two packages own one kind": Row(
         TWO + package("a.io", "1.0.0") + package("b.io", "1.0.0"),
         recatalogued(lambda c: replace(c, provides=(ISSUER_KIND,))),
-        "_exclusivity_violations",
+        "_ownership_violations",
         "both own Issuer.certs.io",
     ),
     "two packages own one composition": Row(
         TWO + package("a.io", "1.0.0") + package("b.io", "1.0.0"),
         recatalogued(lambda c: replace(c, compositions=("network",))),
-        "_exclusivity_violations",
+        "_ownership_violations",
         "both own network",
     ),
     "a package is not required": Row(

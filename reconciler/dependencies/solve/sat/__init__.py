@@ -6,7 +6,12 @@ from reconciler.dependencies.solve.problem import (
     ResolutionProblem,
     SolverOutcome,
 )
-from reconciler.dependencies.solve.sat.canonical import lexicographic_assignment, minimize_changes
+from reconciler.dependencies.solve.sat.canonical import (
+    lean_towards_preferences,
+    lexicographic_assignment,
+    minimize_changes,
+    possible_places,
+)
 from reconciler.dependencies.solve.sat.conflict import (
     find_conflict,
     find_correction,
@@ -59,7 +64,9 @@ def assign(problem: ResolutionProblem) -> Assignment | None:
         BudgetError: The budget of conflicts ran out first.
     """
     with SatSolver(encode(problem), problem.budget) as solver:
+        places = possible_places(problem)
+        lean_towards_preferences(solver, places)
         if not solver.ask():
             return None
         minimize_changes(solver)
-        return lexicographic_assignment(problem, solver)
+        return lexicographic_assignment(problem, solver, places)

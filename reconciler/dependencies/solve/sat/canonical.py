@@ -1,6 +1,7 @@
 """Select the canonical solution: fewest changes of locked versions, then lexicographic preference."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import field
 
 from pysat.card import ITotalizer
@@ -10,6 +11,43 @@ from reconciler.dependencies.solve.problem import PRESENT, Alternative, Assignme
 from reconciler.dependencies.solve.sat.formula import Formula, RequirementClauses
 from reconciler.dependencies.solve.sat.solver import SatSolver
 from reconciler.values import dataclass
+
+Places = Mapping[Instance, tuple[int, ...]]
+"""The versions that each instance may have, as places in its candidates, the preferred one first."""
+
+
+def possible_places(problem: ResolutionProblem) -> Places:
+    """Return the versions of each instance that no rule and no range of a user's install excludes."""
+    ranges: dict[Instance, frozenset[int]] = {}
+    for demand in problem.roots:
+        alternative = demand.alternatives[0] if demand.is_plain else None
+        if alternative is not None and alternative.instance is not None:
+            instance = alternative.instance
+            ranges[instance] = ranges.get(instance, alternative.allowed) & alternative.allowed
+    return {
+        instance: tuple(
+            place
+            for place in node.order
+            if place not in node.banned and (instance not in ranges or place in ranges[instance])
+        )
+        for instance, node in problem.nodes.items()
+    }
+
+
+def lean_towards_preferences(solver: SatSolver, places: Places) -> None:
+    """Let the first model have what the canonical assignment tries first, as far as that is known before.
+
+    What a model has already need not be asked for, and each question costs a walk through all instances.
+    """
+    formula = solver.formula
+    literals = [*formula.range_literals()]
+    for instance, own in places.items():
+        locked = formula.problem.nodes[instance].locked
+        first = locked if locked in own else next(iter(own), None)
+        if first is not None:
+            literals.append(formula.versions[instance][first])
+    literals += [group.literals[0] for group in formula.groups.values() if group.literals]
+    solver.lean_towards(literals)
 
 
 def minimize_changes(solver: SatSolver) -> None:
@@ -98,12 +136,12 @@ def _least(solver: SatSolver, changes: list[int]) -> int:
     return count
 
 
-def lexicographic_assignment(problem: ResolutionProblem, solver: SatSolver) -> Assignment:
+def lexicographic_assignment(problem: ResolutionProblem, solver: SatSolver, places: Places) -> Assignment:
     """Assign everything that is needed, in preference order, and nothing else.
 
     The solver has a model already, and the locked versions are fixed.
     """
-    walker = _LexicographicSearch(problem, solver)
+    walker = _LexicographicSearch(problem, solver, places)
     for demand in problem.roots:
         walker.enqueue(solver.formula.groups[demand.cause])
     while (group := walker.next()) is not None:
@@ -115,6 +153,7 @@ def lexicographic_assignment(problem: ResolutionProblem, solver: SatSolver) -> A
 class _LexicographicSearch:
     problem: ResolutionProblem
     solver: SatSolver
+    places: Places
     chosen: dict[Instance, int] = field(default_factory=dict)
     selected: dict[Cause, Alternative] = field(default_factory=dict)
     skipped: list[Cause] = field(default_factory=list)
@@ -174,7 +213,7 @@ class _LexicographicSearch:
     def _choose(self, instance: Instance) -> None:
         node = self.problem.nodes[instance]
         versions = self.solver.formula.versions[instance]
-        place = next(p for p in node.order if p not in node.banned and self.solver.prefers(versions[p]))
+        place = next(place for place in self.places[instance] if self.solver.prefers(versions[place]))
         self.chosen[instance] = place
         for demand in node.requirements[place]:
             self.enqueue(self.solver.formula.groups[demand.cause])

@@ -78,6 +78,10 @@ class Formula:
             self.clauses.append([-literal, *[versions[place] for place in sorted(places)]])
         return literal
 
+    def range_literals(self) -> Iterable[int]:
+        """Return the literals that `some` has returned for several versions, but not for all."""
+        return self._some.values()
+
     def touch(self, instance: Instance, places: frozenset[int]) -> int:
         """Return a literal that follows if the instance is at any of these places."""
         versions = self.versions[instance]

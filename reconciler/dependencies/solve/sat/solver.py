@@ -155,18 +155,18 @@ def find_cycles(links: Links) -> Iterator[list[UsedLink]]:
     for start in links:
         if start in done:
             continue
-        path, taken = [start], list[UsedLink]()
+        path, taken = {start: 0}, list[UsedLink]()
         stack = [iter(links.get(start, ()))]
         while stack:
             link = next(stack[-1], None)
             if link is None:
-                done.add(path.pop())
+                done.add(path.popitem()[0])
                 stack.pop()
                 del taken[-1:]
             elif link.target in path:
-                yield [*taken[path.index(link.target) :], link]
+                yield [*taken[path[link.target] :], link]
             elif link.target not in done:
-                path.append(link.target)
+                path[link.target] = len(path)
                 taken.append(link)
                 stack.append(iter(links.get(link.target, ())))
 
@@ -220,6 +220,10 @@ class SatSolver:
             for clause in broken:
                 self._solver.add_clause(clause)
         return False
+
+    def lean_towards(self, literals: list[int]) -> None:
+        """Let the search try these literals first: models that have them are found sooner, none is lost."""
+        self._solver.set_phases(literals)
 
     def _solves(self, assumptions: tuple[int, ...]) -> bool:
         if self._left <= 0:
