@@ -142,9 +142,10 @@ def _with_impacts(changes: Iterable[Change], context: PlanContext, contents: Con
     """Yield the changes; those that write a draft have its difference from main."""
     reader = ImpactReader(context.inventory.policy.risks)
     for change in changes:
-        tree = context.targets[change.package].package.main_tree
+        written = change.written
+        tree = context.targets[change.package].package.main_tree if written else None
         before = {} if tree is None else contents.get(tree)
-        after = change.written.files if change.written else None
+        after = written.files if written else None
         if not after or before is None:
             yield change
             continue

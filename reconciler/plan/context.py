@@ -133,9 +133,9 @@ def _targets(
     for key, view in _deleted(deletions, inventory):
         if key not in scope:
             scope[key] = make_target(view, view.packages.get(key.path, PackageState(key.path)), inventory)
-    for key, variants in downstreams.items():
-        own = find_view(variants[0], inventory)
-        if key not in scope and own is not None and own.is_planned:
+    for key in downstreams.keys() - scope.keys():
+        own = find_view(downstreams[key][0], inventory)
+        if own is not None and own.is_planned:
             package = own.packages.get(key.path, PackageState(key.path))
             scope[key] = make_target(own, package, inventory)
     yield from (scope[key] for key in sorted(scope))

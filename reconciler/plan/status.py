@@ -142,10 +142,11 @@ def package_statuses(
             yield _with_record(status, context)
     placed = {v.key for variants in context.downstreams.values() for v in variants}
     for variant in context.desired.variants:
+        if variant.key in listed:
+            continue
         view = find_view(variant, context.inventory)
-        if view is not None and view.role is RepositoryRole.SKIPPED:
-            continue  # another shard tells of it
-        if variant.key not in listed:
+        # Of a skipped repository another shard tells.
+        if view is None or view.role is not RepositoryRole.SKIPPED:
             yield _with_record(_unplaced(variant, context, placed=variant.key in placed), context)
 
 
@@ -170,12 +171,14 @@ def _status(
     if pull is None and word.phase is Phase.REJECTED:
         pull = _refused_pull(target, context)
     refused_at = pull.closed if pull and word.phase is Phase.REJECTED else 0
+    name = package_name(target.view, change.package.path)
+    workspace = _workspace(change, target, context, missing, head)
     return PackageStatus(
         phase=word.phase,
         variant=change.variant,
         package=change.package,
         repository=change.repository,
-        name=package_name(target.view, change.package.path),
+        name=name,
         since=refused_at or _since(word.phase, change, target, context, head),
         is_dated=bool(refused_at),
         head=_as_draft(pull.head if pull else head),
@@ -183,7 +186,8 @@ def _status(
         url=pull.url if pull else "",
         reason=word.reason,
         message=word.message,
-        revision=_revision(change, target, context, missing, head),
+        # As Porch composes the name of the PackageRevision.
+        revision=f"{target.view.key.name}.{name.replace('/', '.')}.{workspace}" if workspace else "",
     )
 
 
@@ -263,8 +267,7 @@ def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unf
     """Return the branch that waits for people after the effects, "" for none."""
     branch = _draft(change, target)
     draft = short_branch(branch.ref) if branch else ""
-    proposal = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
-    standing = proposal if proposal in target.view.branches and target.key not in context.downstreams else ""
+    standing = "" if target.key in context.downstreams else _proposal(target, context)
     if missing is not None and not missing.pushed:
         return draft or standing
     if change.is_merged and missing is None:
@@ -274,9 +277,17 @@ def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unf
     for write in change.writes:
         if isinstance(write, WriteDraft | WriteRemoval):
             return short_branch(write.ref)
+    if not (draft or standing):
+        return ""
     left = {short_branch(w.ref) for w in change.writes if isinstance(w, WriteGroup)}
     gone = left | {short_branch(w.ref) for w in change.writes if isinstance(w, MoveRef) and w.to is None}
     return next((name for name in (draft, standing) if name and name not in gone), "")
+
+
+def _proposal(target: PlanTarget, context: PlanContext) -> str:
+    """Return the branch that proposes to delete the package, "" if there is none."""
+    proposal = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
+    return proposal if proposal in target.view.branches else ""
 
 
 def _as_draft(head: str) -> str:
@@ -294,13 +305,13 @@ def _draft(change: Change, target: PlanTarget) -> Draft | None:
 
 def _since(phase: Phase, change: Change, target: PlanTarget, context: PlanContext, head: str) -> int:
     """Return the time of the newest input that brought the package there, in seconds."""
+    if phase is Phase.PUBLISHED:
+        return _published_time(change, target)
     inventory = context.inventory
     variant = context.variants.get(change.variant) if change.variant else None
     has_obstacle = change.op is Op.BLOCK or _BY_REASON.get(change.reason) is Phase.STALLED
     if phase in {Phase.STALLED, Phase.PAUSED} or (phase is Phase.HELD_BACK and has_obstacle):
         return variant.source.time if variant else inventory.control.commit.time
-    if phase is Phase.PUBLISHED:
-        return _published_time(change, target)
     written = [w.time for w in change.writes if isinstance(w, WriteDraft | WriteGroup | WriteRemoval)]
     if written:
         return max(written)
@@ -320,10 +331,10 @@ def _published_time(change: Change, target: PlanTarget) -> int:
     return max(times, default=newest)
 
 
-def _revision(
+def _workspace(
     change: Change, target: PlanTarget, context: PlanContext, missing: Unfinished | None, head: str
 ) -> str:
-    """Return the name of the PackageRevision that the variant is about, as Porch composes it.
+    """Return the workspace of the PackageRevision that the variant is about, "" for none.
 
     The branch of a group is none to Porch.
     """
@@ -332,16 +343,13 @@ def _revision(
     pushed = missing is None or missing.pushed
     written = next((w for w in change.writes if isinstance(w, WriteDraft)), None) if pushed else None
     if written is not None:
-        workspace = written.ref.rpartition("/")[2]
-    elif draft is not None and (change.is_merged or head == short_branch(draft.ref)):
-        workspace = draft.workspace
-    else:
-        made = context.resolution.publications.get(target.key, ()) if pushed else ()
-        numbered = [r for r in (*target.package.published, *made) if r.revision > 0]
-        latest = max(numbered, key=lambda r: r.revision, default=None)
-        workspace = latest.workspace if latest else ""
-    name = package_name(target.view, target.package.path).replace("/", ".")
-    return f"{target.view.key.name}.{name}.{workspace}" if workspace else ""
+        return written.ref.rpartition("/")[2]
+    if draft is not None and (change.is_merged or head == short_branch(draft.ref)):
+        return draft.workspace
+    made = context.resolution.publications.get(target.key, ()) if pushed else ()
+    numbered = [r for r in (*target.package.published, *made) if r.revision > 0]
+    latest = max(numbered, key=lambda r: r.revision, default=None)
+    return latest.workspace if latest else ""
 
 
 def _with_record(status: PackageStatus, context: PlanContext) -> PackageStatus:

@@ -52,7 +52,7 @@ def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inv
     owner = ObjectName(namespace, name)
     repository, _, inside = header.location.partition("/")
     view = inventory.repositories.get(ObjectName(namespace, repository))
-    if view is not None and PackageKey(view.url, view.full_path(inside)) == package:
+    if view is not None and (view.url, view.full_path(inside)) == package:
         return owner
     record = inventory.records.get(owner)
     return owner if record is not None and (record.url, record.path) == package else None
@@ -89,6 +89,8 @@ def our_drafts(package: PackageState, view: RepositoryView, inventory: Inventory
     the branch, open or ended at this commit, tells that the draft is ours. After a merge main has our
     commits, and the branch may have none but theirs.
     """
+    if not package.drafts:
+        return ()
     where = PackageKey(view.url, package.path)
     pulls = inventory.pulls_of(view.url)
     ours = [
@@ -128,8 +130,6 @@ def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest])
 
 def current_draft(package: PackageState, view: RepositoryView, inventory: Inventory) -> Draft | None:
     """Return the one open draft of ours that a variant works on, None if there is none."""
-    if not package.drafts:
-        return None
     pulls = inventory.pulls_of(view.url)
     return next(
         (d for d in our_drafts(package, view, inventory) if not is_merged(d, package, pulls)),

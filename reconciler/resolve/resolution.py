@@ -44,6 +44,10 @@ class Pin:
         """The normalised URLs of the repository: as registered, and as git is called with it."""
         return frozenset({self.package.url, normalise_url(self.remote), normalise_url(self.repo)})
 
+    def is_at(self, url: str) -> bool:
+        """Tell whether a normalised URL is that of the repository."""
+        return url == self.package.url or url in self.urls
+
     @property
     def label(self) -> str:
         """The revision as people call it: `web/v2`, or a ref at a short commit."""

@@ -130,7 +130,9 @@ def named_objects(variant: DesiredVariant, objects: ObjectIndex) -> dict[str, st
 
 
 def _named(variant: DesiredVariant, objects: ObjectIndex) -> list[SnapshotObject]:
-    names = sorted({injector.name for injector in variant.spec.injectors or () if injector.name})
+    if not variant.spec.injectors:
+        return []
+    names = sorted({injector.name for injector in variant.spec.injectors if injector.name})
     return [o for name in names for o in objects.get(ObjectName(variant.key.namespace, name), ())]
 
 

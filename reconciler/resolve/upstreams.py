@@ -59,19 +59,18 @@ def find_repository(
 ) -> RepositoryView | Problem:
     """Return the registered and readable repository of that name in the variant's namespace."""
     view = inventory.repositories.get(ObjectName(variant.key.namespace, name))
-    subject = subject_of(variant)
     if view is None:
         location = _field(variant, "spec", field, "repo")
         names = [k.name for k in inventory.repositories if k.namespace == variant.key.namespace]
         start = f"{NOT_FOUND}: repository" if field == "upstream" else "Repository"
         message = f"{start} {variant.key.namespace}/{name} is not registered"
         hint = f"Register it as a Repository object. {_near(name, names)}"
-        return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint, subject)
+        return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint, subject_of(variant))
     if view.problem is None:
         return view
     location = _field(variant, "spec", field, "repo")
     reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
-    return Problem(location, reason, view.unread_message, hint, subject)
+    return Problem(location, reason, view.unread_message, hint, subject_of(variant))
 
 
 def subject_of(variant: DesiredVariant) -> str:

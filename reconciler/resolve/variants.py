@@ -53,9 +53,10 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
     pending = [
         variant
         for variant in desired.variants
-        if (variant.key not in outcomes or tagged & _urls(variant, outcomes[variant.key], inventory))
-        and not _is_elsewhere(variant, inventory)
+        if variant.key not in outcomes or tagged & _urls(variant, outcomes[variant.key], inventory)
     ]
+    if any(view.role is not RepositoryRole.PLANNED for view in inventory.repositories.values()):
+        pending = [variant for variant in pending if not _is_elsewhere(variant, inventory)]
     # What this plan tags counts as published, or a chain of variants would need one run per link (law 1).
     inventory = with_pending_tags(publications, inventory)
     lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory), {})
@@ -177,7 +178,7 @@ def resolve_variant(
     base, lost = find_base(package.main_header, pin, record, inventory, lookups.sources)
     draft = current_draft(package, view, inventory)
     draft_header = draft.header if draft else None
-    draft_base, _ = find_base(draft_header, pin, record, inventory, lookups.sources)
+    draft_base = find_base(draft_header, pin, record, inventory, lookups.sources)[0] if draft else None
     pin = _steady(pin, variant, draft_base if draft else base)
     where = PackageKey(view.url, path)
     local = package.main_tree or adopted_directory(variant, view, path)
