@@ -189,8 +189,10 @@ def find_conflicts(candidates: Sequence[VariantCandidate]) -> Mapping[ObjectKey,
 
 
 def _groups(
-    candidates: Iterable[VariantCandidate], key: Callable[[VariantCandidate], Any]
+    candidates: Sequence[VariantCandidate], key: Callable[[VariantCandidate], Any]
 ) -> Iterable[list[VariantCandidate]]:
+    if len(set(map(key, candidates))) == len(candidates):
+        return ()
     groups: dict[Any, list[VariantCandidate]] = defaultdict(list)
     for candidate in candidates:
         groups[key(candidate)].append(candidate)

@@ -165,6 +165,8 @@ def validate_upstream(upstream: Upstream | None) -> tuple[Finding, ...]:
     path: FieldPath = ("spec", "upstream")
     if upstream is None:
         return (Finding(path, "missing required field spec.upstream"),)
+    if upstream.repo and upstream.package:
+        return ()
     return tuple(
         Finding((*path, name), f"missing required field spec.upstream.{name}")
         for name, value in (("repo", upstream.repo), ("package", upstream.package))

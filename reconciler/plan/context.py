@@ -19,7 +19,7 @@ from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants,
 from reconciler.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
-from reconciler.resolve.ownership import find_owner, find_view, is_merged, our_drafts
+from reconciler.resolve.ownership import find_owner, find_view, is_merged, named_views, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
 from reconciler.rollout.model import Rollout
 from reconciler.values import dataclass, replace
@@ -120,7 +120,7 @@ def _targets(
     inventory: Inventory,
 ) -> Iterator[PlanTarget]:
     """Yield the packages in scope once each, sorted: law 3."""
-    views = {v.key for v in (find_view(d, inventory) for d in desired.variants) if v is not None}
+    views = named_views(desired.variants, inventory)
     scope: dict[PackageKey, PlanTarget] = {}
     for view in sorted(inventory.repositories.values(), key=lambda v: (v.key not in views, v.key)):
         for path, package in view.packages.items() if view.is_planned else ():

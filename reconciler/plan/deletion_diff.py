@@ -65,7 +65,7 @@ def diff_variants(desired: Desired, inventory: Inventory) -> SetDiff:
         _compare(variant, inventory.records.get(key), suspended=inventory.policy.suspend)
         for key, variant in sorted(variants.items())
     ]
-    undesired = [record for key, record in sorted(inventory.records.items()) if key not in variants]
+    undesired = [inventory.records[key] for key in sorted(inventory.records.keys() - variants)]
     transfer, keep, deletions = _classify(undesired, desired, inventory)
     new = [c.record for c in deletions if c.record and not c.record.deletion_proposed]
     guarded = guard_deletions(new, desired, inventory)

@@ -109,11 +109,12 @@ def _leaves(target: PlanTarget, context: PlanContext) -> bool:
 
 def _outside_of_view(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Denied | None:
     """Refuse a path in the directory of a more specific Repository: its packages are that one's."""
-    named = find_view(variant, context.inventory)
+    views = context.inventory.views_of(target.key.url)
+    named = find_view(variant, context.inventory) if len(views) > 1 else None
     if named is None:
         return None
     path = target.key.path
-    for view in context.inventory.views_of(target.key.url):
+    for view in views:
         if len(view.directory) <= len(named.directory):
             break
         if is_within(path, view.directory):

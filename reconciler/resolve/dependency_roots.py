@@ -105,9 +105,10 @@ def _unpinned(
     """Yield the records of authored variants that have no pin now and are not to be deleted."""
     pinned = {resolved.variant.key for resolved in resolution.variants}
     desired_keys = {variant.key for variant in desired.variants}
-    for key, record in sorted(inventory.records.items()):
-        if not record.requested_by and key not in pinned and (key in desired_keys or key in retained):
-            yield record
+    unpinned = inventory.records.keys() - pinned
+    for key in sorted(key for key in unpinned if key in desired_keys or key in retained):
+        if not inventory.records[key].requested_by:
+            yield inventory.records[key]
 
 
 @dataclass(slots=True)
@@ -118,7 +119,8 @@ class _Search:
     incomplete: set[str] = field(default_factory=set)
 
     def resolved(self, resolution: Resolution) -> Iterator[Root]:
-        for resolved in resolution.variants:
+        # Most fleets declare no dependencies: then no variant is looked at.
+        for resolved in resolution.variants if self.declaring else ():
             view = self.inventory.repositories[resolved.view]
             candidate = self.candidate(view, resolved.pin.package, resolved.pin.tree)
             if candidate is not None:

@@ -47,7 +47,7 @@ def find_base(
         return None, ""
     commit, directory = Oid(lock.commit), lock.directory.strip("/")
     url = normalise_url(lock.repo)
-    if (commit, directory) == (pin.commit.oid, pin.package.path) and pin.is_at(url):
+    if (commit, directory) == (pin.commit.oid, pin.package.path) and url in pin.urls:
         return pin, ""
     for view in sources.get(url, ()):
         for path in dict.fromkeys((directory, view.full_path(directory))):

@@ -147,6 +147,13 @@ def find_view(variant: DesiredVariant, inventory: Inventory) -> RepositoryView |
     return inventory.repositories.get(ObjectName(variant.key.namespace, name or ""))
 
 
+def named_views(variants: Iterable[DesiredVariant], inventory: Inventory) -> set[ObjectName]:
+    """Return the registered repositories that downstreams name: few, and looked up once for all variants."""
+    downstreams = ((variant.key.namespace, variant.spec.downstream) for variant in variants)
+    named = {(namespace, downstream.repo or "") for namespace, downstream in downstreams if downstream}
+    return {ObjectName(*name) for name in named} & inventory.repositories.keys()
+
+
 def downstream_packages(
     variants: Iterable[DesiredVariant], inventory: Inventory, others: Downstreams | None = None
 ) -> Downstreams:

@@ -161,7 +161,7 @@ def find_moved_tag(headers: Iterable[KptfileHeader | None], pin: Pin, variant: D
         return ""
     for header in headers:
         lock = header.upstream_lock if header else None
-        if lock is None or lock.ref != pin.ref or not pin.is_at(normalise_url(lock.repo)):
+        if lock is None or lock.ref != pin.ref or normalise_url(lock.repo) not in pin.urls:
             continue
         if not lock.commit or lock.commit == pin.commit.oid or _follows(variant, pin):
             return ""

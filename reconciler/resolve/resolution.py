@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
+from functools import lru_cache
 
 from reconciler.confidence import UpstreamRevision
 from reconciler.errors import Problem
@@ -42,11 +43,7 @@ class Pin:
     @property
     def urls(self) -> frozenset[str]:
         """The normalised URLs of the repository: as registered, and as git is called with it."""
-        return frozenset({self.package.url, normalise_url(self.remote), normalise_url(self.repo)})
-
-    def is_at(self, url: str) -> bool:
-        """Tell whether a normalised URL is that of the repository."""
-        return url == self.package.url or url in self.urls
+        return _normalised(self.package.url, self.remote, self.repo)
 
     @property
     def label(self) -> str:
@@ -62,6 +59,12 @@ class Pin:
     def address(self) -> str:
         """The repository as a Kptfile names it."""
         return shareable_address(self.repo, self.remote)
+
+
+@lru_cache
+def _normalised(*urls: str) -> frozenset[str]:
+    """Return URLs in their normal form: once for all packages of one upstream."""
+    return frozenset(map(normalise_url, urls))
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,6 +263,8 @@ def find_releases(
     released: set[PackageKey] = set()
     policies = {v.key: v.spec.deletion_policy for v in desired.variants}
     policies = {**{k: r.deletion_policy for k, r in inventory.records.items()}, **policies}
+    if ORPHAN not in policies.values():
+        return
     for view in sorted(inventory.repositories.values(), key=lambda v: v.key):
         for path in sorted(view.packages):
             key = PackageKey(view.url, path)
