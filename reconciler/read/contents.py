@@ -12,7 +12,7 @@ from reconciler.objects import Files
 from reconciler.policy import Limits
 from reconciler.progress import track
 from reconciler.resolve.resolution import Needs
-from reconciler.values import settled_dataclass
+from reconciler.values import dataclass, settled_dataclass
 from reconciler.wording import plural
 
 
@@ -39,35 +39,44 @@ def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None)
     A package that is hostile, too large or unavailable is in `refused`, as are those beyond
     `limits.run_bytes` in the order of repositories and trees.
     """
-    files: dict[Oid, Files] = {}
-    refused: dict[Oid, str] = {}
+    fetched = _Fetched(limits or Limits())
+    files, refused = fetched.files, fetched.refused
     for url, trees in track(sorted(needs.trees.items()), "fetching packages of repositories"):
         missing = sorted(tree for tree in trees if tree not in files)
         try:
-            _fetch(mirrors.of(url), missing, limits or Limits(), files, refused)
+            _fetch(mirrors.of(url), missing, fetched)
         except UnavailableError as error:
             refused.update({tree: str(error) for tree in missing if tree not in files})
     return PackageContents(files, {tree: why for tree, why in refused.items() if tree not in files})
 
 
-def _fetch(
-    mirror: Mirror, trees: list[Oid], limits: Limits, files: dict[Oid, Files], refused: dict[Oid, str]
-) -> None:
+@dataclass(slots=True)
+class _Fetched:
+    """The packages that were fetched up to now, and their size in bytes; the reasons for missing ones."""
+
+    limits: Limits
+    files: dict[Oid, Files] = field(default_factory=dict)
+    size: int = 0
+    refused: dict[Oid, str] = field(default_factory=dict)
+
+
+def _fetch(mirror: Mirror, trees: list[Oid], fetched: _Fetched) -> None:
+    limits, refused = fetched.limits, fetched.refused
     if not mirror.is_local:
         trees = _fetch_blobs(mirror, trees, limits, refused)
-    size = sum(map(_size, files.values()))
     for tree in trees:
         try:
             package = mirror.files(tree, limits)
         except (PackageRefusedError, UnavailableError) as error:
             refused[tree] = str(error)
             continue
-        if size + _size(package) > limits.run_bytes:
+        size = fetched.size + sum(len(file.data) for file in package.values())
+        if size > limits.run_bytes:
             most = plural(limits.run_bytes, "byte")
             refused[tree] = f"the packages of this run have more than {most} (limits.runBytes)"
             continue
-        size += _size(package)
-        files[tree] = package
+        fetched.size = size
+        fetched.files[tree] = package
 
 
 def _fetch_blobs(mirror: Mirror, trees: list[Oid], limits: Limits, refused: dict[Oid, str]) -> list[Oid]:
@@ -84,7 +93,3 @@ def _fetch_blobs(mirror: Mirror, trees: list[Oid], limits: Limits, refused: dict
     with suppress(UnavailableError):
         mirror.ensure(blobs)
     return readable
-
-
-def _size(package: Files) -> int:
-    return sum(len(file.data) for file in package.values())
