@@ -49,7 +49,7 @@ from reconciler.wording import plural
 
 _OF_CLUSTERS = (f"{PACKAGES_DIRECTORY}/", f"{UNSOLVED_DIRECTORY}/")
 """Files of the status branch that only a shard with the whole fleet can write."""
-OnEffect = Callable[[Effect], None]
+OnEffects = Callable[[Sequence[Effect]], None]
 
 
 def apply_changes(
@@ -57,7 +57,7 @@ def apply_changes(
     inventory: Inventory,
     targets: Mapping[str, Target],
     control: Mirror,
-    on_effect: OnEffect = lambda _: None,
+    on_effects: OnEffects = lambda _: None,
     *,
     dashboards: DashboardWriter | None = None,
 ) -> Outcome:
@@ -72,7 +72,7 @@ def apply_changes(
         inventory: The world that it was made from.
         targets: The repository of every change that writes, by normalised URL.
         control: The control repository's mirror.
-        on_effect: Called with every effect, in the order of the outcome.
+        on_effects: Called with the effects of each repository, in the order of the outcome.
         dashboards: Writer of the dashboard, if one is kept.
 
     Raises:
@@ -85,10 +85,10 @@ def apply_changes(
     pending = _by_url((*plan.changes, lock_change(plan.lock)) if plan.lock else plan.changes)
     at_once = inventory.policy.limits.repositories_at_once
     for url, result in zip(pending, _repositories(pending, targets, at_once), strict=True):
-        _report(result.effects, on_effect)
+        on_effects(result.effects)
         results[url] = result
     left = Result((*remaining_effects(results, targets), *_not_started(results, pending)))
-    _report(left.effects, on_effect)
+    on_effects(left.effects)
     done = merge_results([*results.values(), left])
     # Records come last: every effect is recognised without them, so a run killed before loses nothing.
     with effects.recording():
@@ -104,7 +104,7 @@ def apply_changes(
             if dashboards.is_shared:
                 reported = _write_shared(dashboards, dashboard, inventory, control)
             last = merge_results([reported, branches])
-    _report(last.effects, on_effect)
+    on_effects(last.effects)
     everything = merge_results([done, last])
     return Outcome(everything.effects, everything.exits, unfinished, done.opened)
 
@@ -232,8 +232,3 @@ def _by_url(changes: Iterable[Change]) -> dict[str, list[Change]]:
     for change in changes:
         by_url.setdefault(change.package.url, []).append(change)
     return {url: by_url[url] for url in sorted(by_url) if any(change.pending for change in by_url[url])}
-
-
-def _report(effects: Iterable[Effect], on_effect: OnEffect) -> None:
-    for effect in effects:
-        on_effect(effect)

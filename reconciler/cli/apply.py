@@ -28,7 +28,7 @@ from reconciler.errors import Exit, RefusedError, UsageError
 from reconciler.progress import open_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from reconciler.cli.measuring import Measuring
     from reconciler.plan.changes import Effect, Outcome
@@ -125,8 +125,8 @@ def _apply(
     if form is Output.TEXT:
         show_plan(printer, planned, form, unchanged=unchanged)
     try:
-        with _progress(printer, planned, shown=form is Output.TEXT and not printer.quiet) as on_effect:
-            outcome = apply_plan(planned, checksum=checksum, on_effect=on_effect)
+        with _progress(printer, planned, shown=form is Output.TEXT and not printer.quiet) as on_effects:
+            outcome = apply_plan(planned, checksum=checksum, on_effects=on_effects)
     except RefusedError:
         if form is not Output.TEXT:
             show_plan(printer, planned, form)
@@ -175,15 +175,18 @@ def _saved_checksum(saved: Path, checksum: str) -> str:
 @contextmanager
 def _progress(
     printer: Printer, planned: "PlannedRun", *, shown: bool
-) -> "Iterator[Callable[[Effect], None]]":
-    """Yield what to call after each effect: steps of the progress on a terminal, a line otherwise."""
+) -> "Iterator[Callable[[Sequence[Effect]], None]]":
+    """Yield what to call with new effects: steps of the progress on a terminal, a line each otherwise."""
     from reconciler.report.text import effect_line
 
     with open_task("applying", planned.steps) as task:
 
-        def advance(effect: "Effect") -> None:
-            task.advance(effect_line(effect))
-            if shown and not printer.is_colored and not effect.error:
-                printer.lines([effect_line(effect)])
+        def advance(effects: "Sequence[Effect]") -> None:
+            lines = [effect_line(effect) for effect in effects]
+            for line in lines:
+                task.advance(line)
+            if shown and not printer.is_colored:
+                # Together: each piece of text is masked, checked and flushed by itself.
+                printer.lines(line for line, effect in zip(lines, effects, strict=True) if not effect.error)
 
         yield advance

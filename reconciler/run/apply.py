@@ -1,6 +1,6 @@
 """The run of `apply`: do what was planned, each effect once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from reconciler.apply.dashboard import DashboardWriter
@@ -14,10 +14,10 @@ from reconciler.resolve.fleet import unsolved_files
 from reconciler.run.plan import PlannedRun
 from reconciler.timing import SpanKind, timed
 
-OnEffect = Callable[[Effect], None]
+OnEffects = Callable[[Sequence[Effect]], None]
 
 
-def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect = lambda _: None) -> Outcome:
+def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects = lambda _: None) -> Outcome:
     """Apply a plan in the order in which an interruption at any point does no harm (D21).
 
     Raises:
@@ -52,6 +52,6 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect =
     others = {**(planned.plan.other_status or {}), **unsolved}
     plan = replace(planned.plan, other_status=others)
     with timed(SpanKind.STAGE, "apply") as span:
-        outcome = apply_changes(plan, inventory, targets, control, on_effect, dashboards=dashboards)
+        outcome = apply_changes(plan, inventory, targets, control, on_effects, dashboards=dashboards)
         span.items = len(outcome.effects)
     return outcome

@@ -156,7 +156,7 @@ class World:
         targets = {change.package.url: self.edge.target() for change in plan.changes}
         targets["control"] = self.edge.target()
         effects = [] if seen is None else seen
-        return apply_changes(plan, inventory or self.inventory(), targets, self.mirror(), effects.append)
+        return apply_changes(plan, inventory or self.inventory(), targets, self.mirror(), effects.extend)
 
     def files(self, ref: str) -> Mapping[str, bytes]:
         mirror = self.mirror()
@@ -352,7 +352,7 @@ def apply_with(world: World, dashboards: DashboardWriter, plan: Plan = REFUSED) 
     targets = {change.package.url: world.edge.target() for change in plan.changes}
     seen: list[Effect] = []
     outcome = apply_changes(
-        plan, world.inventory(), targets, world.mirror(), seen.append, dashboards=dashboards
+        plan, world.inventory(), targets, world.mirror(), seen.extend, dashboards=dashboards
     )
     assert list(outcome.effects) == seen
     return [(effect.repository, effect.what, effect.ref) for effect in seen]
