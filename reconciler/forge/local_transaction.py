@@ -255,7 +255,9 @@ class LocalTransaction:
     def _update(self, number: int) -> RefUpdate:
         record = self._records[number]
         signature = Signature(self.policy.name, self.policy.email, self._times[number])
-        tree = self.pack.tree([TreeEntry(FILE, Mode.REGULAR, self.pack.blob(record_bytes(record)))])
+        # Changed records are new but for rare cases, and to look for each in the repository is slow.
+        blob = self.pack.blob(record_bytes(record), is_new=True)
+        tree = self.pack.tree([TreeEntry(FILE, Mode.REGULAR, blob)], is_new=True)
         commit = self.pack.commit(tree, (), signature, signature, f"Pull request {number}: {record.title}\n")
         return RefUpdate(record.ref, self.mirror.refs().get(record.ref), commit)
 

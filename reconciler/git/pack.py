@@ -47,14 +47,14 @@ class Pack:
     def __len__(self) -> int:
         return len(self._records)
 
-    def blob(self, data: bytes) -> Oid:
-        """Add a blob; return its id."""
-        return self.add("blob", object_id("blob", data), data)
+    def blob(self, data: bytes, *, is_new: bool = False) -> Oid:
+        """Add a blob; return its id. Of `is_new` see `add`."""
+        return self.add("blob", object_id("blob", data), data, is_new=is_new)
 
-    def tree(self, entries: Iterable[TreeEntry]) -> Oid:
-        """Add a tree; return its id."""
+    def tree(self, entries: Iterable[TreeEntry], *, is_new: bool = False) -> Oid:
+        """Add a tree; return its id. Of `is_new` see `add`."""
         data = tree_bytes(entries)
-        return self.add("tree", object_id("tree", data), data)
+        return self.add("tree", object_id("tree", data), data, is_new=is_new)
 
     def files(self, files: Files) -> Oid:
         """Add a package's blobs and trees; return its root tree's id."""
@@ -231,6 +231,7 @@ _LONGEST_CHAIN = 40
 """Deltas of deltas: git makes no longer chains than 50 either."""
 _KEPT_TREES = 64
 _LEVEL = 1  # fast: packs are sent once, and the server compresses them again
+_SMALLEST_WINDOW = 10
 _INDEX_MAGIC = b"\xfftOc\0\0\0\2"
 _LARGE = 1 << 31
 
@@ -250,7 +251,14 @@ def _record(number: int, data: bytes, base: bytes = b"") -> bytes:
         byte = size & 0x7F
         size >>= 7
     header.append(byte)
-    return bytes(header) + base + zlib.compress(data, _LEVEL)
+    return bytes(header) + base + _deflate(data)
+
+
+def _deflate(data: bytes) -> bytes:
+    # The usual window of 32 KiB, and tables to match, take ten times as long to set up as to fill.
+    window = min(max(len(data).bit_length(), _SMALLEST_WINDOW), zlib.MAX_WBITS)
+    deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, window, window - 7)
+    return deflater.compress(data) + deflater.flush()
 
 
 def pack_bytes(records: Mapping[Oid, bytes]) -> tuple[bytes, bytes]:
