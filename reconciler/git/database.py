@@ -36,7 +36,7 @@ _FEW = 8
 _SHORT = 64
 """Entries of a known tree that are looked through for less than one look-up by libgit2."""
 _FILE_MODES = frozenset({0o100644, 0o100664, 0o100755})
-_LARGEST_TREE = 64 << 20
+LARGEST_TREE = 64 << 20
 _OPEN_TREES = 64
 """Trees that are kept open: libgit2 parses a tree of more than 4 KiB again at every look-up."""
 
@@ -161,7 +161,7 @@ class Database(History):
         Raises: UnavailableError if the tree is missing; PackageRefusedError if it is malformed.
         """
         try:
-            return parse_tree(self.blob(tree, _LARGEST_TREE))
+            return parse_tree(self.blob(tree, LARGEST_TREE))
         except ValueError as error:
             raise PackageRefusedError("", f"tree {tree} is malformed") from error
 
