@@ -3,7 +3,6 @@
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
@@ -14,7 +13,7 @@ from reconciler.functions.values import copy_value
 from reconciler.ids import Oid
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
 from reconciler.objects import File, Files, Mode
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -6,7 +6,6 @@ Pure: functions that are not built in are run by the given runtimes.
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
@@ -31,7 +30,7 @@ from reconciler.krm.yaml import YamlError
 from reconciler.lazy import LazyModule
 from reconciler.objects import Files
 from reconciler.policy import FunctionPolicy
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 from reconciler.wording import plural
 
 if TYPE_CHECKING:

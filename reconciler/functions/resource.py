@@ -2,13 +2,13 @@
 
 import functools
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Final
 
 from reconciler.functions.values import copy_value, differences, mapping_at
 from reconciler.ids import group_of
 from reconciler.krm.yaml import Edit, Tree, apply_edits, edit_tree, edited, emit
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
 

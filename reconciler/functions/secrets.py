@@ -4,13 +4,13 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from reconciler.functions.resource import Resource
 from reconciler.functions.step import StepRun
 from reconciler.lazy import lazy_pattern
 from reconciler.objects import File
+from reconciler.values import replace
 
 MASK: Final = "***"
 _SHORTEST: Final = 6

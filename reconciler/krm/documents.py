@@ -7,7 +7,7 @@ it is kept byte for byte and never edited.
 
 import re
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Self
 
@@ -19,7 +19,7 @@ from reconciler.krm.yaml import (
     decode,
 )
 from reconciler.lazy import lazy_pattern
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 
 class DocumentKind(StrEnum):

@@ -13,11 +13,11 @@ from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.yaml.compose import may_have_anchor
 from reconciler.krm.yaml.edits import AddKey, Edit, SetLineComment, SetValue, canonical, plain_value
-from reconciler.krm.yaml.emit import Raw, Style, emit_entry, indent_lines, write_scalar
+from reconciler.krm.yaml.emit import Indentation, Raw, Style, emit_entry, indent_lines, write_scalar
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlError
-from reconciler.krm.yaml.load import Path, iterate_documents
+from reconciler.krm.yaml.load import Path, index_of, iterate_documents, typed_key
 from reconciler.krm.yaml.splice import ODD_BREAK, Replacement, splice
-from reconciler.krm.yaml.tree import Entry, Mapping, Scalar, Slot, Tree
+from reconciler.krm.yaml.tree import Place, Tree, scalar_style
 
 _NOT_SCALAR: Final = (Raw, dict, list, tuple)
 _LEAD: Final = re.compile(r" *(?:- +)*")
@@ -69,9 +69,9 @@ class _LineEdits:
         """Add one edit if it is simple and independent of the earlier ones, which the tree does not show."""
         match edit:
             case SetValue(path, value):
-                slot = self._tree.slot(path)
-                if slot is not None:
-                    return self._replace(slot, path[-1], value)
+                place = self._tree.locate(path)
+                if place is not None:
+                    return self._replace(_field_at(self._tree, place), path[-1], value)
                 name = path[-1] if path else None
                 return isinstance(name, str) and self._add_key(AddKey(path[:-1], name, value))
             case AddKey():
@@ -95,45 +95,41 @@ class _LineEdits:
         ]
         return [*self._values.values(), *comments.values(), *added]
 
-    def _replace(self, slot: Slot, step: str | int, value: Any) -> bool:
-        old = slot.value
-        if (
-            slot.start in self._values
-            or not isinstance(old, Scalar)
-            or isinstance(value, _NOT_SCALAR)
-            or not _is_simple(self._tree, slot, old)
-        ):
+    def _replace(self, field: "_Field", step: str | int, value: Any) -> bool:
+        text, old = self._tree.text, field.value
+        if field.start in self._values or isinstance(value, _NOT_SCALAR) or not _is_simple(text, field):
             return False
-        start, end = old.raw.start_mark.index, old.raw.end_mark.index
-        new = write_scalar(value, like=old.style)
+        start, end = old.start_mark.index, old.end_mark.index
+        style = scalar_style(old)
+        new = _string_text(value, style) if isinstance(value, str) else write_scalar(value, like=style)
         if "\n" in new:
             return False
-        self._values[slot.start] = Replacement(start, end, new)
+        self._values[field.start] = Replacement(start, end, new)
         # As an item of a list, the line parses alone, whatever its indentation and its siblings.
-        self._lines.append(f"- {self._tree.text[slot.start : start]}{new}\n")
+        self._lines.append(f"- {text[field.start : start]}{new}\n")
         value = plain_value(value)
-        self.expected.append({step: value} if isinstance(slot, Entry) else [value])
+        self.expected.append([value] if isinstance(field.parent, SequenceNode) else {step: value})
         return True
 
     def _set_comment(self, path: Path, comment: str) -> bool:
         """Set the comment behind a scalar; it changes no data, so that it needs no check."""
-        slot = self._tree.slot(path)
-        old = slot.value if slot is not None else None
-        if slot is None or not isinstance(old, Scalar) or not _is_simple(self._tree, slot, old):
+        place = self._tree.locate(path)
+        field = _field_at(self._tree, place) if place is not None else None
+        if field is None or not _is_simple(self._tree.text, field):
             return False
-        end = old.raw.end_mark.index
+        end = field.value.end_mark.index
         rest = _REST.match(self._tree.text, end)
         comment = comment.strip()
-        if rest is None or slot.start in self._comments or not comment or not comment.isprintable():
+        if rest is None or field.start in self._comments or not comment or not comment.isprintable():
             return False
         if not (rest[1] or "").isprintable():  # a line break that is no line feed
             return False
         comment = comment if comment.startswith("#") else f"# {comment}"
         if rest[1] is None:
-            self._comments[slot.start] = Replacement(end, end, f" {comment}")
+            self._comments[field.start] = Replacement(end, end, f" {comment}")
         else:
             start = rest.start(1)
-            self._comments[slot.start] = Replacement(start, start + len(rest[1].rstrip()), comment)
+            self._comments[field.start] = Replacement(start, start + len(rest[1].rstrip()), comment)
         return True
 
     def _add_key(self, edit: AddKey) -> bool:
@@ -145,11 +141,7 @@ class _LineEdits:
         offset = self._offset(point, path, edit.after)
         if offset is None:
             return False
-        new = (
-            _entry_text(key, value)
-            if isinstance(value, str)
-            else emit_entry(key, value, self._tree.indentation)
-        )
+        new = self._entry(key, value)
         pad = "\n" + " " * point.column
         before = self._added[offset].text if offset in self._added else ""
         text = new.replace("\n", pad) if "\n" in new else new
@@ -158,6 +150,15 @@ class _LineEdits:
         self._lines.append(f"- {indent_lines(new, 2)}\n" if "\n" in new else f"- {new}\n")
         self.expected.append({key: plain_value(value)})
         return True
+
+    def _entry(self, key: str, value: Any) -> str:
+        """Return the text of a new entry with a flat value."""
+        if not isinstance(value, dict):
+            return _entry_text(key, value) if isinstance(value, str) else emit_entry(key, value)
+        width = self._tree.indentation_of_mappings
+        if all(type(child) is str for child in value.values()):
+            return _mapping_text(key, tuple(value.items()), width)
+        return emit_entry(key, value, Indentation(width))
 
     def _offset(self, point: "_InsertionPoint", path: Path, after: str | None) -> int | None:
         """Return the offset of a new key, behind keys added before; None if it belongs above one of them."""
@@ -196,31 +197,38 @@ def _insertion_point(tree: Tree, path: Path, after: str | None) -> _InsertionPoi
 
 
 def _find_insertion_point(tree: Tree, path: Path, after: str | None) -> _InsertionPoint | None:
-    parent = tree.find(path)
-    if not isinstance(parent, Mapping) or not parent.raw.value or parent.style is Style.FLOW:
+    parent: Any = tree.raw_at(path)
+    if type(parent) is not MappingNode or not parent.value or parent.flow_style:
         return None
     if len(path) > _DEEPEST or not _is_line_based(tree):
         return None
-    predecessor = parent.find(after) if after is not None else None
-    entry = predecessor or parent.entries[-1]
-    names = frozenset(sibling.name for sibling in parent.entries)
-    column = tree.column(entry.start)
-    return _InsertionPoint(names, _end_of_last_line(tree, entry), column, predecessor is not None)
+    predecessor = index_of(parent, after) if after is not None else -1
+    key, value = parent.value[predecessor]  # the last one if it is absent
+    names = frozenset([typed_key(key) for key, _ in parent.value])
+    start = key.start_mark.index
+    end = _end_of_last_line(tree.text, start, value)
+    return _InsertionPoint(names, end, tree.column(start), predecessor >= 0)
 
 
 def _is_line_based(tree: Tree) -> bool:
-    """Tell whether only indentation relates a line of the text to other lines."""
-    text = tree.text
-    return not (len(text) > _LARGEST or may_have_anchor(text) or ODD_BREAK.search(text))
+    """Tell whether only indentation relates a line of the text to other lines; cached with the document."""
+    known: bool | None = tree.cache.get(_is_line_based)
+    if known is None:
+        text = tree.text
+        known = not (len(text) > _LARGEST or may_have_anchor(text) or ODD_BREAK.search(text))
+        tree.cache[_is_line_based] = known
+    return known
 
 
-def _end_of_last_line(tree: Tree, entry: Entry) -> int | None:
-    """Return the offset where the last line of an entry ends, None if its end is ambiguous."""
-    text = tree.text
-    lead = _LEAD.match(text, text.rfind("\n", 0, entry.start) + 1)
-    leaf = _last_leaf(entry.value.raw)
+def _end_of_last_line(text: str, key: int, value: Any) -> int | None:
+    """Return the offset where the last line of an entry ends, None if its end is ambiguous.
+
+    The entry is given as the offset of its key, and the node of its value.
+    """
+    lead = _LEAD.match(text, text.rfind("\n", 0, key) + 1)
+    leaf = _last_leaf(value)
     start, end = leaf.start_mark.index, leaf.end_mark.index
-    if lead is None or lead.end() != entry.start or start == end:
+    if lead is None or lead.end() != key or start == end:
         return None
     if isinstance(leaf, ScalarNode) and leaf.style in ("|", ">"):
         return None
@@ -228,10 +236,23 @@ def _end_of_last_line(tree: Tree, entry: Entry) -> int | None:
     return None if rest is None or _COMMENT_BELOW.match(text, rest.end()) else rest.end()
 
 
+# Functions write the same strings into many resources.
+
+
+@lru_cache(maxsize=1024)
+def _string_text(value: str, style: Style) -> str:
+    return write_scalar(value, like=style)
+
+
 @lru_cache(maxsize=1024)
 def _entry_text(key: str, value: str) -> str:
-    """Return `key: value`; functions write the same ones into many resources."""
     return emit_entry(key, value)
+
+
+@lru_cache(maxsize=1024)
+def _mapping_text(key: str, items: tuple[tuple[str, str], ...], width: int) -> str:
+    """Return the entry of a mapping of strings."""
+    return emit_entry(key, dict(items), Indentation(width))
 
 
 @lru_cache(maxsize=1024)
@@ -251,16 +272,35 @@ def _last_leaf(node: Any) -> Any:
     return node
 
 
-def _is_simple(tree: Tree, slot: Slot, old: Scalar) -> bool:
-    """Tell whether a slot is one line: a key or dash, and a scalar without anchor and tag."""
-    start, end = old.raw.start_mark, old.raw.end_mark
+class _Field(NamedTuple):
+    """A raw collection, the offset of one of its keys or dashes, and the raw value there."""
+
+    parent: Any
+    start: int
+    value: Any
+
+
+def _field_at(tree: Tree, place: Place) -> _Field:
+    parent, index = place
+    if type(parent) is MappingNode:
+        key, value = parent.value[index]
+        return _Field(parent, key.start_mark.index, value)
+    slot = tree.slot_at(place)
+    return _Field(parent, slot.start, slot.value.raw)
+
+
+def _is_simple(text: str, field: _Field) -> bool:
+    """Tell whether a field is one line: a key or dash, and a scalar without anchor and tag."""
+    value = field.value
+    if type(value) is not ScalarNode or field.parent.flow_style:
+        return False
+    start, end = value.start_mark, value.end_mark
     return (
-        slot.parent.style is Style.BLOCK
-        and old.raw.style not in ("|", ">")
+        value.style not in ("|", ">")
         and start.line == end.line
         and start.index != end.index
-        and tree.text[start.index] not in "&!"
-        and "\n" not in tree.text[slot.start : start.index]
+        and text[start.index] not in "&!"
+        and "\n" not in text[field.start : start.index]
     )
 
 

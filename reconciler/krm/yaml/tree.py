@@ -30,6 +30,7 @@ from reconciler.krm.yaml.load import Path, construct, index_of, typed_key
 from reconciler.lazy import lazy_pattern
 
 _SCALAR_STYLES: Final = {"'": Style.SINGLE, '"': Style.DOUBLE, "|": Style.LITERAL, ">": Style.FOLDED}
+_COLLECTIONS: Final = frozenset((MappingNode, SequenceNode))
 _DEEPEST: Final = 10_000
 _KEPT_TREES: Final = 64
 _KEPT_LENGTH: Final = 8192
@@ -96,7 +97,7 @@ class Scalar(_Node):
     @property
     def style(self) -> Style:
         """The style of the scalar: plain, quoted, literal or folded."""
-        return _SCALAR_STYLES.get(self.raw.style, Style.PLAIN)
+        return scalar_style(self.raw)
 
     @property
     def tag(self) -> str:
@@ -228,6 +229,9 @@ class Item:
         return self.tree.comments.by_start.get(self.start, NO_COMMENTS)
 
 
+Place = tuple[Any, int]
+"""A raw collection, and the index of one of its entries or items."""
+
 Slot = Entry | Item
 """An entry of a mapping or an item of a sequence: it holds a value and has comments."""
 
@@ -298,8 +302,13 @@ class Tree:
         """The indentation of the document, which added fields follow."""
         return _detect_indentation(self.raw)
 
-    def slot(self, path: Path) -> Slot | None:
-        """Return the entry or item at `path`, or None; aliases are not followed."""
+    @cached_property
+    def indentation_of_mappings(self) -> int:
+        """The width of `indentation`, found without a look at lists."""
+        return _detect_indentation(self.raw, lists=False).width
+
+    def locate(self, path: Path) -> Place | None:
+        """Return the place of the entry or item at `path`, or None; aliases are not followed."""
         holder: Any = None
         index = -1
         node: Any = self.raw
@@ -307,10 +316,26 @@ class Tree:
             holder, index = node, index_of(node, step)
             if index < 0:
                 return None
-            node = node.value[index][1] if isinstance(node, MappingNode) else node.value[index]
-        if holder is None:
-            return None
-        parent = self.view(holder)
+            node = node.value[index][1] if type(node) is MappingNode else node.value[index]
+        return None if holder is None else (holder, index)
+
+    def raw_at(self, path: Path) -> ExactNode | None:
+        """Return the raw node at `path`, or None; aliases are not followed."""
+        place = self.locate(path)
+        if place is None:
+            return None if path else self.raw
+        parent, index = place
+        node = parent.value[index]
+        return cast("ExactNode", node[1] if type(parent) is MappingNode else node)
+
+    def slot(self, path: Path) -> Slot | None:
+        """Return the entry or item at `path`, or None; aliases are not followed."""
+        place = self.locate(path)
+        return None if place is None else self.slot_at(place)
+
+    def slot_at(self, place: Place) -> Slot:
+        """Return the entry or item at a place."""
+        parent, index = self.view(place[0]), place[1]
         if isinstance(parent, Sequence):
             return parent.items[index]
         return Entry(self, cast("Mapping", parent), index)
@@ -374,10 +399,18 @@ def _shared_tree(text: str, limits: YamlLimits) -> Tree:
     return Tree._compose(text, limits)  # noqa: SLF001 - of this module
 
 
-def _detect_indentation(root: ExactNode | None) -> Indentation:
-    """Return the indentation of the first nested mapping and the first list below a key, or the default."""
+def scalar_style(node: ScalarNode) -> Style:
+    """Return the style of a scalar: plain, quoted, literal or folded."""
+    return _SCALAR_STYLES.get(node.style, Style.PLAIN)
+
+
+def _detect_indentation(root: ExactNode | None, *, lists: bool = True) -> Indentation:
+    """Return the indentation of the first nested mapping and the first list below a key, or the default.
+
+    Without `lists`, that of lists may be the default, and fewer nodes are visited.
+    """
     indent = 0
-    compact: bool | None = None
+    compact: bool | None = None if lists else DEFAULT_INDENTATION.compact_lists
     pending: list[ExactNode] = [] if root is None else [root]
     while pending and not (indent and compact is not None):
         node = pending.pop()
@@ -386,7 +419,7 @@ def _detect_indentation(root: ExactNode | None) -> Indentation:
             continue
         if not isinstance(node, MappingNode):
             continue
-        children: list[Any] = [value for _, value in node.value if is_block(value)]
+        children = [value for _, value in node.value if type(value) in _COLLECTIONS and not value.flow_style]
         for child in children:
             width = child.start_mark.column - node.start_mark.column
             if isinstance(child, SequenceNode):
@@ -489,6 +522,8 @@ class _FieldCollector:
 
     def _items(self, node: SequenceNode, path: Path, end: int) -> None:
         tree, values = self._tree, node.value
+        if not values:
+            return
         parent = Sequence(tree, node)
         starts = (
             [item.start_mark.index for item in values] if node.flow_style else dash_offsets(tree.text, node)

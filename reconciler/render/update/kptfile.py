@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from reconciler.api.kptfile import LOCATION, OWNER
@@ -40,6 +40,18 @@ _STRATEGY: Final = lazy_pattern(
     rb"^upstream:[^\S\n]*\n(?:[ ]+.*\n)*?[ ]+updateStrategy:[ ]+([a-z-]+)[ ]*$", re.MULTILINE
 )
 _OWNERSHIP: Final = (OWNER, LOCATION)
+_PLAIN_HEAD: Final = (
+    b"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: a\n"
+    b"  annotations:\n    %s: a\n    %s: a\n" % (LOCATION.encode(), OWNER.encode())
+)
+_HEAD: Final = lazy_pattern(
+    rb"apiVersion: kpt\.dev/v1\nkind: Kptfile\nmetadata:\n  name: [a-z][a-z0-9-]*\n"
+    rb"(?P<annotations>  annotations:\n    %s: [a-z][a-z0-9./-]*\n    %s: [a-z][a-z0-9./-]*\n)?"
+    % (re.escape(LOCATION).encode(), re.escape(OWNER).encode())
+)
+"""The start of a Kptfile as we write it: no other text depends on plain words in a known place."""
+_LONGEST_KPTFILE: Final = 8192
+"""In bytes. Limits of longer texts may depend on the length of a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +108,37 @@ def set_upstream(file: File, upstream: UpstreamRef) -> tuple[File, int]:
     Raises:
         UpdateRefused: The Kptfile is no YAML mapping.
     """
+    head = _HEAD.match(file.data)
+    if head is not None and len(file.data) <= _LONGEST_KPTFILE:
+        rest = _rest_with_upstream(head["annotations"] is not None, file.data[head.end() :], upstream)
+        if rest is not None:
+            return File.of(head[0] + rest, file.mode), 0
+    return edit_upstream(file, upstream)
+
+
+def edit_upstream(file: File, upstream: UpstreamRef) -> tuple[File, int]:
+    """Return what `set_upstream` does, with a look at the whole Kptfile.
+
+    Raises:
+        UpdateRefused: As `set_upstream`.
+    """
     node = _root("Kptfile", file)
     return (file, 0) if node is None else _edited(file, node.tree, tuple(_upstream_edits(node, upstream)))
+
+
+@lru_cache(maxsize=256)
+def _rest_with_upstream(has_annotations: bool, rest: bytes, upstream: UpstreamRef) -> bytes | None:  # noqa: FBT001
+    """Return the text behind `_HEAD` with another upstream, None if the Kptfile needs a look at the whole.
+
+    The Kptfiles of a fleet differ in their heads only. The words of a head do not matter to what follows:
+    whatever they are, the same mappings are open at its end, with the same keys.
+    """
+    head = _PLAIN_HEAD if has_annotations else _PLAIN_HEAD[: _PLAIN_HEAD.index(b"  annotations:")]
+    try:
+        edited, fallbacks = edit_upstream(File.of(head + rest), upstream)
+    except (UpdateRefused, YamlError):  # its message may tell a column
+        return None
+    return edited.data[len(head) :] if edited.data.startswith(head) and not fallbacks else None
 
 
 def update_strategy(file: File | None) -> Strategy | None:

@@ -358,6 +358,12 @@ MUTATED = 'Mutated field value to "{}"'
             ("no matches",),
         ),
         Row(
+            "an empty list has no values",
+            {"by-value": "x", "put-value": "z"},
+            body("  k: x", "l: []"),
+            body("  k: z", "l: []"),
+        ),
+        Row(
             "a file",
             {"by-value": "x", "by-file-path": "*.yaml", "put-value": "z"},
             body("  k: x"),

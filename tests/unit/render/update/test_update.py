@@ -1,10 +1,11 @@
 """Package updates: files, packages, strategies, conflicts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import pytest
 
+from reconciler.krm.yaml import YamlError
 from reconciler.objects import File, Mode
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update import (
@@ -14,6 +15,7 @@ from reconciler.render.update import (
     update_package,
     upstream_of,
 )
+from reconciler.render.update.kptfile import edit_upstream, set_upstream
 from tests.support.merges import files_of
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {name}\n"
@@ -417,6 +419,40 @@ class TestStrategies:
             update(self.base, self.upstream, {"Kptfile": asks, "r.yaml": cm("c", "mine")})
 
 
+OWN = "  annotations:\n    reconciler.dev/location: {}\n    reconciler.dev/owner: fleet/default/NAME\n"
+HEADS = [
+    KPTFILE.format(name="NAME"),
+    KPTFILE.format(name="NAME") + OWN.format("r/NAME"),
+    KPTFILE.format(name="NAME") + OWN.format("'r/NAME'"),
+    KPTFILE.format(name="'NAME'"),
+    KPTFILE.format(name="NAME").replace("\n", "\r\n"),
+]
+FOLLOWS = "{}:\n  type: git\n  git:\n    repo: https://x.example/up\n    directory: /p\n    ref: v1\n"
+RESTS = [
+    "",
+    "info:\n  description: a\n" + FOLLOWS.format("upstream"),
+    FOLLOWS.format("upstream") + FOLLOWS.format("upstreamLock") + f"    commit: {'1b' * 20} # mine\n",
+    FOLLOWS.format("upstream") + FOLLOWS.format("upstream"),
+    "    more of the value\n" + FOLLOWS.format("upstream"),
+    "    more: of no value\n",
+    "  labels:\n    name: NAME\n" + FOLLOWS.format("upstream").replace("repo: https", "repo: 'https"),
+    "upstream: {type: git, git: {ref: v1}}\n",
+    "upstream: &anchor\n  type: git\nupstreamLock: *anchor\n",
+    "upstream:\n- a\n",
+    "---\na: b\n",
+    "#" * 9000 + "\n" + FOLLOWS.format("upstream"),
+    "\udcff".encode("utf-8", "surrogateescape").decode("latin-1") + "\n",
+]
+
+
+def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a function, or its error as text."""
+    try:
+        return function(*arguments)
+    except (UpdateRefused, YamlError) as error:
+        return type(error), str(error)
+
+
 class TestKptfile:
     def merged(
         self, base: str, upstream: str, local: str, **options: Any
@@ -471,6 +507,15 @@ class TestKptfile:
         )
 
         assert text == before.replace("ref: v1", "ref: v2").replace("1b" * 20, "2a" * 20)
+
+    @pytest.mark.parametrize("head", HEADS, ids=range(len(HEADS)))
+    @pytest.mark.parametrize("rest", RESTS, ids=range(len(RESTS)))
+    def test_what_fleets_share_of_a_kptfile_is_edited_as_the_whole_is(self, head: str, rest: str) -> None:
+        new = UpstreamRef("https://x.example/up", "/p", "v2", "2a" * 20)
+
+        for name in ("a", "web", "other-1"):
+            file = File.of((head.replace("NAME", name) + rest).encode(), Mode.EXECUTABLE)
+            assert attempt(set_upstream, file, new) == attempt(edit_upstream, file, new)
 
     def test_the_upstream_of_a_package_can_be_asked_for(self) -> None:
         block = (
