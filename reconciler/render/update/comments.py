@@ -23,27 +23,26 @@ _COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
 
 
 class DocumentSides(NamedTuple):
-    """One resource on the three sides, and merged; None where it is absent."""
+    """One resource on the three sides, and the text of the merged one; None where it is absent."""
 
     base: Tree | None
     upstream: Tree | None
     local: Tree | None
-    merged: Tree | None
+    merged: str | None
 
 
 def record_dropped_comments(path: str, resource: str, sides: DocumentSides, report: MergeReport) -> None:
     """Record the comments of upstream or local that the merged document does not have."""
-    if not _may_drop(sides):
-        return
-    _record(path, resource, [Counter(_comments(tree)) for tree in sides], report)
+    # Parsing the merged document takes as long as merging it.
+    if _may_drop(sides):
+        merged = Tree.parse(sides.merged) if sides.merged is not None else None
+        _record(path, resource, [Counter(_comments(tree)) for tree in (*sides[:3], merged)], report)
 
 
 def record_dropped_lines(path: str, texts: tuple[str, str, str, str], report: MergeReport) -> None:
     """Record dropped comments of the text between resources: of base, upstream, local and the merged file."""
-    # A comment of base alone is one that both sides deleted.
-    if any("#" in text for text in texts[1:3]):
-        lines = ([line.strip() for line in text.splitlines() if "#" in line] for text in texts)
-        _record(path, "file", [Counter(each) for each in lines], report)
+    lines = ([line.strip() for line in text.splitlines() if "#" in line] for text in texts)
+    _record(path, "file", [Counter(each) for each in lines], report)
 
 
 def _record(path: str, resource: str, comments: Sequence[Counter[str]], report: MergeReport) -> None:
@@ -68,8 +67,11 @@ def with_upstream_header(base: Tree | None, upstream: Tree, local: Tree, merged:
 
 def _may_drop(sides: DocumentSides) -> bool:
     """Return whether the merge may drop a comment, by their texts: parsing comments is costly."""
+    old, theirs, ours = (tree.text if tree is not None else "" for tree in sides[:3])
+    if "#" not in theirs and "#" not in ours:
+        return False
     base, upstream, local, merged = (
-        Counter(_COMMENT.findall(tree.text) if tree is not None else ()) for tree in sides
+        Counter(_COMMENT.findall(text)) for text in (old, theirs, ours, sides.merged or "")
     )
     return any((side - base) - merged for side in (upstream, local))
 

@@ -97,8 +97,9 @@ def merge_kptfile(
     report.fallbacks += fallbacks
     if not settings.like_kpt:
         report.record_fields(path, "Kptfile", fields.conflicts, ours.value)
-        trees = DocumentSides(old.tree if old else None, theirs.tree, ours.tree, _tree(path, merged))
-        record_dropped_comments(path, "Kptfile", trees, report)
+        text = merged.data.decode(errors="replace")
+        found = DocumentSides(old.tree if old else None, theirs.tree, ours.tree, text)
+        record_dropped_comments(path, "Kptfile", found, report)
     return merged
 
 
@@ -306,11 +307,6 @@ def _root(path: str, file: File | None) -> Node | None:
     if root is not None and not root.is_mapping:
         raise UpdateRefused("InvalidKptfile", f"{path} is no mapping", paths=(path,))
     return root
-
-
-def _tree(path: str, file: File) -> Tree | None:
-    root = _root(path, file)
-    return root.tree if root is not None else None
 
 
 def is_edited_kptfile(original: File | None, local: File | None) -> bool:

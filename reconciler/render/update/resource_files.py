@@ -175,9 +175,11 @@ def _record_dropped_lines(
     """Record comments between the resources of a file that the merged file does not have."""
     if settings.like_kpt:
         return
-    sides = (settings.cache.split(file) for file in (*three, merged))
-    base, upstream, local, result = ("".join(_text_between(side)) for side in sides)
-    record_dropped_lines(path, (base, upstream, local, result), report)
+    base, upstream, local = ("".join(_text_between(settings.cache.split(file))) for file in three)
+    # A comment of base alone is one that both sides deleted; splitting the merged file parses it.
+    if "#" in upstream or "#" in local:
+        result = "".join(_text_between(settings.cache.split(merged)))
+        record_dropped_lines(path, (base, upstream, local, result), report)
 
 
 def _text_between(split: ResourceFile | None) -> Iterator[str]:

@@ -157,7 +157,7 @@ def merge_resource(
     place = _place(resource)
     if not settings.like_kpt and not report.has_place(place):
         base, upstream, local = (_tree(side) for side in (resource.base, resource.upstream, resource.local))
-        result = Tree.parse(merged.text) if merged is not None else None
+        result = merged.text if merged is not None else None
         record_dropped_comments(*place[:2], DocumentSides(base, upstream, local, result), report)
     return merged
 
