@@ -212,12 +212,11 @@ def _find_insertion_point(tree: Tree, path: Path, after: str | None) -> _Inserti
 
 def _is_line_based(tree: Tree) -> bool:
     """Tell whether only indentation relates a line of the text to other lines; cached with the document."""
-    known: bool | None = tree.cache.get(_is_line_based)
-    if known is None:
+    if _is_line_based not in tree.cache:
         text = tree.text
-        known = not (len(text) > _LARGEST or may_have_anchor(text) or ODD_BREAK.search(text))
-        tree.cache[_is_line_based] = known
-    return known
+        is_odd = len(text) > _LARGEST or may_have_anchor(text) or ODD_BREAK.search(text)
+        tree.cache[_is_line_based] = not is_odd
+    return bool(tree.cache[_is_line_based])
 
 
 def _end_of_last_line(text: str, key: int, value: Any) -> int | None:

@@ -98,8 +98,8 @@ def merge_kptfile(
     if not settings.like_kpt:
         report.record_fields(path, "Kptfile", fields.conflicts, ours.value)
         text = merged.data.decode(errors="replace")
-        found = DocumentSides(old.tree if old else None, theirs.tree, ours.tree, text)
-        record_dropped_comments(path, "Kptfile", found, report)
+        trees = DocumentSides(old.tree if old else None, theirs.tree, ours.tree, text)
+        record_dropped_comments(path, "Kptfile", trees, report)
     return merged
 
 
