@@ -7,12 +7,15 @@ _SHORTEST_START = 3
 _SHOWN = 12
 _ALIKE = 0.5
 """Least similarity of names apart from a shared ending: `web.io` and `db.io` are not alike."""
+_MUCH_LESS = 0.25
+"""How much less similar than the closest name another one may be."""
 
 
 def close_names(word: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
     """Return the candidates closest to `word`, by descending similarity.
 
-    Letter case and a shared ending such as `.io` do not count. Where no name is spelled alike, those that
+    Letter case and a shared ending such as `.acme.io` do not count, and much less similar names than the
+    closest are left out, as is `carvel:db.io` beside `db.io`. Where no name is spelled alike, those that
     start alike count, else those with such a last part: `edge-1/web` for `wbe`.
     """
     folded = {name.casefold(): name for name in sorted(set(candidates))}
@@ -23,6 +26,8 @@ def close_names(word: str, candidates: Iterable[str], *, most: int = 3) -> list[
     if not close:
         last = _spelled_alike(typed, {name.rpartition("/")[2] for name in folded}, 1)
         close = [name for name in folded if name.rpartition("/")[2] in last]
+    short = set(close) if ":" not in typed else set()
+    close = [name for name in close if name.partition(":")[2] not in short]
     return [folded[name] for name in close[:most]]
 
 
@@ -38,13 +43,21 @@ def suggest(word: str, candidates: Iterable[str], *, otherwise: str | None = Non
 
 
 def _spelled_alike(typed: str, names: Iterable[str], most: int) -> list[str]:
-    close = get_close_matches(typed, list(names), n=most, cutoff=0.6)
-    return [name for name in close if _is_alike_without_ending(name, typed)]
+    alike = {
+        name: _similarity(name, typed) for name in get_close_matches(typed, list(names), n=most, cutoff=0.6)
+    }
+    least = max(_ALIKE, max(alike.values(), default=0) - _MUCH_LESS)
+    return [name for name, similarity in alike.items() if similarity >= least]
 
 
-def _is_alike_without_ending(left: str, right: str) -> bool:
-    (a, _, ending), (b, _, other) = left.rpartition("."), right.rpartition(".")
-    return ending != other or SequenceMatcher(None, a, b).ratio() >= _ALIKE
+def _similarity(left: str, right: str) -> float:
+    """Return how similar names are apart from a shared ecosystem and a shared ending, from 0 to 1."""
+    if ":" in left and left.partition(":")[0] == right.partition(":")[0]:
+        left, right = left.partition(":")[2], right.partition(":")[2]
+    a, b = left.split("."), right.split(".")
+    while min(len(a), len(b)) > 1 and a[-1] == b[-1]:
+        a, b = a[:-1], b[:-1]
+    return SequenceMatcher(None, ".".join(a), ".".join(b)).ratio()
 
 
 def _starts_alike(left: str, right: str) -> bool:

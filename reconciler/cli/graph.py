@@ -153,7 +153,7 @@ def _dependencies(
     Raises:
         UsageError: No cluster or package has the name, or the arguments are those of packages.
     """
-    from reconciler.dependencies.graph import dependency_graph, highlight, node_names
+    from reconciler.dependencies.graph import dependency_graph, highlight
     from reconciler.plan.unread import find_unread
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import resolve_inputs
@@ -173,7 +173,18 @@ def _dependencies(
     if why:
         every, picture = picture, highlight(picture, why)
         if not picture.groups:
-            otherwise = "`reconciler graph` prints the names of packages, and the kinds that they own."
-            hint = suggest(why, node_names(every), otherwise=otherwise)
-            raise UsageError(f"No package is called {why}, and none owns such a kind", hint=hint)
+            raise _missing(why, cluster, every, dependency_graph(locks))
     return picture, exits
+
+
+def _missing(name: str, cluster: str, drawn: "Graph", fleet: "Graph") -> UsageError:
+    """Return the error that no cluster that is drawn has a package."""
+    from reconciler.dependencies.graph import highlight, node_names
+
+    elsewhere = [group.title for group in highlight(fleet, name).groups]
+    if cluster and elsewhere:
+        hint = f"It is in {', '.join(elsewhere)}."
+        return UsageError(f"Cluster {cluster} has no package {name}", hint=hint)
+    otherwise = "`reconciler graph` prints the names of packages, and the kinds that they own."
+    message = f"No cluster has a package {name}, or one that owns such a kind"
+    return UsageError(message, hint=suggest(name, node_names(drawn), otherwise=otherwise))

@@ -65,6 +65,8 @@ def _names(key: str) -> tuple[str, str, str, str]:
 
 def _description(group: Group) -> str:
     """Return a group in a sentence, for readers who do not see the picture."""
+    if not group.nodes:
+        return f"{group.title}: no package is locked."
     steps = (" needs ".join(_labels(group, (edge.source, edge.target))) for edge in group.edges)
     return f"{group.title}: {', '.join(steps)}."
 

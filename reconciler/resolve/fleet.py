@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from reconciler.dependencies.update import unsolved as unsolved_clusters
     from reconciler.resolve import garbage_collect as leaving_packages
     from reconciler.resolve import generated as generating
+    from reconciler.resolve import upgrades
     from reconciler.resolve.garbage_collect import Leaving
     from reconciler.resolve.generated import Generated
 else:
@@ -53,6 +54,7 @@ else:
     unsolved_clusters = LazyModule("reconciler.dependencies.update.unsolved")
     leaving_packages = LazyModule("reconciler.resolve.garbage_collect")
     generating = LazyModule("reconciler.resolve.generated")
+    upgrades = LazyModule("reconciler.resolve.upgrades")
 
 _EXPLAINED = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
@@ -106,6 +108,9 @@ def resolve_fleet(
         dependencies: Published packages and present locks.
         retained: Undesired variants that stay: their packages need what they needed.
         options: Options of this run.
+
+    Raises:
+        UsageError: A name to upgrade is no package's.
     """
     resolution = extend_resolution(Resolution(), inventory, desired)
     if inventory.is_partial:
@@ -113,6 +118,8 @@ def resolve_fleet(
         return ResolvedFleet(desired, with_releases(resolution, inventory, desired))
     roots = find_roots(inventory, desired, resolution, dependencies.published, retained)
     clusters = _cluster_inputs(inventory, dependencies, roots)
+    if options.upgrade:
+        upgrades.check_upgrades(options.upgrade, clusters, desired.variants)
     is_unused = not (clusters.worlds or clusters.problems or clusters.warnings or dependencies.locks)
     if is_unused and not any(record.requested_by for record in inventory.records.values()):
         return ResolvedFleet(desired, with_releases(resolution, inventory, desired))

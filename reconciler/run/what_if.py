@@ -58,9 +58,26 @@ def find_hypothesis(
     keys = install_keys(inventory, fleet.desired, name) if at else {}
     if keys:
         return bump(name, keys, _revision(change, fleet, keys, version, manifest))
+    if not at:
+        _check_version_is_named(change, candidates, fleet, inventory)
     variants = (text for v in fleet.desired.variants for text in (v.key.name, str(v.key)))
     hint = suggest(name or change, (*_names(candidates), *variants), otherwise=_FORMS)
     raise UsageError(f"No package or PackageVariant is called {name or change}", hint=hint)
+
+
+def _check_version_is_named(
+    change: str, candidates: Iterable[Candidate], fleet: ResolvedFleet, inventory: Inventory
+) -> None:
+    """Refuse a package or PackageVariant of which no version is named.
+
+    Raises:
+        UsageError: The change is the name of one.
+    """
+    if _versions(change, candidates):
+        hint = f"Write {change}@VERSION, or add --remove."
+        raise UsageError(f"No version of {change} is named", hint=hint)
+    if install_keys(inventory, fleet.desired, change):
+        raise UsageError(f"No revision of PackageVariant {change} is named", hint=f"Write {change}@REVISION.")
 
 
 def _names(candidates: Iterable[Candidate]) -> set[str]:

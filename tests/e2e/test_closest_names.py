@@ -18,6 +18,8 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
         "interfaces": "54-default-per-environment",
         "kinds": "55-crossplane-tree",
         "fixed": "57-fan-out",
+        "clusters": "75-what-if",
+        "variants": "11-floating-tag",
     }
     return {key: build_world(WORLDS / name, root / key) for key, name in names.items()}
 
@@ -44,6 +46,14 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
             "lock what-if mysq=bundle:r.example.com/aws-mysql",
             "Did you mean io.cnab.interface.mysql?",
         ),
+        ("packages", "lock --upgrade carvel:db.oi", "Did you mean carvel:db.io?"),
+        ("packages", "lock what-if db.io", "Write db.io@VERSION, or add --remove."),
+        ("fixed", "lock what-if web-edge-1-web", "Write web-edge-1-web@REVISION."),
+        ("fixed", "lock --upgrade web-edge-1-wbe", "Did you mean web-edge-1-web"),
+        ("fixed", "plan --upgrade web-edge-1-wbe", "Did you mean web-edge-1-web"),
+        ("fixed", "lock --upgrade web-edge-1-web", "Write another revision there"),
+        ("variants", "lock --upgrade wbe", "Did you mean web"),
+        ("variants", "plan --upgrade wbe", "Did you mean web"),
         ("fixed", "lock hold web-edge-1-web v2", FIXED),
         ("fixed", "lock hold web-edge-1-wbe v2", FIXED),
         ("packages", "graph --why zzz", "`reconciler graph` prints the names"),
@@ -77,3 +87,10 @@ def test_unknown_platform_of_a_snapshot_is_refused_with_the_closest(
 
     assert invoke(line) == 2
     assert "hint: Did you mean kubernetes?\n" in capsys.readouterr().err
+
+
+def test_package_of_another_cluster_is_found_there(worlds: dict[str, World]) -> None:
+    ran = worlds["clusters"].run("graph", "--why", "log.io", "--cluster", "edge")
+
+    assert ran.code == 2
+    assert "error: Cluster edge has no package log.io\nhint: It is in " in ran.err

@@ -101,7 +101,7 @@ def test_an_unreachable_repository_leaves_the_lock_of_who_uses_it(kpt: World) ->
 
 def test_frozen_and_upgrade_contradict_and_an_unknown_name_is_said(kpt: World) -> None:
     assert kpt.run("lock", "--frozen", "--upgrade", "base.example.com").code == 2
-    assert "No package is called gone.io" in kpt.run("lock", "--upgrade", "gone.io").err
+    assert "No package or PackageVariant is called gone.io" in kpt.run("lock", "--upgrade", "gone.io").err
 
 
 def test_two_clones_at_different_places_make_byte_identical_locks(tmp_path: Path) -> None:

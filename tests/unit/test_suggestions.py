@@ -31,6 +31,21 @@ def test_an_ending_that_all_share_makes_no_name_close() -> None:
     assert close_names("bd.io", names) == ["db.io"]
 
 
+def test_an_ending_of_several_parts_makes_no_name_close() -> None:
+    names = ["blog.acme.io", "cache.acme.io", "postgres.acme.io", "storage.acme.io"]
+
+    assert close_names("postgre.acme.io", names) == ["postgres.acme.io"]
+    assert close_names("storge.acme.io", names) == ["storage.acme.io"]
+    assert close_names("nobody.acme.io", names) == []
+
+
+def test_a_package_is_named_once_with_its_ecosystem_only_if_asked_so() -> None:
+    names = ["carvel:db.io", "carvel:shop.io", "db.io"]
+
+    assert close_names("bd.io", names) == ["db.io"]
+    assert close_names("carvel:bd.io", names) == ["carvel:db.io"]
+
+
 def test_a_start_is_enough_of_a_name() -> None:
     assert close_names("label", ["labelSelector", "name"]) == ["labelSelector"]
 

@@ -192,10 +192,11 @@ def _contested_owners(solution: Solution, after: Resolution, before: Resolution,
 
 
 def package_names(inputs: ClusterInputs, upgrade: frozenset[str]) -> frozenset[str]:
-    """Return the packages' own names for names or aliases that a user gave."""
-    catalogue = inputs.catalogue
-    aliased = {id_.name for alias, id_ in catalogue.names.items() if alias.name in upgrade}
-    return frozenset(aliased | {id_.name for id_ in catalogue.packages if id_.name in upgrade})
+    """Return the packages' own names for names or aliases that a user gave, with or without ecosystem."""
+    if not upgrade:
+        return frozenset()
+    ids = (*((id_, id_) for id_ in inputs.catalogue.packages), *inputs.catalogue.names.items())
+    return frozenset(own.name for id_, own in ids if not upgrade.isdisjoint((id_.name, str(id_))))
 
 
 def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Problem]:

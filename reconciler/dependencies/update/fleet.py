@@ -22,13 +22,11 @@ from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, Reso
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions.reconcile import PreviousLock
 from reconciler.dependencies.solve.repairs import name_cluster
-from reconciler.dependencies.update.cluster import ClusterResolver, package_names
+from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
-from reconciler.errors import UsageError
-from reconciler.suggestions import suggest
 from reconciler.values import dataclass
 
 INCOMPLETE_DIGEST = ""
@@ -62,9 +60,7 @@ def update_locks(
     Raises:
         UnverifiedSolutionError: A solution does not pass the independent check.
         BrokenLockError: A new lock violates an invariant; none is written.
-        UsageError: A name to upgrade is no package's.
     """
-    _check_names(scopes, options.upgrade)
     memo = memo or SolutionCache()
     records = unsolved if unsolved is not None and options == DEFAULT_OPTIONS else UnsolvedClusters()
     run = _FleetUpdate(memo, ClusterResolver(options, memo), records)
@@ -252,18 +248,6 @@ def _solver(choices: ResolverSettings) -> SolverRecord:
     discovery = "index" if choices.discovery else "none"
     policy = SolverPolicy(allow_downgrade=choices.allow_downgrade, discovery=discovery)
     return SolverRecord(policy=policy)
-
-
-def _check_names(scopes: FleetInputs, upgrade: frozenset[str]) -> None:
-    for name in sorted(upgrade):
-        if not any(package_names(world, frozenset({name})) for world in scopes.worlds):
-            catalogues = [world.catalogue for world in scopes.worlds]
-            names = {id_.name for catalogue in catalogues for id_ in (*catalogue.packages, *catalogue.names)}
-            otherwise = (
-                "Names are those that `reconciler lock` and `reconciler index list` print, without ecosystem."
-            )
-            hint = suggest(name, names, otherwise=otherwise)
-            raise UsageError(f"No package is called {name}", hint=hint)
 
 
 def _uses_unreachable(old: ClusterLock, unreachable: frozenset[str]) -> bool:

@@ -10,7 +10,8 @@ def text_tree(graph: Graph) -> str:
     """Return a graph as lines; of a group with a highlighted path that path alone."""
     lines: list[str] = []
     for group in graph.groups:
-        lines += [group.title, *(_path(group) if group.path else _tree(group)), ""]
+        rows = _path(group) if group.path else _tree(group)
+        lines += [group.title, *(rows if group.nodes else ["  no package is locked"]), ""]
     return "\n".join(map(terminal, lines[:-1])) + "\n"
 
 

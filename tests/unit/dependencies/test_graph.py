@@ -17,6 +17,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole
+from reconciler.report.graph.text import text_tree
 
 
 def instance(name: str, *path: str, namespace: str = "") -> LockedInstance:
@@ -172,3 +173,10 @@ def test_path_is_told_in_a_sentence() -> None:
     graph = highlight(graph_of(update("dev", RESOLUTION)), "db.io")
 
     assert graph.description == "dev: PackageInstall prod/shop needs corp/web.io 1.0.0 needs db.io 2.0.0."
+
+
+def test_cluster_without_a_locked_package_is_told_so() -> None:
+    graph = graph_of(update("empty", Resolution()))
+
+    assert graph.description == "empty: no package is locked."
+    assert text_tree(graph) == "empty\n  no package is locked\n"
