@@ -92,6 +92,8 @@ class LocalTransaction:
         if head is None:
             return record.model_copy(update={"state": PullState.CLOSED})
         proposed = not record.draft or self._at(record.head_refs[0]) is None
+        if (head, not proposed) == (record.head_oid, record.draft):
+            return record
         return record.model_copy(update={"head_oid": head, "draft": not proposed})
 
     def find(self, number: int) -> PullRecord:

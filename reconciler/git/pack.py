@@ -76,13 +76,16 @@ class Pack:
 
         Raises: UnavailableError if it must be signed and there is no usable key.
         """
+        signing = self._mirror.signing
         signed_parents = tuple(self._signed.get(parent, parent) for parent in parents)
-        unsigned = object_id("commit", commit_bytes(tree, signed_parents, author, committer, message))
-        data = self._mirror.signing.commit(tree, signed_parents, author, committer, message)
-        oid = object_id("commit", data)
+        data = commit_bytes(tree, signed_parents, author, committer, message)
+        oid = unsigned = object_id("commit", data)
+        text = signing.message(message, committer)
+        if signing.read_key is not None or text != message:
+            data = signing.commit(tree, signed_parents, author, committer, message)
+            oid = object_id("commit", data)
         self._signed[unsigned] = oid
         self._commits[oid] = self._commits[unsigned] = tree
-        text = self._mirror.signing.message(message, committer)
         self._unsigned[oid] = CommitData(oid, tree, signed_parents, author, committer, text)
         return self.add("commit", oid, data, is_new=True)
 
@@ -225,6 +228,7 @@ class Pack:
 
 _TYPES = {"commit": 1, "tree": 2, "blob": 3}
 _DELTA = 7  # of a base that is named by its id
+_OF_IDS = (_TYPES["tree"], _DELTA)
 _SMALL_TREE = 1024
 """Bytes up to which a tree is stored whole."""
 _LONGEST_CHAIN = 40
@@ -251,7 +255,18 @@ def _record(number: int, data: bytes, base: bytes = b"") -> bytes:
         byte = size & 0x7F
         size >>= 7
     header.append(byte)
-    return bytes(header) + base + _deflate(data)
+    # Small trees and deltas are ids for the most part, which do not deflate.
+    is_stored = number in _OF_IDS and len(data) < _SMALL_TREE
+    return bytes(header) + base + (_stored(data) if is_stored else _deflate(data))
+
+
+def _stored(data: bytes) -> bytes:
+    """Return data in the format of zlib, in one block that is not compressed.
+
+    Source: RFC 1950, RFC 1951 section 3.2.4.
+    """
+    size = struct.pack("<HH", len(data), len(data) ^ 0xFFFF)
+    return b"\x78\x01\x01" + size + data + struct.pack(">I", zlib.adler32(data))
 
 
 def _deflate(data: bytes) -> bytes:

@@ -74,7 +74,8 @@ def _change(path: str, before: File | None, after: File | None) -> FileChange:
     if old is None or new is None:
         return FileChange(path, 0, 0, note="no text")
     body = list(_difference(old, new))
-    added, removed = (sum(line.startswith(sign) for line in body) for sign in "+-")
+    signs = [line[:1] for line in body]
+    added, removed = signs.count("+"), signs.count("-")
     if holds_secret(before) or holds_secret(after):
         return FileChange(path, added, removed, note="a Secret, not shown")
     if before is None or after is None:

@@ -214,6 +214,9 @@ def test_parent_may_be_named_by_the_id_that_it_would_have_unsigned(repo: Repo, m
 class Seal:
     """Signs a commit with a word."""
 
+    def read_key(self) -> bytes:
+        return b"word"
+
     def commit(self, *values: Any) -> bytes:
         return commit_bytes(*values) + b"signed"
 
