@@ -173,7 +173,7 @@ def _checked_selector(
     except SelectorError as error:
         where = Location(path, *document.mark((*field, *error.field)))
         raise ConfigurationError(str(error), location=where) from error
-    return selector.model_dump(by_alias=True, exclude_none=True)
+    return selector.model_dump(exclude_none=True)
 
 
 def _below(field: tuple[str | int, ...], error: FieldError) -> FieldError:

@@ -8,10 +8,9 @@ from urllib.parse import quote
 
 import msgspec
 import orjson
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
 
 from reconciler.ids import ObjectName
+from reconciler.models import Model
 from reconciler.values import record_dataclass
 
 SCHEMA = "reconciler.dev/v1alpha1"
@@ -44,12 +43,6 @@ def is_failure(reason: str) -> bool:
 def functions_failed(unready: Iterable[str]) -> bool:
     """Tell whether the functions of a package did not run: one of them failed or cannot run."""
     return any(map(is_failure, unready))
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(
-        alias_generator=to_camel, defer_build=True, extra="forbid", frozen=True, populate_by_name=True
-    )
 
 
 @record_dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +137,7 @@ class PackageVariantRecord:
         return ObjectName(self.namespace, self.name)
 
 
-class SetRecord(_Record):
+class SetRecord(Model, frozen=True, kw_only=True):
     """One PackageVariantSet as last applied: how many variants it had, and where it was declared."""
 
     api_version: str = SCHEMA
@@ -161,7 +154,7 @@ class SetRecord(_Record):
         return ObjectName(self.namespace, self.name)
 
 
-class RolloutPin(_Record):
+class RolloutPin(Model, frozen=True, kw_only=True):
     """An upstream revision as a package had it before a rollout: `package` is its path in the Repository."""
 
     repository: str
@@ -171,7 +164,7 @@ class RolloutPin(_Record):
     tree: str
 
 
-class RolloutMember(_Record):
+class RolloutMember(Model, frozen=True, kw_only=True):
     """One variant of a rollout: its wave, what it moves to, and what it had before (None: it was not there).
 
     `target` tells one upstream revision from another, "" if it is not known yet. `published` is the time when
@@ -191,7 +184,7 @@ class RolloutMember(_Record):
         return ObjectName(self.namespace, self.name)
 
 
-class RolloutRecord(_Record):
+class RolloutRecord(Model, frozen=True, kw_only=True):
     """The rollout of one set: its targets are those of its start, each in its wave (D20).
 
     `revision` is what travels, as people call it; `waves` are those with targets, in their order. It is
@@ -213,7 +206,7 @@ class RolloutRecord(_Record):
         return ObjectName(self.namespace, self.name)
 
 
-class WantedLockRecord(_Record):
+class WantedLockRecord(Model, frozen=True, kw_only=True):
     """The tree of the reviewed lock that was computed last, to recognise a proposal that a person closed."""
 
     api_version: str = SCHEMA
@@ -221,7 +214,7 @@ class WantedLockRecord(_Record):
     tree: str
 
 
-class RefusedPackage(_Record):
+class RefusedPackage(Model, frozen=True, kw_only=True):
     """A package with a refused deletion after its variant moved; `of` counts the owned packages then."""
 
     url: str
@@ -229,7 +222,7 @@ class RefusedPackage(_Record):
     of: int
 
 
-class RefusedVariant(_Record):
+class RefusedVariant(Model, frozen=True, kw_only=True):
     """A variant with a refused deletion; `of` is the number of variants then."""
 
     namespace: str
@@ -237,7 +230,7 @@ class RefusedVariant(_Record):
     of: int
 
 
-class RefusedDeletionsRecord(_Record):
+class RefusedDeletionsRecord(Model, frozen=True, kw_only=True):
     """The deletions that were refused and wait for consent, each with how many there were of its kind.
 
     What leaves in the meantime makes no refused deletion small enough to go without consent.
@@ -257,7 +250,7 @@ class PullMark(NamedTuple):
     changed: float
 
 
-class EndedPull(_Record):
+class EndedPull(Model, frozen=True, kw_only=True):
     """A pull request that ended: what a plan may need of it. `closed` is in seconds, 0 if unknown."""
 
     number: int
@@ -268,7 +261,7 @@ class EndedPull(_Record):
     url: str = ""
 
 
-class PullHistory(_Record):
+class PullHistory(Model, frozen=True, kw_only=True):
     """Ended pull requests of one repository, so that no run lists what ended long ago.
 
     The next run lists what changed after `mark`. `pulls` has all of `branches`, the drafts that
@@ -300,7 +293,7 @@ def record_bytes(record: Record) -> bytes:
     if isinstance(record, PackageVariantRecord):
         options = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
         return orjson.dumps(_without_defaults(record), option=options)
-    data = record.model_dump(mode="json", by_alias=True)
+    data = record.model_dump()
     return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

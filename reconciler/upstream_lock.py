@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from msgspec import Meta, field
 
 from reconciler.ids import ObjectName
+from reconciler.models import Checked, Model
 
 LOCK_SCHEMA = "reconciler.dev/v1alpha1"
 LOCKS_DIRECTORY = "locks"
@@ -21,6 +21,11 @@ EXACT = ("revision", "workspaceName")
 """The selectors that name one revision for good; every other one floats."""
 
 
+_Digest = Annotated[
+    str, Meta(pattern=r"^(?:id:)?sha256:[0-9a-f]{64}\Z"), Checked(pattern=r"^(?:id:)?sha256:[0-9a-f]{64}$")
+]
+
+
 class UpstreamRequest(NamedTuple):
     """Upstream in a manifest: a package of a repository, and the selector of its revision."""
 
@@ -29,17 +34,13 @@ class UpstreamRequest(NamedTuple):
     selector: Mapping[str, Any]
 
 
-class UpstreamLock(BaseModel):
+class UpstreamLock(Model, frozen=True, kw_only=True):
     """One floating upstream and the commit that it means, until it is decided anew.
 
     `selector` is how the manifest asks for it; empty means the latest published revision. `commit`
     decides; `ref` is the name that selected it, `tree` the package in it. `held` tells that
     a person chose it: it stays whatever the selector would choose.
     """
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, defer_build=True, extra="forbid", frozen=True, populate_by_name=True
-    )
 
     api_version: str = LOCK_SCHEMA
     kind: str = "UpstreamLock"
@@ -48,7 +49,7 @@ class UpstreamLock(BaseModel):
     repository: str
     package: str
     selector: dict[str, Any]
-    commit: str = Field(pattern=r"^[0-9a-f]{40}$")
+    commit: Annotated[str, Meta(pattern=r"^[0-9a-f]{40}\Z"), Checked(pattern=r"^[0-9a-f]{40}$")]
     tree: str
     ref: str = ""
     held: bool = False
@@ -68,16 +69,12 @@ class UpstreamLock(BaseModel):
         return self.request == request_of(upstream)
 
 
-class ImagesLock(BaseModel):
+class ImagesLock(Model, frozen=True, kw_only=True):
     """Digests of function images by name and tag; `id:` marks the digest of a local image."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, defer_build=True, extra="forbid", frozen=True, populate_by_name=True
-    )
 
     api_version: str = LOCK_SCHEMA
     kind: Literal["FunctionImagesLock"] = "FunctionImagesLock"
-    images: dict[str, Annotated[str, Field(pattern=r"^(?:id:)?sha256:[0-9a-f]{64}$")]] = {}
+    images: dict[str, _Digest] = field(default_factory=dict)
 
     def pinned(self, images: Mapping[str, str]) -> "ImagesLock":
         """Return the lock with these digests as well."""
@@ -117,7 +114,7 @@ def lock_upstream(
 
 def lock_bytes(lock: UpstreamLock | ImagesLock) -> bytes:
     """Return the lock's canonical bytes: sorted keys, two-space indent, final newline. Deterministic."""
-    data = lock.model_dump(mode="json", by_alias=True)
+    data = lock.model_dump()
     return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

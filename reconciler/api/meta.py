@@ -1,25 +1,19 @@
 """Base models of manifests: metadata, selectors and conditions of Kubernetes objects."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from msgspec import field
+
+from reconciler.models import Model
 
 
-class ApiModel(BaseModel):
+class ApiModel(Model, frozen=True):
     """Base of every manifest model: immutable, camelCase on disk, unknown fields refused."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        defer_build=True,  # a run meets few of these kinds
-        extra="forbid",
-        frozen=True,
-        populate_by_name=True,
-        strict=True,
-    )
+    strict: ClassVar[bool] = True
 
 
-class OwnerReference(ApiModel):
+class OwnerReference(ApiModel, frozen=True):
     """A reference from a dependent to its owner."""
 
     api_version: str
@@ -36,7 +30,7 @@ class OwnerReference(ApiModel):
     """Written by a cluster, ignored."""
 
 
-class ObjectMeta(ApiModel):
+class ObjectMeta(ApiModel, frozen=True):
     """Metadata of an object, with every field that `kubectl get -o yaml` prints."""
 
     name: str = ""
@@ -71,7 +65,7 @@ class ObjectMeta(ApiModel):
     """Written by a cluster, ignored."""
 
 
-class LabelSelectorRequirement(ApiModel):
+class LabelSelectorRequirement(ApiModel, frozen=True):
     """One term of a label selector; the operator is checked where the selector is used."""
 
     key: str = ""
@@ -82,7 +76,7 @@ class LabelSelectorRequirement(ApiModel):
     """Values for `In` and `NotIn`."""
 
 
-class LabelSelector(ApiModel):
+class LabelSelector(ApiModel, frozen=True):
     """A label query: all terms are ANDed, an empty selector selects everything."""
 
     match_labels: dict[str, str] | None = None
@@ -91,7 +85,7 @@ class LabelSelector(ApiModel):
     """Further terms; all must hold."""
 
 
-class Condition(ApiModel):
+class Condition(ApiModel, frozen=True):
     """A condition as Kubernetes spells it; ours carry no times, so that they never flap."""
 
     type: str
@@ -102,34 +96,14 @@ class Condition(ApiModel):
     last_transition_time: str | None = None
 
 
-class Manifest(ApiModel):
+class Manifest(ApiModel, frozen=True):
     """Base of all manifests; `status` is ignored on reading."""
 
     api_version: str
     """API version of the kind."""
     kind: str
     """Kind of the object."""
-    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
     """Name, namespace, labels and annotations."""
     status: dict[str, object] | None = None
     """Written by a cluster, ignored; our conditions are on the status branch."""
-
-
-class ForeignModel(BaseModel):
-    """Base of models that other projects own: immutable, camelCase on disk, unknown fields are kept."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        defer_build=True,  # most runs meet few of these kinds
-        extra="allow",
-        frozen=True,
-        populate_by_name=True,
-    )
-
-
-class ForeignManifest(ForeignModel):
-    """Base of manifests that other projects own."""
-
-    api_version: str
-    kind: str
-    metadata: ObjectMeta = ObjectMeta()

@@ -6,9 +6,10 @@ and an empty one differ there.
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from msgspec import field
 
 from reconciler.api.meta import ApiModel, LabelSelector, Manifest
+from reconciler.models import Before
 
 GROUP = "config.porch.kpt.dev"
 PACKAGE_VARIANT = f"{GROUP}/v1alpha1"
@@ -28,10 +29,10 @@ def _revision(value: object) -> object:
     return value
 
 
-Revision = Annotated[int, BeforeValidator(_revision)]
+Revision = Annotated[int, Before(_revision)]
 
 
-class Upstream(ApiModel):
+class Upstream(ApiModel, frozen=True):
     """The package to derive from; design D9 lists the valid combinations of selectors."""
 
     repo: str | None = None
@@ -50,7 +51,7 @@ class Upstream(ApiModel):
     """Branch with a head to follow."""
 
 
-class Downstream(ApiModel):
+class Downstream(ApiModel, frozen=True):
     """Repository and package name of the variant."""
 
     repo: str | None = None
@@ -59,7 +60,7 @@ class Downstream(ApiModel):
     """Path of the package below the directory of the Repository."""
 
 
-class PackageContext(ApiModel):
+class PackageContext(ApiModel, frozen=True):
     """Keys to set in, then remove from, the package context."""
 
     data: dict[str, str] | None = None
@@ -68,7 +69,7 @@ class PackageContext(ApiModel):
     """Keys to remove from it."""
 
 
-class FunctionSelector(ApiModel):
+class FunctionSelector(ApiModel, frozen=True):
     """Which resources a function sees: all given fields must be equal."""
 
     api_version: str | None = None
@@ -85,7 +86,7 @@ class FunctionSelector(ApiModel):
     """Annotations that the resources have."""
 
 
-class Function(ApiModel):
+class Function(ApiModel, frozen=True):
     """One step of a pipeline, as in a Kptfile."""
 
     image: str | None = None
@@ -106,7 +107,7 @@ class Function(ApiModel):
     """Resources that it does not get: those that any item selects."""
 
 
-class Pipeline(ApiModel):
+class Pipeline(ApiModel, frozen=True):
     """Functions to put before the package's own."""
 
     mutators: list[Function] | None = None
@@ -115,7 +116,7 @@ class Pipeline(ApiModel):
     """Functions that check resources, after all mutators."""
 
 
-class InjectionTarget(ApiModel):
+class InjectionTarget(ApiModel, frozen=True):
     """The in-package object that an injector is meant for; an addition to Porch's API."""
 
     kind: str | None = None
@@ -124,7 +125,7 @@ class InjectionTarget(ApiModel):
     """Name of the resource in the package."""
 
 
-class InjectionSelector(ApiModel):
+class InjectionSelector(ApiModel, frozen=True):
     """Which cluster object feeds an injection point; absent fields match anything."""
 
     group: str | None = None
@@ -139,7 +140,7 @@ class InjectionSelector(ApiModel):
     """Resource of the package that this injector is for; empty: any of that kind."""
 
 
-class PackageVariantSpec(ApiModel):
+class PackageVariantSpec(ApiModel, frozen=True):
     """Desired state of one variant."""
 
     upstream: Upstream | None = None
@@ -164,14 +165,14 @@ class PackageVariantSpec(ApiModel):
     """Objects of the snapshot to inject, in the order in which they are tried."""
 
 
-class PackageVariant(Manifest):
+class PackageVariant(Manifest, frozen=True):
     """One variant of one upstream package."""
 
-    spec: PackageVariantSpec = Field(default_factory=PackageVariantSpec)
+    spec: PackageVariantSpec = field(default_factory=PackageVariantSpec)
     """Desired state."""
 
 
-class RepositoryTarget(ApiModel):
+class RepositoryTarget(ApiModel, frozen=True):
     """A repository named outright, with the packages to create in it."""
 
     name: str | None = None
@@ -180,7 +181,7 @@ class RepositoryTarget(ApiModel):
     """Packages to make in it; empty: one with the name of the upstream package."""
 
 
-class ObjectSelector(LabelSelector):
+class ObjectSelector(LabelSelector, frozen=True):
     """Any kind of object in the set's namespace, by labels and name."""
 
     api_version: str | None = None
@@ -191,7 +192,7 @@ class ObjectSelector(LabelSelector):
     """Name of the one object; empty: any."""
 
 
-class MapExpr(ApiModel):
+class MapExpr(ApiModel, frozen=True):
     """One entry of a map, each side a literal or an expression."""
 
     key: str | None = None
@@ -204,7 +205,7 @@ class MapExpr(ApiModel):
     """CEL expression of the value."""
 
 
-class DownstreamTemplate(ApiModel):
+class DownstreamTemplate(ApiModel, frozen=True):
     """Where a target's variant goes, by literal or expression."""
 
     repo: str | None = None
@@ -217,7 +218,7 @@ class DownstreamTemplate(ApiModel):
     """CEL expression of the path of the package."""
 
 
-class PackageContextTemplate(ApiModel):
+class PackageContextTemplate(ApiModel, frozen=True):
     """Package context with expressions."""
 
     data: dict[str, str] | None = None
@@ -230,14 +231,14 @@ class PackageContextTemplate(ApiModel):
     """CEL expressions of keys to remove."""
 
 
-class FunctionTemplate(Function):
+class FunctionTemplate(Function, frozen=True):
     """A function with expressions in its configMap."""
 
     config_map_exprs: list[MapExpr] | None = None
     """Entries of `configMap` by expressions."""
 
 
-class PipelineTemplate(ApiModel):
+class PipelineTemplate(ApiModel, frozen=True):
     """Functions with expressions."""
 
     validators: list[FunctionTemplate] | None = None
@@ -246,14 +247,14 @@ class PipelineTemplate(ApiModel):
     """Functions that change resources, in order."""
 
 
-class InjectionSelectorTemplate(InjectionSelector):
+class InjectionSelectorTemplate(InjectionSelector, frozen=True):
     """An injector with an optional expression for its name."""
 
     name_expr: str | None = None
     """CEL expression of the name of the object."""
 
 
-class VariantTemplate(ApiModel):
+class VariantTemplate(ApiModel, frozen=True):
     """Template of the variants of a target."""
 
     downstream: DownstreamTemplate | None = None
@@ -278,7 +279,7 @@ class VariantTemplate(ApiModel):
     """Objects of the snapshot to inject, in the order in which they are tried."""
 
 
-class Target(ApiModel):
+class Target(ApiModel, frozen=True):
     """Targets of variants: exactly one of three selectors, and a template."""
 
     repositories: list[RepositoryTarget] | None = None
@@ -291,7 +292,7 @@ class Target(ApiModel):
     """Fields of the variants of this target."""
 
 
-class PackageVariantSetSpec(ApiModel):
+class PackageVariantSetSpec(ApiModel, frozen=True):
     """One upstream and the targets of its variants."""
 
     upstream: Upstream | None = None
@@ -300,21 +301,21 @@ class PackageVariantSetSpec(ApiModel):
     """Targets; each has one of `repositories`, `repositorySelector` and `objectSelector`."""
 
 
-class PackageVariantSet(Manifest):
+class PackageVariantSet(Manifest, frozen=True):
     """A generator of PackageVariants."""
 
-    spec: PackageVariantSetSpec = Field(default_factory=PackageVariantSetSpec)
+    spec: PackageVariantSetSpec = field(default_factory=PackageVariantSetSpec)
     """Desired state."""
 
 
-class SecretRef(ApiModel):
+class SecretRef(ApiModel, frozen=True):
     """Name of a Secret in the cluster; ignored, because credentials come from the environment."""
 
     name: str = ""
     """Not used."""
 
 
-class GitRepository(ApiModel):
+class GitRepository(ApiModel, frozen=True):
     """URL, branch and directory of a repository."""
 
     repo: str
@@ -333,7 +334,7 @@ class GitRepository(ApiModel):
     """Address of the author of our commits; without `author` it is the name too."""
 
 
-class RepositorySync(ApiModel):
+class RepositorySync(ApiModel, frozen=True):
     """Polling schedule of Porch; ignored by batch runs."""
 
     schedule: str | None = None
@@ -342,7 +343,7 @@ class RepositorySync(ApiModel):
     """Not used."""
 
 
-class RepositorySpec(ApiModel):
+class RepositorySpec(ApiModel, frozen=True):
     """A registered repository."""
 
     type: str = "git"
@@ -367,8 +368,8 @@ class RepositorySpec(ApiModel):
     """Not used."""
 
 
-class Repository(Manifest):
+class Repository(Manifest, frozen=True):
     """A registration, as Porch does it."""
 
-    spec: RepositorySpec = Field(default_factory=RepositorySpec)
+    spec: RepositorySpec = field(default_factory=RepositorySpec)
     """The registration."""

@@ -1,6 +1,6 @@
 """Schema of `snapshot.yaml`: cluster, time, and completeness of the lists of objects."""
 
-from pydantic import Field
+from msgspec import field
 
 from reconciler.api.meta import ApiModel, Manifest
 
@@ -9,7 +9,7 @@ KIND = "Snapshot"
 FILE = "snapshot.yaml"
 
 
-class ObjectList(ApiModel):
+class ObjectList(ApiModel, frozen=True, kw_only=True):
     """One list of objects; only in a `complete` one does a missing object mean that it does not exist.
 
     `namespace` is `*` for a list over all namespaces and empty for cluster-scoped kinds. `time` is
@@ -30,7 +30,7 @@ class ObjectList(ApiModel):
     """When the objects were listed, if not with the others."""
 
 
-class SnapshotSpec(ApiModel):
+class SnapshotSpec(ApiModel, frozen=True):
     """Lists of objects and their time; `served` holds `apiVersion Kind`, absent if it was not recorded."""
 
     time: str | None = None
@@ -39,12 +39,12 @@ class SnapshotSpec(ApiModel):
     """Versions of platforms by name, as packages demand them."""
     served: list[str] | None = None
     """Kinds that the cluster serves, as `apiVersion Kind`; absent: unknown."""
-    lists: list[ObjectList] = Field(default_factory=list)
+    lists: list[ObjectList] = field(default_factory=list)
     """Lists of objects that the snapshot holds."""
 
 
-class SnapshotHeader(Manifest):
+class SnapshotHeader(Manifest, frozen=True):
     """The header of a snapshot; `metadata.name` is the cluster."""
 
-    spec: SnapshotSpec = Field(default_factory=SnapshotSpec)
+    spec: SnapshotSpec = field(default_factory=SnapshotSpec)
     """Time, versions and lists of objects."""

@@ -4,18 +4,32 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import groupby
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic import BaseModel, ValidationError
-from pydantic.alias_generators import to_camel
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+import msgspec
 
+from reconciler.models import Model, to_camel
 from reconciler.policy import refuse_field
 from reconciler.reasons import Reason
 from reconciler.suggestions import suggest
 
-M = TypeVar("M", bound=BaseModel)
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+    from pydantic_core import ErrorDetails
+
+AnyModel = Union["BaseModel", Model]
+M = TypeVar("M", bound=AnyModel)
 Path = tuple[str | int, ...]
 
 _TYPES: Mapping[str, str] = {
@@ -54,14 +68,18 @@ def parse_model(model: type[M], data: object) -> M | tuple[FieldError, ...]:
     Total: no data raises. Field names are those on disk; Python's snake_case names are unknown fields.
     """
     try:
-        return model.model_validate(data, by_alias=True, by_name=False)
-    except ValidationError as error:
-        return tuple(_field_errors(model, error.errors(include_url=False)))
+        return cast("M", model.model_validate(data, by_alias=True, by_name=False))
+    except ValueError as error:
+        return tuple(_field_errors(model, _details(error)))
 
 
-def first_error(model: type[BaseModel], error: ValidationError) -> str:
+def first_error(model: type[AnyModel], error: ValueError) -> str:
     """Return the first error of a record that was validated elsewhere, in one sentence."""
-    return next(_field_errors(model, error.errors(include_url=False))).message
+    return next(_field_errors(model, _details(error))).message
+
+
+def _details(error: ValueError) -> "Iterable[ErrorDetails]":
+    return cast("ValidationError", error).errors(include_url=False)
 
 
 def field_text(path: Iterable[str | int]) -> str:
@@ -76,7 +94,7 @@ def field_text(path: Iterable[str | int]) -> str:
     return "".join(parts)
 
 
-def _field_errors(model: type[BaseModel], details: Iterable[ErrorDetails]) -> Iterator[FieldError]:
+def _field_errors(model: type[Any], details: "Iterable[ErrorDetails]") -> Iterator[FieldError]:
     """Yield the errors of the fields; a field of several types has the errors of the type that was meant."""
     for path, group in groupby(details, lambda detail: _union_path(model, detail["loc"])):
         if path is None:
@@ -91,7 +109,7 @@ def _field_errors(model: type[BaseModel], details: Iterable[ErrorDetails]) -> It
             yield _type_error(path, expected, branches[0]["input"])
 
 
-def _union_path(model: type[BaseModel], location: Path) -> Path | None:
+def _union_path(model: type[Any], location: Path) -> Path | None:
     """Return the path of the field of several types that an error is about, where it is about one."""
     annotation: Any = model
     for place, step in enumerate(location):
@@ -101,7 +119,7 @@ def _union_path(model: type[BaseModel], location: Path) -> Path | None:
     return None
 
 
-def _field_error(model: type[BaseModel], detail: ErrorDetails, path: Path) -> FieldError:
+def _field_error(model: type[Any], detail: "ErrorDetails", path: Path) -> FieldError:
     kind, value, where = detail["type"], detail["input"], field_text(path)
     if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
         hint = suggest(str(path[-1]), _fields_at(model, path[:-1]), most=1)
@@ -153,7 +171,7 @@ def _described(value: object) -> str:
             return "a list"
 
 
-def _fields_at(model: type[BaseModel], path: Path) -> tuple[str, ...]:
+def _fields_at(model: type[Any], path: Path) -> tuple[str, ...]:
     """Return the names on disk of the fields of the mapping at `path`."""
     annotation: Any = model
     for step in path:
@@ -170,7 +188,10 @@ def _step_into(annotation: Any, step: str | int) -> Any:
 
 def disk_fields(annotation: Any) -> Iterator[tuple[str, Any]]:
     """Yield name on disk and type of each field of a model or settings dataclass; nothing for other types."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        for each in msgspec.structs.fields(annotation):
+            yield each.encode_name, _unwrapped(each.type)
+    elif hasattr(annotation, "model_fields"):
         for name, info in annotation.model_fields.items():
             yield info.alias or name, _unwrapped(info.annotation)
     elif isinstance(annotation, type) and is_dataclass(annotation):
@@ -178,7 +199,7 @@ def disk_fields(annotation: Any) -> Iterator[tuple[str, Any]]:
         for item in fields(annotation):
             metadata = getattr(hints[item.name], "__metadata__", ())
             if not any(getattr(each, "func", None) is refuse_field for each in metadata):
-                aliases = (each.alias for each in metadata if isinstance(each, FieldInfo) and each.alias)
+                aliases = (alias for each in metadata if (alias := getattr(each, "alias", None)))
                 yield next(aliases, to_camel(item.name)), _unwrapped(hints[item.name])
 
 

@@ -15,6 +15,8 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from reconciler.models import SOURCE
+
 
 class DescribedFields(GenerateJsonSchema):
     """Generates the schema of a model with descriptions of its fields."""
@@ -29,7 +31,7 @@ class DescribedFields(GenerateJsonSchema):
 
 
 def _describe(schema: JsonSchemaValue, cls: type[Any]) -> JsonSchemaValue:
-    descriptions = _field_docstrings(cls)
+    descriptions = _field_docstrings(getattr(cls, SOURCE, cls))
     for name, field in schema.get("properties", {}).items():
         if name in descriptions:
             field.setdefault("description", descriptions[name])

@@ -92,12 +92,8 @@ def _model(kind: str) -> "type[BaseModel]":
     from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
     from reconciler.api.snapshot import SnapshotHeader
     from reconciler.config import Configuration
+    from reconciler.models import pydantic_model
 
-    models: tuple[type[BaseModel], ...] = (
-        Configuration,
-        PackageVariant,
-        PackageVariantSet,
-        Repository,
-        SnapshotHeader,
-    )
+    manifests = (PackageVariant, PackageVariantSet, Repository, SnapshotHeader)
+    models: tuple[type[BaseModel], ...] = (Configuration, *map(pydantic_model, manifests))
     return dict(zip(NAMES, models, strict=True))[kind]

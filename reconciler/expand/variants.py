@@ -116,7 +116,7 @@ def set_key(name: ObjectName) -> ObjectKey:
 
 def spec_data(variant: DesiredVariant) -> dict[str, Any]:
     """Return the spec as manifests and records spell it: camelCase, absent fields left out."""
-    return variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return variant.spec.model_dump(exclude_none=True)
 
 
 def to_manifest(variant: DesiredVariant, inventory: Inventory) -> dict[str, Any]:

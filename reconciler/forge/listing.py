@@ -142,7 +142,7 @@ def remember(
             EndedPull(
                 number=number,
                 head=pull.head,
-                state=pull.state.value,
+                state="merged" if pull.state is PullState.MERGED else "closed",
                 head_oid=pull.head_oid,
                 closed=pull.closed,
                 url=pull.url,

@@ -1,13 +1,14 @@
 """Records of pull requests in refs of their repository: `pull.json` in one commit, with canonical bytes."""
 
 import re
+from typing import Annotated
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
+from msgspec import Meta, field
 
 from reconciler.api.validation import first_error
 from reconciler.inventory import PullRequest, PullState
+from reconciler.models import Checked, Model
 from reconciler.refs import DRAFTS, HEADS, PROPOSED
 from reconciler.report.redact import mask_credentials_in
 
@@ -16,10 +17,10 @@ PULLS = "refs/reconciler/pulls/"
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 """Valid numbers; other refs below `PULLS` are ignored."""
 LARGEST_NUMBER = 999_999_999
-_OID = r"^([0-9a-f]{40})?$"
+_Oid = Annotated[str, Meta(pattern=r"^([0-9a-f]{40})?\Z"), Checked(pattern=r"^([0-9a-f]{40})?$")]
 
 
-class PullRecord(BaseModel):
+class PullRecord(Model, frozen=True, kw_only=True):
     """A pull request on disk.
 
     Attributes:
@@ -31,10 +32,6 @@ class PullRecord(BaseModel):
         comments: Comments by their keys.
     """
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, defer_build=True, extra="forbid", frozen=True, populate_by_name=True
-    )
-
     api_version: str = "reconciler.dev/v1alpha1"
     kind: str = "PullRequest"
     number: int
@@ -45,11 +42,11 @@ class PullRecord(BaseModel):
     title: str
     body: str
     labels: tuple[str, ...] = ()
-    head_oid: str = Field(default="", pattern=_OID)
-    merge_oid: str = Field(default="", pattern=_OID)
+    head_oid: _Oid = ""
+    merge_oid: _Oid = ""
     digest: str = ""
     withdrawn: bool = False
-    comments: dict[str, str] = Field(default_factory=dict)
+    comments: dict[str, str] = field(default_factory=dict)
 
     @property
     def ref(self) -> str:
@@ -88,7 +85,7 @@ def head_branches(head: str) -> tuple[str, ...]:
 
 def record_bytes(record: PullRecord) -> bytes:
     """Return the record's canonical bytes. Deterministic."""
-    data = record.model_dump(by_alias=True)
+    data = record.model_dump()
     option = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     return mask_credentials_in(orjson.dumps(data, option=option))
 
@@ -101,7 +98,7 @@ def parse_record(data: bytes, *, ref: str) -> PullRecord | PullRequest:
     number = number_of(ref) or 0
     try:
         return PullRecord.model_validate_json(data).model_copy(update={"number": number})
-    except ValidationError as error:
+    except ValueError as error:
         return unreadable_pull(ref, first_error(PullRecord, error), head=_read_head(data))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import count
 from types import MappingProxyType
+from typing import Any
 
 from reconciler.errors import RefusedError, UnavailableError
 from reconciler.forge.local_merge import DeletionHead, LockHead, parse_head, proposed_packages
@@ -123,7 +124,7 @@ class LocalTransaction:
             message = f"Pull request {broken.number} of {desired.head} cannot be read: {broken.unreadable}"
             raise RefusedError(message, hint=f"Delete {PULLS}{broken.number} if nothing needs it.")
         present = self.find_open(desired.head)
-        text = {
+        text: dict[str, Any] = {
             "title": desired.title,
             "body": desired.body,
             "labels": desired.labels,

@@ -6,8 +6,6 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from reconciler.dependencies.lock.format import Resolution as DependencyResolution
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.update.changes import resolution_changes
@@ -49,7 +47,7 @@ def _pins(files: LockFiles) -> dict[str, UpstreamLock]:
         if path.startswith(f"{UPSTREAMS_DIRECTORY}/"):
             try:
                 lock = UpstreamLock.model_validate_json(data)
-            except ValidationError:
+            except ValueError:
                 continue
             pins[str(lock.key)] = lock
     return pins

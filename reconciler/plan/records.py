@@ -161,7 +161,7 @@ def _is_applied(change: Change) -> bool:
 def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> PackageVariantRecord:
     variant = resolved.variant
     fresh = context.rendered.variants[variant.key].fresh
-    spec = variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    spec = variant.spec.model_dump(exclude_none=True)
     return PackageVariantRecord(
         namespace=variant.key.namespace,
         name=variant.key.name,

@@ -465,7 +465,7 @@ def _condition_value(condition: Condition) -> dict[str, Any]:
     }
     if condition.observed_generation is None and condition.last_transition_time is None:
         return value
-    return condition.model_dump(by_alias=True, exclude_none=True)
+    return condition.model_dump(exclude_none=True)
 
 
 def status_value(status: PackageStatus) -> dict[str, Any]:

@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
 from reconciler.api.validation import first_error
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.commits import CommitData
@@ -86,7 +84,7 @@ def parse_pins(
         check_schema(path, data)
         try:
             lock = UpstreamLock.model_validate_json(data, by_alias=True, by_name=False)
-        except ValidationError as error:
+        except ValueError as error:
             problems.append(_unreadable(path, first_error(UpstreamLock, error)))
             continue
         if lock_path(lock) == path:
@@ -182,7 +180,7 @@ def read_image_digests(objects: Mirror, commit: Oid | None, limit: int) -> Image
         data = objects.blob(oid, limit)
         check_schema(IMAGES_PATH, data)
         return ImageDigests(ImagesLock.model_validate_json(data, by_alias=True, by_name=False))
-    except ValidationError as error:
+    except ValueError as error:
         return ImageDigests(problem=_unreadable_images(first_error(ImagesLock, error)))
     except PackageRefusedError as error:
         return ImageDigests(problem=_unreadable_images(error.reason))

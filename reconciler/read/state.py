@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
 from msgspec.structs import force_setattr
-from pydantic import BaseModel, ValidationError
 
 from reconciler.api.validation import first_error
 from reconciler.errors import ConfigurationError, Location, Problem
@@ -17,6 +16,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import RecordedStatus
+from reconciler.models import Model
 from reconciler.policy import Limits
 from reconciler.read.files import FileEntry, fetch_files
 from reconciler.reasons import Reason
@@ -48,7 +48,7 @@ from reconciler.values import dataclass, replace
 from reconciler.wording import plural
 
 R = TypeVar("R", SetRecord, RolloutRecord, UpstreamLock)
-M = TypeVar("M", bound=BaseModel | PackageVariantRecord)
+M = TypeVar("M", bound=Model | PackageVariantRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,13 +273,11 @@ class _Reader:
 def _parse(model: type[M], data: bytes) -> M | str:
     """Return the record, or why it is unreadable."""
     try:
-        if issubclass(model, BaseModel):
+        if issubclass(model, Model):
             return model.model_validate_json(data, by_alias=True, by_name=False)
         return cast("M", read_variant_record(data))
-    except ValidationError as error:
-        return first_error(cast("type[BaseModel]", model), error)
     except ValueError as error:
-        return str(error)
+        return first_error(model, error) if issubclass(model, Model) else str(error)
 
 
 _CONSENT_HINT = (
@@ -372,7 +370,7 @@ def read_histories(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[
     """
     histories = {}
     for file in fetch_files(objects, commit, PULLS_DIRECTORY):
-        with suppress(PackageRefusedError, ValidationError):
+        with suppress(PackageRefusedError, ValueError):
             data = objects.blob(file.oid, limits.manifest_bytes)
             history = PullHistory.model_validate_json(data, by_alias=True, by_name=False)
             histories[history.url] = history

@@ -204,7 +204,7 @@ def _function_edits(
 
 
 def _entry(function: Function, variant: str, index: int) -> dict[str, Any]:
-    data = function.model_dump(mode="json", by_alias=True, exclude_none=True)
+    data = function.model_dump(exclude_none=True)
     data["name"] = function_name(variant, function.name or "", index)
     return {field: data[field] for field in _FUNCTION_FIELDS if field in data}
 

@@ -144,7 +144,7 @@ def _class_key(inputs: VariantInputs, view: RepositoryView, lines: tuple[_Line, 
 
 def _injection(injectors: Sequence[InjectionSelector], *of: str) -> tuple[str, ...]:
     """Return what selects the objects to inject: nothing without injectors."""
-    return (*of, *(each.model_dump_json() for each in injectors)) if injectors else ()
+    return (*of, *(repr(each) for each in injectors)) if injectors else ()
 
 
 _FUNCTION: Final = f"{FUNCTION_PREFIX}.".encode()

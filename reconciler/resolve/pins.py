@@ -59,7 +59,7 @@ def choose_pin(variant: DesiredVariant, inventory: Inventory) -> PinChoice | Pro
 def upstream_data(variant: DesiredVariant) -> dict[str, Any]:
     """Return a variant's `spec.upstream` as it is on disk."""
     upstream = variant.spec.upstream or Upstream()
-    return upstream.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return upstream.model_dump(exclude_none=True)
 
 
 def may_float(variant: DesiredVariant) -> bool:

@@ -69,7 +69,7 @@ def _rendered_spec(variant: DesiredVariant) -> dict[str, Any]:
     spec = variant.spec
     if not any(getattr(spec, name) is not None for name in _RENDERED):
         return {}
-    return spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=_RENDERED)
+    return spec.model_dump(exclude_none=True, include=_RENDERED)
 
 
 def inputs_digest(facts: Mapping[str, Any]) -> str:

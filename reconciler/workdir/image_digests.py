@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from reconciler.api.validation import first_error
 from reconciler.apply.outcome import Result
 from reconciler.apply.state import MOST_TRIES, Branch, read_branch, state_ref, write_branch
@@ -51,7 +49,7 @@ def pin_in_copy(root: Path, pins: Mapping[str, str]) -> None:
 def _with_pins(data: bytes | None, pins: Mapping[str, str]) -> bytes:
     try:
         lock = ImagesLock() if data is None else ImagesLock.model_validate_json(data)
-    except ValidationError as error:
+    except ValueError as error:
         why = first_error(ImagesLock, error)
         raise RefusedError(
             f"The lock of function images cannot be read: {why}",

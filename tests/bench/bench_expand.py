@@ -218,7 +218,7 @@ def write_fleet(root: Path, objects: int, targets: int) -> None:
     make_repository(root / "blueprints.git", {"app/Kptfile": kptfile("app")}).tag("app/v1")
     make_repository(root / "edge.git", {"README.md": "edge\n"})
     spec = package_set(targets=[select(FIVE_EXPRESSIONS, selected="yes")]).manifest.model_dump(
-        by_alias=True, exclude_none=True
+        exclude_none=True
     )
     items = [
         {

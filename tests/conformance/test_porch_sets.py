@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from reconciler.api.meta import LabelSelector
+from reconciler.api.meta import LabelSelector, ObjectMeta
 from reconciler.api.porch import (
     PACKAGE_VARIANT_SET,
     REPOSITORY,
@@ -87,7 +87,7 @@ def message_of(text: str) -> str:
 def decode(model: Any, text: Any) -> Any:
     """Decode a manifest as Porch's decoder does: unknown fields and apiVersions are not its business."""
     data = yaml.safe_load(text) if isinstance(text, str) else text
-    whole = {"apiVersion": "", "kind": "", **data} if "kind" in model.model_fields else data
+    whole = {"apiVersion": "", "kind": "", **data} if "kind" in model.__struct_fields__ else data
     return model.model_validate(prune(whole, model))
 
 
@@ -114,7 +114,8 @@ def attempt(action: Callable[[], Any], *errors: type[Exception]) -> tuple[Any, s
 
 def view(name: str, metadata: Mapping[str, Any] | None = None, **fields: Any) -> RepositoryView:
     """Return a registered Repository of the namespace `default`."""
-    manifest = Repository(api_version=REPOSITORY, kind="Repository", metadata=dict(metadata or {}, name=name))
+    named = ObjectMeta.model_validate({**(metadata or {}), "name": name})
+    manifest = Repository(api_version=REPOSITORY, kind="Repository", metadata=named)
     key = ObjectName("default", name)
     return RepositoryView(key, f"host/{name}", f"https://host/{name}", "main", "", manifest, HERE, **fields)
 
@@ -198,7 +199,7 @@ def test_rendering(case: Case) -> None:
 
     if case["expectedError"] is None or is_indexed_conversion(case["expectedError"], str(template)):
         assert error is None
-        got = rendered.spec.model_dump(by_alias=True, exclude_none=True)
+        got = rendered.spec.model_dump(exclude_none=True)
         if case["expectedError"] is None:
             assert _without_empty(got) == _without_empty(case["expectedSpec"])
     else:

@@ -3,9 +3,9 @@
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field
+import msgspec
 
 from reconciler.api.meta import ApiModel
 from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
@@ -17,6 +17,7 @@ from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.errors import Location, Problem
 from reconciler.ids import Oid, PackageKey, group_of, normalise_url
 from reconciler.inventory import RepositoryView, Source
+from reconciler.models import Checked
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
 
@@ -109,7 +110,7 @@ _META = "meta.pkg.crossplane.io"
 _CARVEL = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev"})
 
 
-class PackageVersion(ApiModel):
+class PackageVersion(ApiModel, frozen=True, kw_only=True):
     """Header of a version with its content elsewhere, mostly in a registry.
 
     `source` is the package's name there without tag, `aliases` are its names in mirrors; `ecosystem` is
@@ -121,16 +122,16 @@ class PackageVersion(ApiModel):
     api_version: str
     kind: str
     source: str
-    aliases: tuple[str, ...] = Field(default=(), strict=False)
+    aliases: Annotated[tuple[str, ...], Checked(strict=False)] = ()
     version: str
-    ecosystem: Ecosystem | None = Field(default=None, strict=False)
+    ecosystem: Annotated[Ecosystem | None, Checked(strict=False)] = None
     digest: str = ""
     withdrawn: str = ""
-    provides: tuple[str, ...] = Field(default=(), strict=False)
-    compositions: tuple[str, ...] = Field(default=(), strict=False)
-    interfaces: dict[str, str] = Field(default_factory=dict)
-    labels: dict[str, str] = Field(default_factory=dict)
-    keywords: tuple[str, ...] = Field(default=(), strict=False)
+    provides: Annotated[tuple[str, ...], Checked(strict=False)] = ()
+    compositions: Annotated[tuple[str, ...], Checked(strict=False)] = ()
+    interfaces: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    keywords: Annotated[tuple[str, ...], Checked(strict=False)] = ()
 
 
 def read_package_version(documents: Iterable[tuple[Document, Source]]) -> ParsedManifest:

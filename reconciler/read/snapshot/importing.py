@@ -369,7 +369,7 @@ def _fresh(kind: GroupKind, lists: _Lists, options: ImportOptions) -> Iterator[O
 
 
 def _entry(listed: ObjectList, time: str) -> dict[str, Any]:
-    value = listed.model_dump(by_alias=True, exclude_none=True)
+    value = listed.model_dump(exclude_none=True)
     if value.get("time") == time:
         del value["time"]
     return {key: v for key, v in value.items() if v != "" and v is not False}

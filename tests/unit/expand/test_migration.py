@@ -42,7 +42,7 @@ def test_v1alpha1_set_is_translated_into_a_valid_one() -> None:
     assert manifest.metadata.name == "old"
     assert validate_set(manifest.spec) == ()
     assert check_set(manifest.spec, Environment(Limits())) == ()
-    assert manifest.spec.model_dump(by_alias=True, exclude_none=True) == {
+    assert manifest.spec.model_dump(exclude_none=True) == {
         "upstream": {"repo": "blueprints", "package": "app", "revision": 3},
         "targets": [
             {

@@ -189,7 +189,7 @@ IMAGES = ImagesLock(images={"gcr.io/x:v1": DIGEST})
 
 
 def images_bytes() -> bytes:
-    return IMAGES.model_dump_json(by_alias=True).encode()
+    return lock_bytes(IMAGES)
 
 
 def read_images(tmp_path: Path, data: bytes, limit: int = 1000) -> ImageDigests:

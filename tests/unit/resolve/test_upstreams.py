@@ -54,7 +54,8 @@ def world() -> ModelWorld:
 
 def variant(**upstream: object) -> DesiredVariant:
     given = {"repo": "blueprints", "package": "web", **upstream}
-    spec = PackageVariantSpec(upstream=Upstream(**given), downstream=Downstream(repo="edge", package="web"))
+    of = Upstream.model_validate(given)
+    spec = PackageVariantSpec(upstream=of, downstream=Downstream(repo="edge", package="web"))
     source = Source(Location("pv.yaml", 1), 0, Marks())
     return DesiredVariant(ObjectName(NAMESPACE, "pv"), "u", spec, source)
 
