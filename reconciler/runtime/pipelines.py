@@ -1,5 +1,6 @@
 """The pipelines of many packages: cached results are looked up, others are computed in several processes."""
 
+import gc
 import os
 import sys
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.collector import COLLECT
 from reconciler.functions.pipeline import RunPipelines, may_have_pipeline, run_pipeline
 from reconciler.functions.runtime import FunctionRuntime
 from reconciler.functions.step import PipelineResult
@@ -186,6 +188,9 @@ _worker_stack: Final = ExitStack()
 
 
 def _start_worker(settings: _Settings, semaphore: Semaphore, packages: Sequence[Files]) -> None:
+    # The values of the parent live to the end: walking them would copy their memory into every fork.
+    gc.set_threshold(*COLLECT)
+    gc.freeze()
     runtimes = open_runtimes(settings.policy, settings.cache, settings.definitions, semaphore)
     _worker.append((packages, settings.policy, _worker_stack.enter_context(runtimes)))
 

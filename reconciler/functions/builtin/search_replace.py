@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of, shown
@@ -98,7 +99,7 @@ def _read_search(data: dict[str, str]) -> _Search:
 
 def _match(search: _Search, field: Field) -> Sequence[str | None] | None:
     """Return the groups of the match, None where the field does not match."""
-    if search.path and not path_matches(field.name.split("."), search.path):
+    if search.path and not _name_matches(field.name, search.path):
         return None
     if not isinstance(field.node, Scalar):
         listed = search.path and not search.has_value and search.put_comment is not None
@@ -158,6 +159,12 @@ def _creation(search: _Search, resource: Resource) -> SetValue | None:
         if value is None:
             break
     return SetValue(search.path, plain(search.put_value)) if value is None else None
+
+
+@lru_cache(maxsize=4096)
+def _name_matches(name: str, pattern: tuple[str, ...]) -> bool:
+    """Return whether a field is at a path; resources of one kind have the same fields."""
+    return path_matches(name.split("."), pattern)
 
 
 def path_matches(elements: Sequence[str], pattern: Sequence[str]) -> bool:

@@ -294,7 +294,12 @@ def index_of(node: RawNode | AliasNode, step: str | int) -> int:
         for index, (key, _) in enumerate(node.value):
             if key.value == step and _is_key(key, step):
                 return index
-        return next((index for index, (key, _) in enumerate(node.value) if _is_key(key, step)), -1)
+        rest = (
+            (i, key)
+            for i, (key, _) in enumerate(node.value)
+            if type(key) is not ScalarNode or not _is_text(key)
+        )
+        return next((index for index, key in rest if _is_key(key, step)), -1)
     if isinstance(node, SequenceNode) and isinstance(step, int) and 0 <= step < len(node.value):
         return step
     return -1
