@@ -70,7 +70,7 @@ class _Contents(NamedTuple):
 
 
 _Side = tuple[str, int, Oid | bytes, tuple[bytes, ...]]
-"""A file on one side of a difference: its path, mode and content."""
+"""A file on one side of a difference: its path, mode, and object id or digest, and the names to mask."""
 
 
 class _Difference(NamedTuple):
@@ -81,12 +81,15 @@ class _Difference(NamedTuple):
 
 @dataclass(slots=True)
 class ImpactReader:
-    """Computes impacts; those of packages that differ by their own names only, and equal files, once."""
+    """Computes impacts; those of packages that differ by their own names only, and equal files, once.
+
+    What was computed is found by digests: the contents of thousands of packages are not kept.
+    """
 
     policy: RiskPolicy
     _contents: dict[Oid | bytes, _Contents] = field(default_factory=dict)
-    _differences: dict[tuple[bytes | None, bytes | None], _Difference] = field(default_factory=dict)
-    _impacts: dict[tuple[_Side, ...], Impact] = field(default_factory=dict)
+    _differences: dict[tuple[bytes, bytes], _Difference] = field(default_factory=dict)
+    _impacts: dict[bytes, Impact] = field(default_factory=dict)
 
     def impact(self, before: Files, after: Files, own_names: Collection[str]) -> Impact:
         """Return the impact of a change. Total.
@@ -97,7 +100,7 @@ class ImpactReader:
             own_names: Names of the package, its repository and its owner.
         """
         names = {name.encode() for name in own_names if name}
-        key = tuple(_sides(before, after, names))
+        key = _digest(repr([*_sides(before, after, names)]).encode())
         impact = self._impacts.get(key)
         if impact is None:
             impact = self._impact(before, after, names)
@@ -113,9 +116,10 @@ class ImpactReader:
         for path in changed:
             old, new = before.get(path), after.get(path)
             masked = (_masked(path, old, names), _masked(path, new, names))
-            difference = self._differences.get(masked)
+            key = (_digest(masked[0]), _digest(masked[1]))
+            difference = self._differences.get(key)
             if difference is None:
-                difference = self._differences[masked] = _compare(*masked)
+                difference = self._differences[key] = _compare(*masked)
             modes = (old.mode if old else 0, new.mode if new else 0)
             digest.update(f"{path}\0{modes}\0".encode() + difference.digest)
             added, removed = added + difference.added, removed + difference.removed
@@ -182,7 +186,8 @@ class ImpactReader:
         key: Oid | bytes = file.oid
         data = file.data
         if names and path in _OWN_FILES:
-            key = data = mask_names(data, names, _OWN_NAME.encode())
+            data = mask_names(data, names, _OWN_NAME.encode())
+            key = _digest(data)
         if key not in self._contents:
             resources = dict(_parse(data))
             self._contents[key] = _Contents(resources, frozenset(_images(resources)))
@@ -196,6 +201,11 @@ _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 _BEFORE = _WORD | frozenset(b".")
 
 
+def _digest(content: bytes | None) -> bytes:
+    """Return the digest of a content, b"" where there is none."""
+    return b"" if content is None else hashlib.sha256(content).digest()
+
+
 def _sides(before: Files, after: Files, names: Collection[bytes]) -> Iterator[_Side]:
     """Yield everything that an impact is computed from, without the names of the package itself."""
     for path in sorted(before.keys() | after.keys()):
@@ -207,7 +217,7 @@ def _sides(before: Files, after: Files, names: Collection[bytes]) -> Iterator[_S
             else:
                 # Where the mask is a character of the file, it is no place of a name.
                 masks = tuple(sorted(names)) if b"\0" in file.data else ()
-                yield path, file.mode, _masked(path, file, names) or b"", masks
+                yield path, file.mode, _digest(_masked(path, file, names)), masks
 
 
 def _masked(path: str, file: File | None, names: Collection[bytes]) -> bytes | None:
