@@ -71,19 +71,20 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
         yield f"    skipped: {skipped.requirement} of {skipped.parent}{why}"
     yield from (f"    {line}" for line in lifecycle_lines(scope))
     for explanation in scope.explanations:
-        yield f"  {explanation.code}: {_outcome(explanation)}"
+        yield f"  {explanation.code}: {_outcome(explanation, scope)}"
         yield from (f"    {line}" for line in str(explanation).splitlines())
 
 
-def _outcome(explanation: Explanation) -> str:
+def _outcome(explanation: Explanation, scope: ClusterUpdate) -> str:
     if not explanation.stalled:
-        return "no solution: the locked versions stay"
+        is_locked = scope.before is not None and bool(scope.before.resolution.packages)
+        return f"no solution: {'the locked versions stay' if is_locked else 'nothing is locked'}"
     *installs, last = explanation.stalled
     if installs:
         names = f"{', '.join(installs)} and {last}"
-        return f"{names} contradict one another: they keep their locked versions, the others proceed"
+        return f"{names} contradict one another: they keep what is locked for them, the others proceed"
     verb = "is preempted" if explanation.code.startswith("E-OWN") else "has no solution"
-    return f"{last} {verb}: it keeps its locked versions, the others proceed"
+    return f"{last} {verb}: it keeps what is locked for it, the others proceed"
 
 
 def _state(scope: ClusterUpdate) -> str:
