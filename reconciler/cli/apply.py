@@ -80,7 +80,7 @@ def apply(
     check_event(os.environ)
     checksum = _saved_checksum(saved, checksum) if saved else checksum
     printer = make_printer()
-    settings = with_shard(settings, shard)
+    settings = with_shard(settings, shard, full=full)
     reports = open_reports(settings, printer, writes=True)
     is_new = full or checksum or html_file is not None or measuring.shows_timings
     if not is_new and (report := reports.find()):

@@ -336,8 +336,8 @@ def resolving_options(command: Command) -> Command:
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 
 
-def with_shard(settings: "RunOptions", shard: str) -> "RunOptions":
-    """Return `settings` for one part of the fleet.
+def with_shard(settings: "RunOptions", shard: str, *, full: bool = False) -> "RunOptions":
+    """Return `settings` for one part of the fleet, `full` to compute everything anew.
 
     Raises:
         UsageError: There is no such part.
@@ -346,7 +346,7 @@ def with_shard(settings: "RunOptions", shard: str) -> "RunOptions":
 
     from reconciler.plan.shard import parse_shard
 
-    return replace(settings, shard=parse_shard(shard, os.environ))
+    return replace(settings, shard=parse_shard(shard, os.environ), full=full)
 
 
 def show_files(

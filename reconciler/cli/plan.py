@@ -89,7 +89,7 @@ def plan(
       reconciler plan -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
     _check_usage(output, out, names, shows_diff=shows_diff)
-    settings = with_shard(settings, shard)
+    settings = with_shard(settings, shard, full=full)
     if shows_diff:
         from reconciler.run.plan import plan_run
 

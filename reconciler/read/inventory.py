@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -35,6 +34,7 @@ from reconciler.read.governance import ReadOptions, address_check, read_options,
 from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewed_lock, with_image_digests
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
+from reconciler.read.repositories.kept_views import ViewFiles, reader_name
 from reconciler.read.repositories.trees import PackageTrees, read_trees
 from reconciler.read.schedule import read_opening
 from reconciler.read.shards import ShardReader, Views
@@ -52,6 +52,7 @@ from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 from reconciler.state import PullHistory
 from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.values import replace
 from reconciler.wording import plural, verb
 
 _SHORT = 12
@@ -366,13 +367,20 @@ def _read_views(
     if not options.deep:
         return as_written(describe_repositories(located, mirrors, policy))
     check_address = address_check(policy, options.control.mirror)
+    name = f"-{shard_reader.name}" if shard_reader else ""
     views = read_repositories(
         located,
         mirrors,
         policy,
         lambda v: check_address(v) or options.check(v),
         find_needed=(lambda views: shard_reader.needed_urls(as_written(views))) if shard_reader else None,
-        index_name=f"-{shard_reader.name}" if shard_reader else "",
+        index_name=name,
+        kept_views=ViewFiles(
+            mirrors.cache_dir if options.keeps_views else None,
+            reader_name(policy.instance),
+            name,
+            reads=not options.anew,
+        ),
     )
     return shard_reader.with_roles(as_written(views)) if shard_reader else as_written(views)
 

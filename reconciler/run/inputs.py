@@ -94,6 +94,7 @@ def read_inputs(
 def _reading(options: RunOptions, opened: OpenControl, mirrors: Mirrors) -> ReadOptions:
     """Return the rules to read the commit by: an unmerged one may use what the default branch registers."""
     reading = read_options(opened, os.environ)
+    reading = replace(reading, keeps_views=options.cache_dir is not None, anew=options.full)
     tip = find_default_tip(opened.mirror) if reading.is_proposed else None
     if tip is None:
         return reading

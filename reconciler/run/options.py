@@ -22,13 +22,14 @@ class RunOptions:
     """Options of a run that the command line gives; all others are in the control repository.
 
     `control` is a working copy, a bare repository or a URL; `shard` the part of the fleet that this run is
-    responsible for; `resolving` how dependencies are resolved.
+    responsible for; `resolving` how dependencies are resolved. With `full` everything is computed anew.
     """
 
     control: str = "."
     cache_dir: Path | None = None
     shard: Shard = WHOLE
     resolving: ResolveOptions = DEFAULT_OPTIONS
+    full: bool = False
 
 
 class Opened(NamedTuple):

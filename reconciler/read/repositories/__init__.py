@@ -1,9 +1,9 @@
 """Read the views of all registered repositories, fetching each Git repository once."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from reconciler.api.porch import GitRepository, Repository
 from reconciler.errors import Problem, UnavailableError
@@ -16,12 +16,14 @@ from reconciler.inventory import RepositoryRole, RepositoryView, Sourced, availa
 from reconciler.objects import Commit
 from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
 from reconciler.progress import track
-from reconciler.read.repositories.discovery import PackageAtRef, Survey, find_refs, survey_packages
+from reconciler.read.repositories.discovery import PackageAtRef, find_refs, survey_packages
 from reconciler.read.repositories.drafts import read_groups
+from reconciler.read.repositories.kept_views import KeptViews, ViewFiles
 from reconciler.read.repositories.kptfiles import HeaderIndex
-from reconciler.read.repositories.packages import ViewContent, read_packages
+from reconciler.read.repositories.packages import ViewContent, main_key, read_packages
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, TAGS
+from reconciler.values import replace
 
 CLUSTER = "reconciler.dev/cluster"
 """Annotation of a Repository: the cluster that its packages are deployed to."""
@@ -50,6 +52,7 @@ def read_repositories(
     *,
     find_needed: FindNeeded | None = None,
     index_name: str = "",
+    kept_views: ViewFiles = ViewFiles(),  # noqa: B008 - a constant
 ) -> Mapping[ObjectName, RepositoryView]:
     """Return the view of every registered repository. Views of one Git repository share one fetch.
 
@@ -63,19 +66,29 @@ def read_repositories(
         find_needed: Returns the repositories that a shard needs. They are read round by round until none is
             missing; the others are skipped. By default all are read.
         index_name: Suffix of the cache of Kptfiles, for runs that read other repositories.
+        kept_views: Where views of earlier runs are kept, by default nowhere.
     """
     views = describe_repositories(registrations, mirrors, policy)
     views = {key: replace(view, problem=view.problem or check(view)) for key, view in views.items()}
     index = HeaderIndex(mirrors.cache_dir / f"headers-{policy.instance}{index_name}.json")
+    reading = _Reading(policy, index, kept_views)
     if find_needed is None:
-        views |= _read_all([view for view in views.values() if view.is_available], mirrors, policy, index)
+        views |= _read_all([view for view in views.values() if view.is_available], mirrors, reading)
     else:
         skipped = {key: replace(view, role=RepositoryRole.SKIPPED) for key, view in views.items()}
         views |= {key: view for key, view in skipped.items() if view.problem is None}
         while needed := _needed(views, find_needed):
-            views |= _read_all(needed, mirrors, policy, index)
+            views |= _read_all(needed, mirrors, reading)
     index.save()
     return dict(sorted(views.items()))
+
+
+class _Reading(NamedTuple):
+    """The policy to read by, and what earlier runs kept."""
+
+    policy: Policy
+    headers: HeaderIndex
+    kept_views: ViewFiles
 
 
 def _needed(views: Mapping[ObjectName, RepositoryView], find_needed: FindNeeded) -> list[RepositoryView]:
@@ -86,12 +99,12 @@ def _needed(views: Mapping[ObjectName, RepositoryView], find_needed: FindNeeded)
 
 
 def _read_all(
-    views: Iterable[RepositoryView], mirrors: Mirrors, policy: Policy, index: HeaderIndex
+    views: Iterable[RepositoryView], mirrors: Mirrors, reading: "_Reading"
 ) -> dict[ObjectName, RepositoryView]:
     views = list(views)
     fetched = mirrors.fetch_all(dict.fromkeys(view.remote for view in views))
     groups = track(available_by_url(views).items(), "reading repositories")
-    read = (_read_url(fetched[url], siblings, policy, index) for url, siblings in groups)
+    read = (_read_url(fetched[url], siblings, reading) for url, siblings in groups)
     return {view.key: view for view in chain.from_iterable(read)}
 
 
@@ -132,20 +145,21 @@ def _empty_view(registration: Registration, mirrors: Mirrors, policy: Policy) ->
 
 
 def _read_url(
-    mirror: Mirror | UnavailableError, siblings: list[RepositoryView], policy: Policy, index: HeaderIndex
+    mirror: Mirror | UnavailableError, siblings: list[RepositoryView], reading: _Reading
 ) -> Iterator[RepositoryView]:
     try:
         if isinstance(mirror, UnavailableError):
             raise mirror
-        yield from list(_read_views(mirror, siblings, policy, index))
+        yield from list(_read_views(mirror, siblings, reading))
     except UnavailableError as error:
         for view in siblings:
             yield _failed(view, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint)
 
 
 def _read_views(
-    mirror: Mirror, siblings: list[RepositoryView], policy: Policy, index: HeaderIndex
+    mirror: Mirror, siblings: list[RepositoryView], reading: _Reading
 ) -> Iterator[RepositoryView]:
+    policy, index, kept = reading.policy, reading.headers, reading.kept_views.open(mirror)
     directories = frozenset(view.directory for view in siblings)
     tips = {tip for view in siblings if (tip := mirror.refs().get(HEADS + view.branch))}
     groups = tuple(read_groups(mirror, sorted(tips), policy))
@@ -153,19 +167,24 @@ def _read_views(
     refs: dict[str, list[PackageAtRef]] = {}
     for ref in (*find_refs(mirror, lambda path: _directory(path, directories) is not None), *grouped):
         refs.setdefault(_directory(ref.named.path, directories) or "", []).append(ref)
-    contents = [(v, _content(mirror, v, refs.get(v.directory, ()), directories)) for v in siblings]
+    inside = _directories_inside(directories)
+    contents = [
+        (view, _content(mirror, view, refs.get(view.directory, ()), inside[view.directory], kept))
+        for view in siblings
+    ]
+    index.spared += kept.spared
     index.load(mirror, (oid for _, content in contents for oid in content.kptfiles()))
     branches, tags = dict(_commits(mirror, HEADS)), dict(_commits(mirror, TAGS))
     yield from (_no_branch(view, mirror) for view, content in contents if not _has_branch(view, content))
     contents = [(view, content) for view, content in contents if _has_branch(view, content)]
-    read = read_packages(mirror, [content for _, content in contents], policy, index)
-    for (view, content), packages in zip(contents, read, strict=True):
+    read = read_packages(mirror, [content for _, content in contents], policy, index, kept)
+    for (view, content), (main, packages) in zip(contents, read, strict=True):
         yield replace(
             view,
             head=branches.get(view.branch),
             packages=packages,
-            directories=content.survey.directories,
-            files=content.survey.files,
+            directories=main.directories,
+            files=main.files,
             branches=branches,
             tags=tags,
             groups=tuple(group.branch for group in groups),
@@ -195,13 +214,33 @@ def _read_code_owners(mirror: Mirror, head: CommitData | None, policy: Policy) -
 
 
 def _content(
-    mirror: Mirror, view: RepositoryView, refs: Iterable[PackageAtRef], directories: frozenset[str]
+    mirror: Mirror,
+    view: RepositoryView,
+    refs: Sequence[PackageAtRef],
+    inside: Collection[str],
+    kept: KeptViews,
 ) -> ViewContent:
     tip = mirror.refs().get(HEADS + view.branch)
-    head = mirror.commit(tip) if tip else None
-    others = directories - {view.directory}
-    survey = survey_packages(mirror, head.tree, view.directory, others.__contains__) if head else Survey()
-    return ViewContent(head, survey, tuple(refs))
+    head, place = mirror.commit(tip) if tip else None, (view.branch, view.directory)
+    if head is None:
+        return ViewContent(None, tuple(refs), place)
+    key = main_key(mirror, head, view.directory, inside, refs)
+    if key is not None and (main := kept.find(place, head, key)):
+        return ViewContent(head, tuple(refs), place, key, kept=main)
+    survey = survey_packages(mirror, head.tree, view.directory, inside.__contains__)
+    return ViewContent(head, tuple(refs), place, key, survey)
+
+
+def _directories_inside(directories: Iterable[str]) -> Mapping[str, frozenset[str]]:
+    """Return for each directory of a view the directories of other views in it, at any depth."""
+    inside: dict[str, set[str]] = {directory: set() for directory in directories}
+    for directory in inside:
+        above = directory
+        while above:
+            above = above.rpartition("/")[0]
+            if above in inside:
+                inside[above].add(directory)
+    return {directory: frozenset(below) for directory, below in inside.items()}
 
 
 def _directory(path: str, directories: frozenset[str]) -> str | None:

@@ -2,20 +2,19 @@
 
 import re
 from collections.abc import Iterable
-from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import msgspec
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, KptfileHeader
-from reconciler.digest import checked, with_digest
 from reconciler.errors import UnavailableError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
+from reconciler.read.kept_files import load_kept, save_kept
 from reconciler.values import dataclass, replace
 
 READER = 1
@@ -49,11 +48,17 @@ class HeaderIndex:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self._cached = _load(path) if path else {}
-        self._upstreams: dict[GitUpstream, GitUpstream] = {}
         self._headers: dict[Oid, KptfileHeader] = {}
+        self._upstreams: dict[GitUpstream, GitUpstream] = {}
+        self._absent: set[Oid] = set()
         self.parsed = 0
         """Number of distinct Kptfiles that were parsed."""
+        self.spared = 0
+        """Number of packages that needed no header, because the view that has them was kept."""
+
+    @cached_property
+    def _cached(self) -> dict[Oid, KptfileHeader]:
+        return _load(self._path) if self._path else {}
 
     def load(self, mirror: Mirror, oids: Iterable[Oid | None]) -> None:
         """Load the headers of these Kptfiles, fetching missing blobs in one batch.
@@ -62,24 +67,37 @@ class HeaderIndex:
             UnavailableError: They cannot be fetched.
         """
         new = {oid for oid in oids if oid is not None and oid not in self._headers}
+        if not new:
+            return
         self._headers |= {oid: self._shared(self._cached[oid]) for oid in new if oid in self._cached}
         missing = sorted(oid for oid in new if oid not in self._headers)
         absent = _fetch(mirror, missing)
         for oid in missing:
-            self._headers[oid] = absent[oid] if oid in absent else self._shared(_read(mirror, oid))
+            try:
+                self._headers[oid] = absent[oid] if oid in absent else self._shared(_read(mirror, oid))
+            except UnavailableError as error:
+                absent[oid] = self._headers[oid] = KptfileHeader(error=str(error))
+        self._absent |= absent.keys()
         self.parsed += len(missing)
 
     def save(self) -> None:
-        """Write the headers of this run to the cache file; a failure is ignored."""
-        if self._path is None or self._headers.keys() == self._cached.keys():
+        """Write the headers of this run to the cache file; a failure is ignored.
+
+        Those of kept views stay in it: another run may read them.
+        """
+        headers = {oid: header for oid, header in self._headers.items() if oid not in self._absent}
+        if self._path is None:
             return
-        data = msgspec.json.encode(_Kept(READER, self._headers))
-        with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            # Write and rename: another run may read the file meanwhile.
-            with NamedTemporaryFile(dir=self._path.parent, delete=False) as file:
-                file.write(with_digest(data))
-            Path(file.name).replace(self._path)
+        if self.spared and (not headers or headers.keys() <= self._cached.keys()):
+            return
+        if self.spared and len(self._cached) <= 2 * (self.spared + len(headers)):
+            headers = self._cached | headers
+        if headers.keys() != self._cached.keys():
+            save_kept(self._path, msgspec.json.encode(_Kept(READER, headers)))
+
+    def is_lasting(self, oid: Oid | None) -> bool:
+        """Tell whether a header is the same in the next run: its Kptfile could be fetched."""
+        return oid not in self._absent
 
     def header(self, oid: Oid | None) -> KptfileHeader:
         """Return a loaded header; None means a package with a malformed tree."""
@@ -105,8 +123,8 @@ class _Kept:
 def _load(path: Path) -> dict[Oid, KptfileHeader]:
     """Return the headers of a cache file, none if it is damaged or of another version."""
     try:
-        kept = msgspec.json.decode(checked(path.read_bytes()) or b"", type=_Kept)
-    except (OSError, msgspec.DecodeError, RecursionError):
+        kept = msgspec.json.decode(load_kept(path), type=_Kept)
+    except (msgspec.DecodeError, RecursionError):
         return {}
     return kept.headers if kept.reader == READER else {}
 
@@ -138,8 +156,6 @@ def _read(mirror: Mirror, oid: Oid) -> KptfileHeader:
         return read_header(mirror.blob(oid, MAX_KPTFILE_BYTES))
     except PackageRefusedError as error:
         return KptfileHeader(error=error.reason)
-    except UnavailableError as error:
-        return KptfileHeader(error=str(error))
 
 
 def _upstream(text: "_Texts", field: str) -> GitUpstream | None:

@@ -19,9 +19,10 @@ from reconciler.read.repositories.discovery import (
     published_revision,
 )
 from reconciler.read.repositories.drafts import read_deletion, read_draft
+from reconciler.read.repositories.kept_views import KeptTag, KeptViews, MainContent, Place, ViewKey
 from reconciler.read.repositories.kptfiles import HeaderIndex
 from reconciler.refs import deletion_ref
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 _State = tuple[CommitData, PackageDirectory]
 
@@ -40,59 +41,66 @@ class Searched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ViewContent:
-    """The content of one view: the commit and survey of main, and the refs of its packages."""
+    """One view to read: main's commit, the refs of its packages, and the survey of main or what was kept.
+
+    `place` and `key` are what it is kept by, None if it has no directory on main.
+    """
 
     head: CommitData | None
-    survey: Survey
     refs: tuple[PackageAtRef, ...]
+    place: Place
+    key: ViewKey | None = None
+    survey: Survey = Survey()
+    kept: MainContent | None = None
 
     def kptfiles(self) -> Iterator[Oid | None]:
-        """Yield the Kptfiles on main and in drafts."""
+        """Yield the Kptfiles on main, if it was not kept, and in drafts."""
         yield from (package.kptfile for package in self.survey.packages)
         yield from (draft.package.kptfile for draft in self.refs if _is_draft(draft))
 
 
-class _Refs(NamedTuple):
-    """The content of one view, and its drafts and tags by path."""
-
-    content: ViewContent
-    drafts: Mapping[str, list[Draft]]
-    tags: Mapping[str, list[PackageRevision]]
+def main_key(
+    mirror: Mirror, head: CommitData, directory: str, inside: Iterable[str], refs: Iterable[PackageAtRef]
+) -> ViewKey | None:
+    """Return everything that decides what a view has on main, None if it has no directory there."""
+    tree = mirror.subtree(head.tree, directory)
+    tags = (KeptTag(r.ref, r.commit.oid, r.package.tree) for r in refs if not _is_draft(r))
+    return ViewKey(tree, tuple(sorted(inside)), tuple(sorted(tags))) if tree else None
 
 
 def read_packages(
-    mirror: Mirror, contents: Iterable[ViewContent], policy: Policy, index: HeaderIndex
-) -> Iterator[Mapping[str, PackageState]]:
-    """Yield the packages of each view of a repository by full path, sorted.
+    mirror: Mirror, contents: Sequence[ViewContent], policy: Policy, index: HeaderIndex, kept: KeptViews
+) -> Iterator[tuple[MainContent, Mapping[str, PackageState]]]:
+    """Yield what each view of a repository has on main, and its packages by full path, sorted.
 
-    The headers of their Kptfiles must be loaded.
+    The headers of their Kptfiles must be loaded. What was read is kept.
 
     Raises:
         UnavailableError: An object is missing and cannot be fetched.
     """
-    read = [_read_refs(mirror, content, policy, index) for content in contents]
-    unpublished = _unpublished(mirror, read, policy, index)
-    for content, drafts, tags in read:
-        main = content.head.oid if content.head else None
-        mains = {package.path: package for package in content.survey.packages}
-        merged = unpublished.get(main, {}) if main else {}
-        yield {
-            path: PackageState(
-                path,
-                main_tree=mains[path].tree if path in mains else None,
-                main_header=index.header(mains[path].kptfile) if path in mains else None,
+    mains = _read_mains(mirror, contents, policy, index, kept)
+    prefix = deletion_ref(policy.instance, "")
+    has_deletions = any(ref.startswith(prefix) for ref in mirror.refs())
+    for content, main in zip(contents, mains, strict=True):
+        head = content.head.oid if content.head else None
+        packages = dict(main.packages)
+        drafts, tags = _read_refs(mirror, content, policy, index)
+        for path in {*drafts, *tags}:
+            packages[path] = replace(
+                packages.get(path) or PackageState(path),
                 drafts=tuple(sorted(drafts.get(path, ()), key=lambda d: d.ref)),
                 published=tuple(sorted(tags.get(path, ()), key=lambda r: (r.revision, r.ref))),
-                unpublished=merged.get(path, ()),
-                deletion=read_deletion(
-                    mirror, deletion_ref(policy.instance, path), main, path, policy.commits
-                ),
             )
-            for path in sorted({*mains, *drafts, *tags})
-        }
+        for path in packages if has_deletions else ():
+            deletion = read_deletion(mirror, f"{prefix}{path}", head, path, policy.commits)
+            packages[path] = replace(packages[path], deletion=deletion)
+        yield main, dict(sorted(packages.items()))
 
 
-def _read_refs(mirror: Mirror, content: ViewContent, policy: Policy, index: HeaderIndex) -> _Refs:
+def _read_refs(
+    mirror: Mirror, content: ViewContent, policy: Policy, index: HeaderIndex
+) -> tuple[dict[str, list[Draft]], dict[str, list[PackageRevision]]]:
+    """Return drafts and tags of a view by path."""
     drafts: dict[str, list[Draft]] = {}
     tags: dict[str, list[PackageRevision]] = {}
     main = content.head.oid if content.head else None
@@ -103,18 +111,66 @@ def _read_refs(mirror: Mirror, content: ViewContent, policy: Policy, index: Head
             drafts.setdefault(path, []).append(read_draft(mirror, ref, main, header, policy.commits))
         else:
             tags.setdefault(path, []).append(published_revision(mirror, ref))
-    return _Refs(content, drafts, tags)
+    return drafts, tags
 
 
-def _unpublished(
-    mirror: Mirror, read: Iterable[_Refs], policy: Policy, index: HeaderIndex
-) -> Mapping[Oid, Mapping[str, tuple[UnpublishedRevision, ...]]]:
-    """Return the unpublished revisions by main's head and path: one walk serves all views of a branch."""
+def _read_mains(
+    mirror: Mirror, contents: Sequence[ViewContent], policy: Policy, index: HeaderIndex, kept: KeptViews
+) -> list[MainContent]:
+    """Return what each view has on main: as it was kept, or read and kept."""
+    walked = _walk_back(mirror, [content for content in contents if content.kept is None], policy, index)
+    mains = []
+    for content in contents:
+        main = content.kept
+        if main is None:
+            main = _main_content(content, walked.get(content.head.oid, {}) if content.head else {}, index)
+            if content.key is not None:
+                kept.add(content.place, content.key, main)
+        mains.append(main)
+    heads = {content.place[0]: content.head for content in contents if content.head}
+    kept.save(heads, (end for head in walked if (end := _missing_end(mirror, head))))
+    return mains
+
+
+def _missing_end(mirror: Mirror, head: Oid) -> Oid | None:
+    """Return the commit that is missing where the first-parent line of a head ends, None if none is."""
+    oid: Oid | None = head
+    for commit in mirror.first_parents(head):
+        oid = commit.parents[0] if commit.parents else None
+    return oid
+
+
+def _main_content(
+    content: ViewContent, walked: Mapping[str, list[_State]], index: HeaderIndex
+) -> MainContent:
+    survey = content.survey
+    packages = {
+        package.path: PackageState(
+            package.path,
+            main_tree=package.tree,
+            main_header=index.header(package.kptfile),
+            unpublished=tuple(_revisions(walked.get(package.path, ()), index)),
+        )
+        for package in survey.packages
+    }
+    read = [*survey.packages, *(each for path in packages for _, each in walked.get(path, ()))]
+    is_lasting = all(index.is_lasting(each.kptfile) for each in read)
+    return MainContent(packages, survey.directories, survey.files, is_lasting)
+
+
+def _walk_back(
+    mirror: Mirror, contents: Iterable[ViewContent], policy: Policy, index: HeaderIndex
+) -> Mapping[Oid, Mapping[str, list[_State]]]:
+    """Return the unpublished states by main's head and path: one walk serves all views of a branch."""
     ours = f"{policy.instance}/"
     searched: dict[Oid, dict[str, Searched]] = {}
-    for content, _, tags in read:
+    for content in contents:
         if content.head is None:
             continue
+        tags: dict[str, list[PackageRevision]] = {}
+        for ref in content.refs:
+            if not _is_draft(ref):
+                tags.setdefault(ref.named.path, []).append(published_revision(mirror, ref))
         # Walking back is slow: only packages of this instance that differ from their latest tag need it.
         searched.setdefault(content.head.oid, {}).update(
             (package.path, Searched(package, tags.get(package.path, ())))
@@ -122,13 +178,12 @@ def _unpublished(
             if index.header(package.kptfile).owner.startswith(ours)
             and package.tree != _latest(tags.get(package.path, ()))
         )
-    walked = {head: find_unpublished(mirror, head, packages) for head, packages in searched.items()}
+    walked = {
+        head: find_unpublished(mirror, head, packages) for head, packages in searched.items() if packages
+    }
     states = (package for merged in walked.values() for states in merged.values() for _, package in states)
     index.load(mirror, (package.kptfile for package in states))
-    return {
-        head: {path: tuple(_revisions(states, index)) for path, states in merged.items()}
-        for head, merged in walked.items()
-    }
+    return walked
 
 
 def _revisions(states: Iterable[_State], index: HeaderIndex) -> Iterator[UnpublishedRevision]:
