@@ -85,13 +85,10 @@ def _find_file_above(mirror: Mirror, tree: Oid, directory: str) -> str:
     """Return the file in place of a directory or one of its parents, "" if there is none."""
     parent, path = tree, ""
     for name in directory.split("/") if directory else ():
-        entry = next((e for e in mirror.checked_entries(parent) if e.name == name), None)
         path = f"{path}/{name}" if path else name
-        if entry is None:
-            return ""
         below = mirror.subtree(parent, name)
         if below is None:
-            return path
+            return path if any(entry.name == name for entry in mirror.checked_entries(parent)) else ""
         parent = below
     return ""
 
