@@ -21,7 +21,7 @@ from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location, UsageError
+from reconciler.errors import Location
 from reconciler.inventory import Source, SourcedDocument
 from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection, SelectPolicy
 from reconciler.reasons import Reason
@@ -198,8 +198,6 @@ def test_an_upgrade_moves_what_it_names_and_nothing_moves_back() -> None:
 
     assert pins(up) == {"dev": ["db.io 2.0.0", "web.io 1.0.0"]}
     assert decided(SHOP, WEB, DB, DB2, locks=read_locks(up.files)).files == up.files
-    with pytest.raises(UsageError, match=r"gone\.io"):
-        decided(SHOP, WEB, DB, locks=locks, options=ResolveOptions(frozenset({"gone.io"})))
 
 
 def test_what_has_no_answer_is_said_every_time_and_touches_no_other_cluster() -> None:
