@@ -61,7 +61,7 @@ def test_yaml_is_one_manifest_per_variant_and_a_trace_says_why(control: Path) ->
     ]
     assert [d["spec"]["labels"] for d in documents] == [{"from": "blueprints.web.v1"}] * 2
     assert "# spec.labels.from <- template.labelExprs[0].valueExpr: upstream.name\n" in said.stdout
-    assert "# spec.downstream.repo <- default\n" in said.stdout
+    assert "# spec.downstream.repo <- the target's default\n" in said.stdout
 
 
 def test_json_lists_variants_problems_and_origins(control: Path) -> None:
