@@ -13,7 +13,7 @@ from reconciler.cli.main import invoke
 from reconciler.progress import NoDisplay, Task, show_on
 from reconciler.workdir.demo import SEPARATE, write_demo
 
-SLOW_GIT = '#!/bin/sh\nsleep ${GIT_SLOW_S:-0.7}\nPATH="${PATH#*:}" exec git "$@"\n'
+SLOW_GIT = '#!/bin/sh\nsleep ${SLOW_S:-0.7}\nPATH="${PATH#*:}" exec git "$@"\n'
 ERASE = "\r\x1b[2K"
 
 
@@ -56,7 +56,7 @@ def _read(reader: int) -> bytes:
 
 
 def test_slow_command_shows_progress_and_leaves_clean_screen(control: Path) -> None:
-    shown = run(control, "doctor", GIT_SLOW_S="1.3")
+    shown = run(control, "doctor", SLOW_S="1.3")
 
     *drawn, left = shown.split(ERASE)
     assert "working, 1 s" in drawn
