@@ -13,7 +13,7 @@ from reconciler.cli.main import invoke
 from reconciler.progress import NoDisplay, Task, show_on
 from reconciler.workdir.demo import SEPARATE, write_demo
 
-SLOW_GIT = '#!/bin/sh\nsleep ${SLOW_S:-0.7}\nPATH="${PATH#*:}" exec git "$@"\n'
+SLOW_GIT = '#!/bin/sh\nsleep {0}\nPATH="${{PATH#*:}}" exec git "$@"\n'
 ERASE = "\r\x1b[2K"
 
 
@@ -22,11 +22,11 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return demo(tmp_path_factory.mktemp("demo"))
 
 
-def demo(directory: Path) -> Path:
-    """Write a fleet with a slow git beside it, and return the control repository."""
+def demo(directory: Path, seconds: float = 0.7) -> Path:
+    """Write a fleet with a git beside it that takes so long, and return the control repository."""
     write_demo(directory, SEPARATE, clusters=2)
     (directory / "bin").mkdir()
-    (directory / "bin/git").write_text(SLOW_GIT)
+    (directory / "bin/git").write_text(SLOW_GIT.format(seconds))
     (directory / "bin/git").chmod(0o755)
     return directory / "control"
 
@@ -55,8 +55,9 @@ def _read(reader: int) -> bytes:
         return b""
 
 
-def test_slow_command_shows_progress_and_leaves_clean_screen(control: Path) -> None:
-    shown = run(control, "doctor", SLOW_S="1.3")
+def test_slow_command_shows_progress_and_leaves_clean_screen(tmp_path: Path) -> None:
+    control = demo(tmp_path, 1.3)
+    shown = run(control, "doctor")
 
     *drawn, left = shown.split(ERASE)
     assert "working, 1 s" in drawn
