@@ -19,7 +19,7 @@ ERASE = "\r\x1b[2K"
 
 @pytest.fixture(scope="module")
 def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return demo(tmp_path_factory.mktemp("demo"))
+    return demo(tmp_path_factory.mktemp("demo"), 1.3)
 
 
 def demo(directory: Path, seconds: float = 0.7) -> Path:
@@ -55,8 +55,7 @@ def _read(reader: int) -> bytes:
         return b""
 
 
-def test_slow_command_shows_progress_and_leaves_clean_screen(tmp_path: Path) -> None:
-    control = demo(tmp_path, 1.3)
+def test_slow_command_shows_progress_and_leaves_clean_screen(control: Path) -> None:
     shown = run(control, "doctor")
 
     *drawn, left = shown.split(ERASE)
