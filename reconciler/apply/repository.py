@@ -38,8 +38,11 @@ from reconciler.plan.changes import (
 from reconciler.policy import CommitPolicy
 from reconciler.refs import HEADS, TAGS
 from reconciler.values import dataclass
+from reconciler.wording import plural
 
 ATTEMPTS = 3
+MOST_REFUSALS = 20
+"""Refs of one push that a repository may refuse, one in each attempt, before the rest is left."""
 
 _REFS = REFS_PER_PUSH // 2  # each branch may bring the ref of a local pull request with it
 
@@ -87,7 +90,8 @@ def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
 def _apply_batch(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> Result:
     """Push a batch; leave out what another writer moved or the repository refuses, and push the rest."""
     failures: list[Result] = []
-    for _ in range(ATTEMPTS):
+    races, refusals = 0, list[PushResult]()
+    while races < ATTEMPTS and len(refusals) < MOST_REFUSALS:
         pushed = _compose(target, changes, requests)
         refused = _refused(_push(target.mirror, pushed))
         if not refused:
@@ -102,8 +106,23 @@ def _apply_batch(target: Target, changes: Sequence[Change], requests: PullReques
         failures += [failed_result(_name(c), error, {c.package}, ref) for c, ref, error in blamed]
         lost = {change.package for change, _, _ in blamed}
         changes = [change for change in changes if change.package not in lost]
-    error = ConflictError(f"Others keep writing to {target.mirror.remote}")
+        rejected = [result for result in refused.values() if result.status is PushStatus.REJECTED]
+        refusals += rejected[:1]
+        races += not rejected
+    error = _given_up(target.mirror, refusals if races < ATTEMPTS else ())
     return merge_results([*failures, *(failed_result(_name(c), error, {c.package}) for c in changes)])
+
+
+def _given_up(mirror: Mirror, refusals: Sequence[PushResult]) -> ReconcilerError:
+    """Return why the rest of a push is left: too many refs were refused, or others wrote meanwhile.
+
+    Git names only one refused ref of an atomic push at a time.
+    """
+    if not refusals:
+        return ConflictError(f"Others keep writing to {mirror.remote}")
+    count, last = plural(len(refusals), "other ref"), refusals[-1].message
+    message = f"{mirror.remote} refuses {count} of the same push, the last with: {last}"
+    return RefusedError(message, hint="Let it take these refs, or pause their variants; then run again.")
 
 
 def _compose(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> _Push:

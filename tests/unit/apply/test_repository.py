@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.apply.outcome import EffectKind
 from reconciler.apply.repository import (
+    MOST_REFUSALS,
     _batches,
     _blocked,
     _error,
@@ -204,6 +205,22 @@ def test_draft_that_the_repository_refuses_fails_alone(edge: Edge) -> None:
     assert result.exits == {Exit.REFUSED}
     assert "refs/heads/drafts/other/packagevariant-1" in edge.repo.refs()
     assert DRAFT not in edge.repo.refs()
+
+
+@pytest.mark.parametrize(("count", "reaches_others"), [(5, True), (MOST_REFUSALS, False)])
+def test_drafts_that_the_repository_refuses_one_after_the_other_are_left_out(
+    edge: Edge, count: int, *, reaches_others: bool
+) -> None:
+    refuse(edge, "refs/heads/drafts/locked*")
+
+    result = edge.apply(edge.created("z"), *(edge.created(f"locked{number}") for number in range(count)))
+
+    errors = {effect.error for effect in result.effects if effect.error}
+    rest = f"{edge.repo.path} refuses 20 other refs of the same push, the last with: hook declined: locked"
+    assert ("refs/heads/drafts/z/packagevariant-1" in edge.repo.refs()) is reaches_others
+    assert result.exits == {Exit.REFUSED}
+    assert {package.path for package in result.failed} - {"z"} == {f"locked{n}" for n in range(count)}
+    assert errors == {"The repository refuses it: hook declined: locked", *([] if reaches_others else [rest])}
 
 
 @pytest.mark.parametrize(
