@@ -54,16 +54,17 @@ def copy_project(scratch: Path) -> None:
 class Checkout:
     """A copy of the project, and the process that runs tests in it and nowhere else."""
 
-    def __init__(self, scratch: Path) -> None:
-        prepare(scratch)
-        self.scratch = scratch
-        environment = {**os.environ, "PYTHONPATH": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}
+    def __init__(self, directory: Path) -> None:
+        self.scratch = directory / "project"
+        self.scratch.mkdir()
+        prepare(self.scratch)
+        environment = {**os.environ, "PYTHONPATH": str(self.scratch), "PYTHONDONTWRITEBYTECODE": "1"}
         beside = PROJECT.parent / "shared" / "conformance"
         if beside.is_dir():
             environment.setdefault("RECONCILER_CONFORMANCE", str(beside))
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "warm.py"), str(TIMEOUT_S)],
-            cwd=scratch,
+            [sys.executable, str(HERE / "warm.py"), str(TIMEOUT_S), str(directory / "tests")],
+            cwd=self.scratch,
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -130,22 +131,24 @@ def judge_all(patches: list[Path], workers: int) -> Iterator[Verdict]:
 
     with ExitStack() as stack:
         for _ in range(min(workers, len(patches))):
-            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutant-")))
-            checkouts.put(stack.enter_context(Checkout(scratch)))
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutant-")))
+            checkouts.put(stack.enter_context(Checkout(directory)))
         pool = stack.enter_context(ThreadPoolExecutor(workers))
         yield from pool.map(judged, patches)
 
 
 def main(chosen: list[str]) -> int:
-    """Judge the mutants, print a line each, and return how many survived."""
+    """Judge the mutants, print a line each and the survivors once more at the end; return 1 if there are any."""
     patches = sorted(HERE.glob("*.patch"))
     wanted = [p for p in patches if not chosen or any(part in p.stem for part in chosen)]
-    survivors = 0
+    survivors = []
     for verdict in judge_all(wanted, os.cpu_count() or 1):
-        survivors += not verdict.caught
-        print(f"{'caught  ' if verdict.caught else 'SURVIVED'} {verdict.name}: {verdict.detail}", flush=True)
-    print(f"{len(wanted) - survivors} of {len(wanted)} mutants caught")
-    return min(survivors, 1) if wanted else 1
+        line = f"{'caught  ' if verdict.caught else 'SURVIVED'} {verdict.name}: {verdict.detail}"
+        print(line, flush=True)
+        if not verdict.caught:
+            survivors.append(line)
+    print(*survivors, f"{len(wanted) - len(survivors)} of {len(wanted)} mutants caught", sep="\n")
+    return 1 if survivors or not wanted else 0
 
 
 if __name__ == "__main__":

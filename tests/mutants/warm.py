@@ -25,8 +25,12 @@ def import_libraries() -> None:
         del sys.modules[name]
 
 
-def run_in_fork(tests: list[str], timeout_s: int) -> tuple[int, str]:
-    """Return the exit code of the tests in a fork, below 0 for a signal, and the last line that they printed."""
+def run_in_fork(tests: list[str], timeout_s: int, files: str) -> tuple[int, str]:
+    """Return the exit code of the tests in a fork, below 0 for a signal, and the last line that they printed.
+
+    Their files lie in a directory of their own: pytest's default directory is cleaned at exit, and where another
+    process cleans it at the same time, the last line is a warning about that.
+    """
     with tempfile.TemporaryFile() as output:
         child = os.fork()
         if not child:
@@ -36,20 +40,20 @@ def run_in_fork(tests: list[str], timeout_s: int) -> tuple[int, str]:
             os.dup2(output.fileno(), 2)
             import pytest  # noqa: PLC0415 (imported already; a fork needs only its name)
 
-            os._exit(pytest.main([*OPTIONS, *tests]))
+            os._exit(pytest.main([*OPTIONS, f"--basetemp={files}", *tests]))
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         output.seek(0)
         lines = output.read().decode(errors="replace").strip().splitlines()
     return code, (lines or ["no output"])[-1]
 
 
-def main(timeout_s: int) -> None:
+def main(timeout_s: int, files: str) -> None:
     """Answer each line of the standard input until it ends."""
     sys.path.insert(0, str(Path.cwd()))
     import_libraries()
     for line in sys.stdin:
-        print(json.dumps(run_in_fork(json.loads(line), timeout_s)), flush=True)
+        print(json.dumps(run_in_fork(json.loads(line), timeout_s, files)), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])
