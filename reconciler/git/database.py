@@ -307,9 +307,17 @@ def objects_directory(repository: pygit2.Repository) -> Path:
     return directory.resolve() / "objects"
 
 
+_MAPPED_BYTES = 1 << 20
+"""How much of a pack is mapped at once."""
+
+
 def _isolate() -> None:
     """Hide the user's Git configuration from libgit2, as `git.command` hides it from git."""
     pygit2.settings.owner_validation = False
+    # What is read is kept as values, read once: a second copy of it and mapped packs would only take memory.
+    pygit2.settings.enable_caching(False)
+    pygit2.settings.mwindow_size = _MAPPED_BYTES
+    pygit2.settings.mwindow_mapped_limit = 16 * _MAPPED_BYTES
     for level in ("SYSTEM", "XDG", "GLOBAL", "PROGRAMDATA"):
         pygit2.settings.search_path[getattr(pygit2.enums.ConfigLevel, level)] = ""
 
