@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from reconciler.errors import Location, Problem
 from reconciler.inventory import FieldPath
-from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
+from reconciler.krm.yaml import Document, DocumentSource, YamlError, YamlLimits, load_documents
 from reconciler.lazy import lazy_pattern
 from reconciler.policy import Limits
 from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.values import dataclass, replace
 
 _SEPARATOR = lazy_pattern(rb"^---(?=\s|$)", re.MULTILINE)
 _DUPLICATE = re.compile(r"Key .* is set twice in ", re.DOTALL)
@@ -30,26 +30,30 @@ class ClaimedIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """Position of one object: its document, its path in a list, and the lines above the document."""
+    """Position of one object: its file, the text and first line of its document, its path in a list.
+
+    `lines_above` are above the document. The value of the document is not held: it would live with the text.
+    """
 
     path: str
-    document: Document = field(repr=False, compare=False)
+    text: DocumentSource = field(repr=False, compare=False)
+    line: int = field(repr=False, compare=False)
     prefix: FieldPath = ()
     lines_above: int = 0
 
     def mark(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of the value at `path` or of its nearest ancestor that exists."""
-        line, column = self.document.mark((*self.prefix, *path))
+        line, column = self.text.mark((*self.prefix, *path))
         return line + self.lines_above, column
 
     def mark_inside(self, path: FieldPath, offset: int) -> tuple[int, int]:
         """Return line and column, from 1, of the character at `offset` of the text at `path`."""
-        line, column = self.document.mark_inside((*self.prefix, *path), offset)
+        line, column = self.text.mark_inside((*self.prefix, *path), offset)
         return line + self.lines_above, column
 
     def key_mark(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of the key at `path`."""
-        line, column = self.document.key_mark((*self.prefix, *path))
+        line, column = self.text.key_mark((*self.prefix, *path))
         return line + self.lines_above, column
 
     @property
@@ -57,7 +61,7 @@ class SourcePosition:
         """The object's first line."""
         if self.prefix:
             return Location(self.path, self.mark(())[0])
-        return Location(self.path, self.document.line + self.lines_above)
+        return Location(self.path, self.line + self.lines_above)
 
 
 class ParsedObject(NamedTuple):
@@ -98,7 +102,7 @@ def parse_file(path: str, data: bytes, limits: YamlLimits) -> FileContent:
         documents = load_documents(data, limits)
     except YamlError as error:
         return _parse_apart(path, data, limits, error)
-    return FileContent(tuple(o for document in documents for o in _objects(SourcePosition(path, document))))
+    return FileContent(tuple(o for document in documents for o in _objects(path, document)))
 
 
 def _parse_apart(path: str, data: bytes, limits: YamlLimits, error: YamlError) -> FileContent:
@@ -111,7 +115,7 @@ def _parse_apart(path: str, data: bytes, limits: YamlLimits, error: YamlError) -
     for chunk in _chunks(data):
         try:
             for document in load_documents(chunk, limits):
-                objects += _objects(SourcePosition(path, document, (), lines_above))
+                objects += _objects(path, document, lines_above)
         except YamlError as chunk_error:
             broken.append(_broken(path, chunk, lines_above, chunk_error))
         lines_above += chunk.count(b"\n")
@@ -150,18 +154,17 @@ def guess_identity(chunk: bytes) -> ClaimedIdentity:
     return ClaimedIdentity(*(fields.get(name, "") for name in names))
 
 
-def _objects(place: SourcePosition) -> Iterator[ParsedObject]:
+def _objects(path: str, document: Document, lines_above: int = 0) -> Iterator[ParsedObject]:
     """Yield the object of a document, or the items of its list."""
-    value = place.document.value
+    place = SourcePosition(path, document.source, document.line, (), lines_above)
+    value = document.value
     if not _is_list(value):
         yield ParsedObject(value, place)
         return
     common = _common(value)
     for index, item in enumerate(value["items"]):
         filled = {**common, **item} if isinstance(item, Mapping) else item
-        yield ParsedObject(
-            filled, SourcePosition(place.path, place.document, ("items", index), place.lines_above)
-        )
+        yield ParsedObject(filled, replace(place, prefix=("items", index)))
 
 
 def _is_list(value: Any) -> bool:

@@ -21,7 +21,7 @@ from reconciler.krm.yaml.edits import (
 )
 from reconciler.krm.yaml.emit import Indentation, Raw, Style, emit, is_plain
 from reconciler.krm.yaml.limits import MANIFEST_LIMITS, PACKAGE_LIMITS, Aliases, YamlError, YamlLimits
-from reconciler.krm.yaml.load import Document, Path, load_documents, load_json
+from reconciler.krm.yaml.load import Document, DocumentSource, Path, load_documents, load_json
 from reconciler.krm.yaml.scalars import type_number
 from reconciler.krm.yaml.tree import (
     Alias,
@@ -46,6 +46,7 @@ __all__ = [
     "DeleteItem",
     "DeleteKey",
     "Document",
+    "DocumentSource",
     "Edit",
     "EditResult",
     "Entry",

@@ -34,7 +34,7 @@ _ESCAPES: Final = {"x": 4, "u": 6, "U": 10}
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class DocumentSource:
     """The text of one document within its file.
 
     `index` is the number of the document among those in `text[start:end]`. It differs from 0 only
@@ -54,6 +54,10 @@ class _Source:
             return self.line, 1
         mark = _find(root, path, of_key=of_key).start_mark
         return mark.line + self.line, mark.column + 1
+
+    def key_mark(self, path: Path) -> tuple[int, int]:
+        """Return line and column, from 1, of the key at `path`; for items and absent fields, as `mark`."""
+        return self.mark(path, of_key=True)
 
     def mark_inside(self, path: Path, offset: int) -> tuple[int, int]:
         """Return line and column of one character of the scalar at `path`; of a collection, its start."""
@@ -83,7 +87,7 @@ class _Source:
         return text, roots[self.index] if self.index < len(roots) else None
 
 
-_last_composed: list[tuple[_Source, tuple[str, RawNode | None]]] = []
+_last_composed: list[tuple[DocumentSource, tuple[str, RawNode | None]]] = []
 """The document that was composed last, alone: a manifest of many targets is asked for each of them."""
 
 
@@ -97,7 +101,7 @@ class Document:
 
     value: Any
     line: int
-    source: _Source = field(repr=False, compare=False)
+    source: DocumentSource = field(repr=False, compare=False)
 
     def mark(self, path: Path = ()) -> tuple[int, int]:
         """Return line and column, from 1, of the value at `path`, or of its nearest existing ancestor."""
@@ -109,7 +113,7 @@ class Document:
 
     def key_mark(self, path: Path) -> tuple[int, int]:
         """Return line and column, from 1, of the key at `path`; for items and absent fields, as `mark`."""
-        return self.source.mark(path, of_key=True)
+        return self.source.key_mark(path)
 
 
 def load_documents(data: bytes, limits: YamlLimits = MANIFEST_LIMITS) -> tuple[Document, ...]:
@@ -142,9 +146,9 @@ def iterate_documents(text: str, limits: YamlLimits = MANIFEST_LIMITS) -> Iterat
             value = construct(root, limits.max_depth)
             mark = root.start_mark
             if has_directive:
-                source = _Source(text, 0, len(text), 1, index)
+                source = DocumentSource(text, 0, len(text), 1, index)
             else:
-                source = _Source(text, mark.index - mark.column, root.end_mark.index, mark.line + 1)
+                source = DocumentSource(text, mark.index - mark.column, root.end_mark.index, mark.line + 1)
             yield Document(value, mark.line + 1, source)
     except RecursionError as error:
         raise YamlError("The document is nested too deeply", hint="Lower the depth limit.") from error
@@ -174,7 +178,7 @@ def load_json(
         )
     if check_duplicates:
         _check_duplicates(data)
-    return Document(value, 1, _Source(data, 0, len(data), 1))
+    return Document(value, 1, DocumentSource(data, 0, len(data), 1))
 
 
 def construct(root: RawNode | AliasNode, max_depth: int) -> Any:
