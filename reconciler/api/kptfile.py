@@ -28,7 +28,6 @@ class KptfileHeader:
     An unreadable Kptfile gives a header with `error` set and without an owner.
     """
 
-    name: str = ""
     owner: str = ""
     location: str = ""
     upstream: GitUpstream | None = None

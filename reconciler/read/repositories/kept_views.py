@@ -17,15 +17,21 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler import __version__
-from reconciler.api.kptfile import GitUpstream, KptfileHeader
+from reconciler.api.kptfile import KptfileHeader
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.inventory import PackageState, UnpublishedRevision
 from reconciler.objects import Commit
 from reconciler.read.kept_files import load_kept, save_kept
+from reconciler.read.repositories.packed_headers import (
+    PackedHeaders,
+    Upstreams,
+    pack_headers,
+    unpack_headers,
+)
 
-VERSION = 1
+VERSION = 3
 """Version of the files: increment it when repositories are read differently."""
 _MOST_COMMITS = 100
 """Commits since a directory was kept; beyond, it is read anew."""
@@ -66,17 +72,6 @@ class MainContent(NamedTuple):
     is_lasting: bool = True
 
 
-class _Header(NamedTuple):
-    """A header with its upstreams as their numbers among those of the view, -1 for none."""
-
-    name: str
-    owner: str
-    location: str
-    upstream: int
-    lock: int
-    error: str
-
-
 class _State(NamedTuple):
     """An unpublished revision, with the number of its header."""
 
@@ -95,8 +90,7 @@ class _Package(NamedTuple):
 
 
 class _Content(NamedTuple):
-    upstreams: list[GitUpstream]
-    headers: list[_Header]
+    headers: PackedHeaders
     packages: list[_Package]
     directories: dict[str, Oid]
     files: list[str]
@@ -162,7 +156,7 @@ class KeptViews:
         self._entries = {(entry.branch, entry.directory): entry for entry in file.entries} if file else {}
         self._moved: dict[str, _Moved | None] = {}
         self._kept: dict[Place, _Entry] = {}
-        self._upstreams: dict[GitUpstream, GitUpstream] = {}
+        self._upstreams: Upstreams = {}
         self._is_changed = False
         self.spared = 0
         """Number of packages that were not read."""
@@ -221,12 +215,10 @@ class KeptViews:
             return None
         if not _is_whole(content):
             return None
-        upstreams = [*(self._upstreams.setdefault(each, each) for each in content.upstreams), None]
-        headers = [
-            KptfileHeader(name, owner, location, upstreams[upstream], upstreams[lock], error)
-            for name, owner, location, upstream, lock, error in content.headers
-        ]
-        packages = {package.path: _package(package, headers) for package in content.packages}
+        headers = [*unpack_headers(content.headers, self._upstreams)]
+        states = (state for package in content.packages for state in package.unpublished)
+        commits = {state.commit: Commit(state.commit, state.time) for state in states}
+        packages = {package.path: _package(package, headers, commits) for package in content.packages}
         return MainContent(packages, content.directories, frozenset(content.files))
 
 
@@ -274,22 +266,23 @@ def _load(path: Path, reader: str, url: str) -> _File | None:
 
 def _is_whole(content: _Content) -> bool:
     """Tell whether all numbers in an entry are those of what it has."""
-    upstreams, headers = range(-1, len(content.upstreams)), range(len(content.headers))
-    return all(each.upstream in upstreams and each.lock in upstreams for each in content.headers) and all(
+    headers = range(len(content.headers.headers))
+    return content.headers.is_whole and all(
         package.header in headers and all(state.header in headers for state in package.unpublished)
         for package in content.packages
     )
 
 
-def _package(package: _Package, headers: Sequence[KptfileHeader]) -> PackageState:
+def _package(
+    package: _Package, headers: Sequence[KptfileHeader], commits: Mapping[Oid, Commit]
+) -> PackageState:
     path, tree, header, states = package
     return PackageState(
         path,
         main_tree=tree,
         main_header=headers[header],
         unpublished=tuple(
-            UnpublishedRevision(Commit(s.commit, s.time), s.tree, headers[s.header], s.workspaces)
-            for s in states
+            UnpublishedRevision(commits[s.commit], s.tree, headers[s.header], s.workspaces) for s in states
         ),
     )
 
@@ -300,19 +293,13 @@ def _content(main: MainContent) -> _Content:
     headers = [*(package.main_header or _NO_HEADER for package in main.packages.values())]
     headers = [*{id(header): header for header in (*headers, *(state.header for state in states))}.values()]
     number = {id(header): index for index, header in enumerate(headers)}
-    upstreams = [*dict.fromkeys(u for h in headers for u in (h.upstream, h.upstream_lock) if u is not None)]
-    place: dict[GitUpstream | None, int] = {None: -1, **{each: n for n, each in enumerate(upstreams)}}
 
     def unpublished(package: PackageState) -> Iterator[_State]:
         for s in package.unpublished:
             yield _State(s.commit.oid, s.commit.time, s.tree, number[id(s.header)], dict(s.workspaces))
 
     return _Content(
-        upstreams,
-        [
-            _Header(h.name, h.owner, h.location, place[h.upstream], place[h.upstream_lock], h.error)
-            for h in headers
-        ],
+        pack_headers(headers),
         [
             _Package(p.path, p.main_tree, number[id(p.main_header or _NO_HEADER)], tuple(unpublished(p)))
             for p in main.packages.values()

@@ -15,9 +15,15 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
 from reconciler.read.kept_files import load_kept, save_kept
+from reconciler.read.repositories.packed_headers import (
+    PackedHeaders,
+    Upstreams,
+    pack_headers,
+    unpack_headers,
+)
 from reconciler.values import dataclass, replace
 
-READER = 1
+READER = 3
 """Version of the cache: increment it when headers are read differently."""
 MAX_KPTFILE_BYTES = 1 << 20
 
@@ -32,7 +38,6 @@ def read_header(data: bytes) -> KptfileHeader:
         return KptfileHeader(error="its first document is not a Kptfile")
     text = _Texts(documents[0], data)
     return KptfileHeader(
-        name=text.at("metadata", "name"),
         owner=text.at("metadata", "annotations", OWNER),
         location=text.at("metadata", "annotations", LOCATION),
         upstream=_upstream(text, "upstream"),
@@ -49,7 +54,7 @@ class HeaderIndex:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._headers: dict[Oid, KptfileHeader] = {}
-        self._upstreams: dict[GitUpstream, GitUpstream] = {}
+        self._upstreams: Upstreams = {}
         self._absent: set[Oid] = set()
         self.parsed = 0
         """Number of distinct Kptfiles that were parsed."""
@@ -58,7 +63,7 @@ class HeaderIndex:
 
     @cached_property
     def _cached(self) -> dict[Oid, KptfileHeader]:
-        return _load(self._path) if self._path else {}
+        return _load(self._path, self._upstreams) if self._path else {}
 
     def load(self, mirror: Mirror, oids: Iterable[Oid | None]) -> None:
         """Load the headers of these Kptfiles, fetching missing blobs in one batch.
@@ -69,7 +74,7 @@ class HeaderIndex:
         new = {oid for oid in oids if oid is not None and oid not in self._headers}
         if not new:
             return
-        self._headers |= {oid: self._shared(self._cached[oid]) for oid in new if oid in self._cached}
+        self._headers |= {oid: self._cached[oid] for oid in new if oid in self._cached}
         missing = sorted(oid for oid in new if oid not in self._headers)
         absent = _fetch(mirror, missing)
         for oid in missing:
@@ -93,7 +98,8 @@ class HeaderIndex:
         if self.spared and len(self._cached) <= 2 * (self.spared + len(headers)):
             headers = self._cached | headers
         if headers.keys() != self._cached.keys():
-            save_kept(self._path, msgspec.json.encode(_Kept(READER, headers)))
+            kept = _Kept(READER, [*headers], pack_headers([*headers.values()]))
+            save_kept(self._path, msgspec.json.encode(kept))
 
     def is_lasting(self, oid: Oid | None) -> bool:
         """Tell whether a header is the same in the next run: its Kptfile could be fetched."""
@@ -114,19 +120,22 @@ class HeaderIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The content of a cache file."""
+    """The content of a cache file: the Kptfiles, and their headers in the same order."""
 
     reader: int
-    headers: dict[Oid, KptfileHeader]
+    kptfiles: list[Oid]
+    headers: PackedHeaders
 
 
-def _load(path: Path) -> dict[Oid, KptfileHeader]:
+def _load(path: Path, upstreams: Upstreams) -> dict[Oid, KptfileHeader]:
     """Return the headers of a cache file, none if it is damaged or of another version."""
     try:
         kept = msgspec.json.decode(load_kept(path), type=_Kept)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    return kept.headers if kept.reader == READER else {}
+    if kept.reader != READER or not kept.headers.is_whole or len(kept.kptfiles) != len(kept.headers.headers):
+        return {}
+    return dict(zip(kept.kptfiles, unpack_headers(kept.headers, upstreams), strict=True))
 
 
 def _fetch(mirror: Mirror, oids: list[Oid]) -> dict[Oid, KptfileHeader]:

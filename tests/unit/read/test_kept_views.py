@@ -329,7 +329,7 @@ def test_view_with_a_kptfile_that_was_not_there_is_read_again(
     absent.clear()
 
     assert use(views, manifests) == [2, 0]
-    assert views.kept(manifests)[manifests[1].key].packages["b/web"].main_header.name == "lost"
+    assert views.kept(manifests)[manifests[1].key].packages["b/web"].main_header.error == ""
 
 
 def test_full_run_removes_what_was_kept(views: Views) -> None:
@@ -386,7 +386,8 @@ def test_file_with_numbers_of_nothing_is_not_used(views: Views, monkeypatch: pyt
 
     def broken(main: MainContent) -> Any:
         whole = content(main)
-        return whole._replace(headers=[header._replace(lock=7) for header in whole.headers])
+        packed = [header._replace(lock=7) for header in whole.headers.headers]
+        return whole._replace(headers=whole.headers._replace(headers=packed))
 
     monkeypatch.setattr(kept_views, "_content", broken)
     views.kept(manifests)

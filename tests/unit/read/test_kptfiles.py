@@ -42,7 +42,6 @@ def test_header_of_a_complete_kptfile() -> None:
     where = ("https://example.com/blueprints.git", "/nginx", "nginx/v2")
 
     assert read_header(WHOLE) == KptfileHeader(
-        name="nginx",
         owner="default/default/pv",
         location="edge/nginx",
         upstream=GitUpstream(*where),
@@ -52,15 +51,16 @@ def test_header_of_a_complete_kptfile() -> None:
 
 def test_number_is_read_as_written() -> None:
     header = read_header(
-        b"kind: Kptfile\nmetadata: {name: 007}\nupstream:\n  git: {repo: r, directory: 1e3, ref: 1.10}\n"
+        b"kind: Kptfile\nmetadata: {annotations: {reconciler.dev/location: 007}}\n"
+        b"upstream:\n  git: {repo: r, directory: 1e3, ref: 1.10}\n"
     )
 
-    assert header.name == "007"
+    assert header.location == "007"
     assert header.upstream == GitUpstream("r", "1e3", "1.10")
 
 
 def test_minimal_kptfile_has_no_owner_and_no_error() -> None:
-    assert read_header(kptfile("web").encode()) == KptfileHeader(name="web")
+    assert read_header(kptfile("web").encode()) == KptfileHeader()
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_equal_kptfiles_of_all_repositories_are_parsed_once(tmp_path: Path) -> N
         index.load(mirrors.open(str(repo.path)), [repo.blob(WHOLE)] * 2)
 
     assert index.parsed == 1
-    assert index.header(repos[0].blob(WHOLE)).name == "nginx"
+    assert index.header(repos[0].blob(WHOLE)).location == "edge/nginx"
 
 
 def test_too_large_kptfile_is_not_read(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_cache_file_of_another_version_is_ignored(text: str, tmp_path: Path) -> 
 
     index.load(Mirrors(tmp_path / "cache").open(str(repo.path)), [repo.blob(WHOLE)])
 
-    assert index.header(repo.blob(WHOLE)).name == "nginx"
+    assert index.header(repo.blob(WHOLE)).location == "edge/nginx"
 
 
 class Batches:
@@ -170,7 +170,7 @@ class Batches:
     def blob(self, oid: str, _: int) -> bytes:
         if oid == "lost":
             raise UnavailableError("lost is lost")
-        return kptfile(oid).encode()
+        return kptfile(location=oid).encode()
 
 
 def loaded(batches: Batches, *oids: str) -> dict[str, KptfileHeader]:
@@ -182,7 +182,7 @@ def loaded(batches: Batches, *oids: str) -> dict[str, KptfileHeader]:
 def test_kptfiles_are_fetched_in_one_batch() -> None:
     batches = Batches()
 
-    assert loaded(batches, "b", "a") == {"a": KptfileHeader(name="a"), "b": KptfileHeader(name="b")}
+    assert loaded(batches, "b", "a") == {"a": KptfileHeader(location="a"), "b": KptfileHeader(location="b")}
     assert batches.asked == [["a", "b"]]
 
 
@@ -190,9 +190,9 @@ def test_kptfile_that_a_server_does_not_have_is_an_error_and_the_others_are_read
     batches = Batches("b")
 
     assert loaded(batches, "a", "b", "c", "lost") == {
-        "a": KptfileHeader(name="a"),
+        "a": KptfileHeader(location="a"),
         "b": KptfileHeader(error="b is not there"),
-        "c": KptfileHeader(name="c"),
+        "c": KptfileHeader(location="c"),
         "lost": KptfileHeader(error="lost is lost"),
     }
     assert batches.asked == [["a", "b", "c", "lost"], ["a"], ["b"], ["c"], ["lost"]]
