@@ -32,8 +32,8 @@ def explain(settings: "RunOptions", output: str, package: str) -> Exit:
       reconciler explain edge-east/nginx
       reconciler explain edge-east/nginx -o json
     """
+    from reconciler.plan.status import current_states
     from reconciler.report.json import API_VERSION, change_value, problem_value
-    from reconciler.report.summary import statuses_of
     from reconciler.report.text import change_lines, problem_lines
     from reconciler.run.plan import plan_run
 
@@ -44,7 +44,7 @@ def explain(settings: "RunOptions", output: str, package: str) -> Exit:
     view = planned.inputs.inventory.repositories.get(change.repository)
     address = view.remote if view else ""
     problems = _owner_problems(planned, change)
-    status = statuses_of(planned.plan).get(change.package)
+    status = current_states(planned.plan).get(change.package)
     printer = make_printer()
     if output == Output.JSON:
         trace = dict(_trace(variant))

@@ -403,6 +403,14 @@ def current_status(plan: Plan) -> dict[str, bytes]:
     return status_after(plan, _nothing_done(plan))
 
 
+def current_states(plan: Plan) -> dict[PackageKey, PackageStatus]:
+    """Return the status of every owned package before any effect of the plan, by package."""
+    if plan.context is None:
+        return {}
+    statuses = package_statuses(plan.context, plan.changes, _nothing_done(plan))
+    return {status.package: status for status in statuses if status.package}
+
+
 def current_statuses(plan: Plan) -> tuple[PackageStatus, ...]:
     """Return the status of every owned package before any effect of the plan, sorted."""
     return statuses_after(plan, _nothing_done(plan))

@@ -20,7 +20,7 @@ from reconciler.plan.changes import (
     WriteGroup,
 )
 from reconciler.plan.impact import Impact, Risk
-from reconciler.plan.status import PackageStatus, status_value
+from reconciler.plan.status import PackageStatus, current_states, status_value
 from reconciler.report.confidence import confidence_value
 from reconciler.report.conflicts import answer_value, conflict_value
 from reconciler.report.proposal import proposal_value
@@ -33,7 +33,6 @@ from reconciler.report.summary import (
     exit_of,
     exits_of,
     sorted_changes,
-    statuses_of,
 )
 from reconciler.report.timings import Timings, timings_value
 
@@ -66,7 +65,7 @@ def plan_value(
 
     Equal plans have equal values, unless there are `timings`.
     """
-    statuses = statuses_of(plan)
+    statuses = current_states(plan)
     return {
         "apiVersion": API_VERSION,
         "kind": "Plan",

@@ -12,6 +12,7 @@ from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.ids import PackageKey
 from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange, Plan
 from reconciler.plan.compare import Comparison
+from reconciler.plan.status import current_states
 from reconciler.reasons import Reason
 from reconciler.report import escape
 from reconciler.report.causes import group_problems
@@ -30,7 +31,6 @@ from reconciler.report.summary import (
     count_ops,
     risk_summary,
     sorted_changes,
-    statuses_of,
     summary_line,
     upstream_text,
 )
@@ -90,7 +90,7 @@ _CAUSES = {
 def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> str:
     """Return the plan, or its outcome, as a job summary: what changes, what is wrong, the checksum."""
     changes = [c for c in sorted_changes(plan) if c.op is not Op.KEEP or c.waits or c.unready]
-    statuses = statuses_of(plan)
+    statuses = current_states(plan)
     causes = fold_changes(changes, names, statuses)
     rows = [
         {

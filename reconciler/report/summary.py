@@ -9,7 +9,7 @@ from reconciler.errors import Exit, worst
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
 from reconciler.plan.impact import Risk
-from reconciler.plan.status import PackageStatus, Phase, current_statuses
+from reconciler.plan.status import PackageStatus, Phase, current_states
 from reconciler.policy.risks import DELETION
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
@@ -104,7 +104,7 @@ def risk_summary(changes: Iterable[Change]) -> str:
 def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None = None) -> str:
     """Return the counts and the checksum in one line, e.g. `3 to create, 9 kept (checksum …)`."""
     counts = [f"{count} {_VERBS[op]}" for op, count in count_ops(plan).items() if op is not Op.KEEP]
-    counts += _kept(plan, statuses_of(plan) if statuses is None else statuses)
+    counts += _kept(plan, current_states(plan) if statuses is None else statuses)
     waiting = sum(change.waits for change in plan.changes)
     if waiting:
         counts.append(f"{waiting} waiting for people")
@@ -122,11 +122,6 @@ def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None
     idle = plan.is_empty and not (plan.problems or plan.refusals or waiting or plan.version_changes)
     head = "Nothing to do: " if idle else ""
     return f"{head}{what} (checksum {plan.checksum})" if plan.checksum else f"{head}{what}"
-
-
-def statuses_of(plan: Plan) -> dict[PackageKey, PackageStatus]:
-    """Return the state of every package of ours before the plan is applied."""
-    return {status.package: status for status in current_statuses(plan) if status.package}
 
 
 def _kept(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from reconciler.errors import Exit, Problem
 from reconciler.ids import PackageKey
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
-from reconciler.plan.status import PackageStatus
+from reconciler.plan.status import PackageStatus, current_states
 from reconciler.reasons import Reason
 from reconciler.report.causes import MOST_PLACES, group_by_cause, group_problems
 from reconciler.report.confidence import confidence_lines
@@ -30,7 +30,6 @@ from reconciler.report.summary import (
     risk_summary,
     since_text,
     sorted_changes,
-    statuses_of,
     summary_line,
     upstream_text,
 )
@@ -74,7 +73,7 @@ def plan_lines(
         width: Characters of a row of the table; None for no limit.
     """
     # The checksum is on the first line, so that `head -1` is enough for scripts.
-    statuses = statuses_of(plan)
+    statuses = current_states(plan)
     yield paint(summary_line(plan, statuses), Color.BOLD)
     if risks := risk_summary(plan.changes):
         yield paint(f"risks: {risks}", Color.RED)

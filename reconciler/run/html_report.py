@@ -11,7 +11,13 @@ from reconciler.plan.changes import Op, Outcome
 from reconciler.plan.compare import WITHDRAW
 from reconciler.plan.fleet_packages import fleet_packages
 from reconciler.plan.impact import Impact
-from reconciler.plan.status import current_status, current_statuses, status_after, statuses_after
+from reconciler.plan.status import (
+    current_states,
+    current_status,
+    current_statuses,
+    status_after,
+    statuses_after,
+)
 from reconciler.report.comparison import (
     comparison_causes,
     comparison_labels,
@@ -50,7 +56,6 @@ from reconciler.report.summary import (
     move_text,
     risk_counts,
     sorted_changes,
-    statuses_of,
     summary_line,
 )
 from reconciler.report.text import failures, outcome_lines
@@ -73,7 +78,7 @@ def plan_report(
 ) -> HtmlReport:
     """Return the report of a plan or, with its outcome, of what was applied; states are those after it."""
     plan, names = planned.plan, planned.names
-    changes, statuses = sorted_changes(plan), statuses_of(plan)
+    changes, statuses = sorted_changes(plan), current_states(plan)
     changed = [change for change in changes if not is_unchanged(change, statuses.get(change.package))]
     causes = fold_changes(changed, names, statuses)
     differences = find_differences(planned, changes)
