@@ -16,10 +16,10 @@ so the few values that records hold are not structs.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -67,7 +67,22 @@ else:
     dataclass, settled_dataclass, replace = _make_value_type, _make_settled, _replace
     record_dataclass = partial(_make_value_type, rename="camel", forbid_unknown_fields=True)
 
-__all__ = ["dataclass", "record_dataclass", "replace", "settled_dataclass"]
+__all__ = ["dataclass", "no_entries", "record_dataclass", "replace", "settled_dataclass", "share"]
+
+T = TypeVar("T")
+
+
+def share(value: T, held: T | None) -> T:
+    """Return the value that is held already if it is equal: a fleet holds each value of a package once."""
+    return held if held is not None and value == held else value
+
+
+def no_entries() -> Mapping[Any, Any]:
+    """Return an empty mapping, the same for all values that need one."""
+    return _NO_ENTRIES
+
+
+_NO_ENTRIES: Mapping[Any, Any] = {}
 
 
 def _make_struct(
@@ -89,6 +104,8 @@ def _make_struct(
         namespace.setdefault("__repr__", _representation(shown))
     fields = [(name, type_, _default_of(values, name)) for name, type_ in annotations.items()]
     bases = (*(base for base in cls.__bases__ if base is not object), msgspec.Struct)
+    # A frozen value is made after all that it holds, so it is part of no cycle.
+    settings["gc"] = not settings.get("frozen", False)
     return msgspec.defstruct(cls.__name__, fields, bases=bases, namespace=namespace, **settings)
 
 

@@ -14,7 +14,6 @@ from reconciler.expand.authored import check_declared_variant, expand_variant
 from reconciler.expand.findings import (
     SET_EMPTY,
     SET_READY,
-    VALID,
     Finding,
     problems_of,
     stalled_set,
@@ -122,6 +121,7 @@ def _without_conflicts(expansion: OwnerExpansion, findings: Sequence[Finding]) -
 
 
 def _conditions(expansions: Iterable[OwnerExpansion]) -> Mapping[ObjectKey, tuple[Condition, ...]]:
+    """Return the conditions of sets and of invalid variants; those of others follow from their package."""
     conditions: dict[ObjectKey, tuple[Condition, ...]] = {}
     for expansion in expansions:
         owner, findings = expansion.owner, expansion.findings
@@ -130,8 +130,6 @@ def _conditions(expansions: Iterable[OwnerExpansion]) -> Mapping[ObjectKey, tupl
             conditions[owner] = stalled_set(findings, valid=expansion.valid) if findings else ready
         elif findings:
             conditions[owner] = stalled_variant(findings)
-        for candidate in expansion.candidates:
-            conditions[variant_key(candidate.variant.key)] = (VALID,)
     return conditions
 
 

@@ -19,7 +19,7 @@ from reconciler.expand.names import stable_uid
 from reconciler.expand.targets import SelectedObject
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import FieldPath, Inventory, Source
-from reconciler.values import dataclass
+from reconciler.values import dataclass, no_entries
 
 FINALIZER = "config.porch.kpt.dev/packagevariants"
 PAUSED = "reconciler.dev/paused"
@@ -51,7 +51,7 @@ class DesiredVariant:
     paused: bool = False
     times: tuple[int, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
-    trace: Mapping[str, str] = field(default_factory=dict)
+    trace: Mapping[str, str] = field(default_factory=no_entries)
     place: FieldPath = field(default=(), compare=False)
     requested_by: tuple[str, ...] = ()
 
@@ -61,7 +61,7 @@ class Desired:
     """All desired variants of a run.
 
     `stalled` are owners with errors: nothing of theirs is changed or deleted. `conditions` are the Stalled
-    and Ready conditions of every set and authored variant, in Porch's words. `targets` is the number of
+    and Ready conditions of every set and every invalid variant, in Porch's words. `targets` is the number of
     variants of each valid set. Of variants that others needed before, `released` are certainly unneeded,
     and `held` maps those that are still needed to the reason.
     """

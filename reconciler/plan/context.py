@@ -60,10 +60,10 @@ class PlanTarget:
 class PlanContext:
     """Everything a decision may look at; built once, never changed.
 
-    `gone` are the recorded variants that are not created or updated, with why; `waiting` those for
-    which nothing is done before their pin is merged, with why. `held` are those that a rollout keeps at their
-    present revision, with why; `stopped` those with a draft that it keeps from being merged by policy.
-    `rollouts` are those that a variant is part of.
+    `gone` are the recorded variants that are not desired any more, with why they leave or stay; `waiting`
+    those for which nothing is done before their pin is merged, with why. `held` are those that a rollout
+    keeps at their present revision, with why; `stopped` those with a draft that it keeps from being merged
+    by policy. `rollouts` are those that a variant is part of.
     """
 
     inventory: Inventory
@@ -93,6 +93,7 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
     diff = diff_variants(desired, without_generated(inventory) if inventory.is_partial else inventory)
     deletions = _proposed_deletions(inventory)
     rollouts = resolution.rollouts
+    kept_and_gone = (*diff.delete, *diff.keep, *diff.transfer)
     return PlanContext(
         inventory=inventory,
         desired=desired,
@@ -108,7 +109,7 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
         held={key: why for rollout in rollouts for key, why in rollout.held.items()},
         stopped={key: why for rollout in rollouts for key, why in rollout.stopped.items()},
         rollouts={key: rollout for rollout in rollouts for key in rollout.waves_of},
-        gone={change.key: change for change in (*diff.delete, *diff.keep, *diff.transfer)},
+        gone={change.key: change for change in kept_and_gone if change.variant is None},
         proposed_deletions=deletions,
     )
 
@@ -121,15 +122,17 @@ def _targets(
 ) -> Iterator[PlanTarget]:
     """Yield the packages in scope once each, sorted: law 3."""
     views = named_views(desired.variants, inventory)
+    owners = {variant.key: variant.key for variant in desired.variants}
+    places = {key: key for key in downstreams}
     scope: dict[PackageKey, PlanTarget] = {}
     for view in sorted(inventory.repositories.values(), key=lambda v: (v.key not in views, v.key)):
         for path, package in view.packages.items() if view.is_planned else ():
             key = PackageKey(view.url, path)
             if key in scope or not package.exists:
                 continue
-            target = make_target(view, package, inventory)
+            target = _sharing(make_target(view, package, inventory), places, owners)
             if view.key in views or target.owner or key in downstreams or _is_annotated(target, inventory):
-                scope[key] = target
+                scope[target.key] = target
     for key, view in _deleted(deletions, inventory):
         if key not in scope:
             scope[key] = make_target(view, view.packages.get(key.path, PackageState(key.path)), inventory)
@@ -139,6 +142,15 @@ def _targets(
             package = own.packages.get(key.path, PackageState(key.path))
             scope[key] = make_target(own, package, inventory)
     yield from (scope[key] for key in sorted(scope))
+
+
+def _sharing(
+    target: PlanTarget, places: Mapping[PackageKey, PackageKey], owners: Mapping[ObjectName, ObjectName]
+) -> PlanTarget:
+    """Return the target with the names that other values have, which it need not hold a second time."""
+    owner = owners.get(target.owner, target.owner) if target.owner else None
+    main_owner = owner if target.main_owner == owner else target.main_owner
+    return replace(target, key=places.get(target.key, target.key), owner=owner, main_owner=main_owner)
 
 
 def _proposed_deletions(inventory: Inventory) -> ProposedDeletions:

@@ -136,7 +136,7 @@ def _read_repositories(
         shard_reader = ShardReader(
             inventory, forges.shard, mirrors, lambda views: find_trees(views, recorded.reviewed)
         )
-    views = _read_views(content.declared.registrations, options, mirrors, inventory.policy, shard_reader)
+    views = _read_views(content, options, mirrors, shard_reader)
     forges.set_authors(views.values())
     forge_state = ForgeState(views, recorded.reviewed, recorded.histories)
     if not options.deep:
@@ -351,14 +351,11 @@ def _merged(manifests: Manifests, registered: Iterable[Registration]) -> list[Re
 
 
 def _read_views(
-    registrations: Iterable[Registration],
-    options: ReadOptions,
-    mirrors: Mirrors,
-    policy: Policy,
-    shard_reader: ShardReader | None,
+    content: "_ControlContent", options: ReadOptions, mirrors: Mirrors, shard_reader: ShardReader | None
 ) -> Views:
     """Return the views, read at their absolute addresses, each with its manifest as written."""
-    written = {r.key: r for r in registrations}
+    policy, records = content.inventory.policy, content.inventory.records.values()
+    written = {r.key: r for r in content.declared.registrations}
     located = [_located(r, options.control.mirror) for r in written.values()]
 
     def as_written(views: Views) -> Views:
@@ -381,6 +378,7 @@ def _read_views(
             name,
             reads=not options.anew,
         ),
+        texts={text: text for record in records for text in (record.path, record.output_tree)},
     )
     return shard_reader.with_roles(as_written(views)) if shard_reader else as_written(views)
 

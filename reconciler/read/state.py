@@ -38,6 +38,7 @@ from reconciler.state import (
     RefusedDeletionsRecord,
     RolloutRecord,
     SetRecord,
+    SharedSpec,
     WantedLockRecord,
     is_lines_file,
     read_variant_record,
@@ -115,7 +116,8 @@ _repeated = attrgetter(*_REPEATED)
 class _Reader:
     """Reads the records of one commit and collects their problems.
 
-    `texts` and `parts` are values that records share, the latter by their representation.
+    `texts`, `parts` and `specs` are values that records share: parts by their representation, specs by their
+    parts.
     """
 
     objects: Mirror
@@ -124,6 +126,7 @@ class _Reader:
     problems: list[Problem] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)
+    specs: dict[tuple[tuple[str, int], ...], dict[str, Any]] = field(default_factory=dict)
 
     def records(self, directory: str, model: type[R]) -> dict[ObjectName, R]:
         """Return the readable records below a directory by the name of their object."""
@@ -195,9 +198,14 @@ class _Reader:
         for name, text in zip(_REPEATED, _repeated(record), strict=True):
             if (shared := share(text, text)) is not text:
                 force_setattr(fresh, name, shared)
-        for name, value in record.spec.items():
-            if name != "downstream":  # it is the variant's own
-                record.spec[name] = self.parts.setdefault(repr(value), value)
+        match record.spec:
+            case {"downstream": dict(own), **rest} if own.keys() <= {"repo", "package"}:
+                parts = {key: self.parts.setdefault(repr(value), value) for key, value in rest.items()}
+                spec = self.specs.setdefault(tuple((key, id(part)) for key, part in parts.items()), parts)
+                names = [
+                    share(name, name) if name else name for name in (own.get("repo"), own.get("package"))
+                ]
+                force_setattr(fresh, "spec", SharedSpec(spec, *names))
         for name, part in (("facts", record.facts), ("objects", record.objects)):
             force_setattr(fresh, name, self.parts.setdefault(repr(part), part))
         if record.output_tree == record.local_tree:

@@ -12,7 +12,7 @@ from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import functions_failed
-from reconciler.values import dataclass
+from reconciler.values import dataclass, no_entries
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock.format import LockedPackage, Resolution
@@ -30,7 +30,7 @@ class Package:
     """
 
     tree: Oid
-    files: Files = field(default_factory=dict)
+    files: Files = field(default_factory=no_entries)
     is_recorded: bool = False
     conflicts: tuple[Conflict, ...] = ()
     answers: tuple[Answer, ...] = ()

@@ -17,7 +17,6 @@ from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import Problem
-from reconciler.expand.findings import VALID
 from reconciler.expand.variants import Desired, variant_key
 from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import Inventory
@@ -302,11 +301,9 @@ def _is_explained(problem: Problem) -> bool:
 
 def _with_generated(desired: Desired, generated: "Generated", leaving: "Leaving") -> Desired:
     variants = sorted((*desired.variants, *generated.variants), key=lambda variant: variant.key)
-    conditions = {variant_key(variant.key): (VALID,) for variant in generated.variants}
     return replace(
         desired,
         variants=tuple(variants),
-        conditions={**desired.conditions, **conditions},
         released=leaving.released,
         held=leaving.held,
     )

@@ -162,7 +162,9 @@ def downstream_packages(
     for variant in variants:
         view, downstream = find_view(variant, inventory), variant.spec.downstream
         if view is not None and downstream is not None:
-            key = PackageKey(view.url, view.full_path(downstream.package or ""))
+            path = view.full_path(downstream.package or "")
+            package = view.packages.get(path)
+            key = PackageKey(view.url, package.path if package else path)
             downstreams.setdefault(key, []).append(variant)
     order = attrgetter("key")
     return {p: (vs[0],) if len(vs) == 1 else tuple(sorted(vs, key=order)) for p, vs in downstreams.items()}

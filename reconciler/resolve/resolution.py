@@ -11,7 +11,7 @@ from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url
 from reconciler.inventory import Draft, PackageRevision
 from reconciler.objects import Commit
 from reconciler.rollout.model import Rollout
-from reconciler.values import dataclass
+from reconciler.values import dataclass, no_entries
 
 Downstreams = Mapping[PackageKey, tuple[DesiredVariant, ...]]
 """The variants that want each package, sorted; several of them contest it."""
@@ -98,7 +98,7 @@ class ResolvedVariant:
     inputs: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     settled: Oid | None = None
-    objects: Mapping[str, str] = field(default_factory=dict)
+    objects: Mapping[str, str] = field(default_factory=no_entries)
     moved: str = ""
     asked_from: Oid | None = None
     offers: Pin | None = None

@@ -31,7 +31,7 @@ from reconciler.resolve.up_to_date import (
 )
 from reconciler.resolve.upstreams import find_repository, subject_of
 from reconciler.state import PackageVariantRecord
-from reconciler.values import replace
+from reconciler.values import no_entries, replace, share
 
 
 def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
@@ -59,7 +59,8 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
         pending = [variant for variant in pending if not _is_elsewhere(variant, inventory)]
     # What this plan tags counts as published, or a chain of variants would need one run per link (law 1).
     inventory = with_pending_tags(publications, inventory)
-    lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory), {})
+    places = {place: place for place in downstreams}
+    lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory), {}, places)
     outcomes |= {variant.key: resolve_variant(variant, inventory, lookups) for variant in pending}
     rollouts = find_rollouts(outcomes, desired, inventory)
     outcomes |= _held(outcomes, rollouts, desired, inventory)
@@ -83,7 +84,7 @@ def _held(
     held = [variant for variant in desired.variants if variant.key in rollouts.holds]
     if not held:
         return {}
-    lookups = Lookups(_index_objects(held, inventory), index_sources(inventory), {})
+    lookups = Lookups(_index_objects(held, inventory), index_sources(inventory), {}, {})
     results: dict[ObjectName, Outcome] = {}
     for variant in held:
         hold, outcome = rollouts.holds[variant.key], outcomes[variant.key]
@@ -128,12 +129,14 @@ class Lookups(NamedTuple):
     """Indexes that every variant uses: objects by cluster, repositories by URL.
 
     `exact` has what an upstream that names its revision means, by namespace and identity of the model, which
-    the variants of a set share: it is looked up once for all of them.
+    the variants of a set share: it is looked up once for all of them. `places` has the key of each
+    downstream, so that it is held once.
     """
 
     objects: Mapping[str, ObjectIndex]
     sources: Sources
     exact: dict[tuple[str, int], PinChoice]
+    places: Mapping[PackageKey, PackageKey]
 
 
 def _index_objects(variants: Iterable[DesiredVariant], inventory: Inventory) -> dict[str, ObjectIndex]:
@@ -180,14 +183,15 @@ def resolve_variant(
     draft_header = draft.header if draft else None
     draft_base = find_base(draft_header, pin, record, inventory, lookups.sources)[0] if draft else None
     pin = _steady(pin, variant, draft_base if draft else base)
-    where = PackageKey(view.url, path)
+    where = PackageKey(view.url, package.path)
+    where = lookups.places.get(where, where)
     local = package.main_tree or adopted_directory(variant, view, path)
     candidates = find_candidates(pin, inventory) if local and base is None and not lost else ()
     objects = lookups.objects.get(view.cluster, {})
     facts = input_facts(variant, view, where, pin, inventory, objects=objects)
     if candidates:
         facts["candidates"] = [candidate.tree for candidate in candidates]
-    inputs = inputs_digest(facts)
+    inputs = share(inputs_digest(facts), record.inputs if record else None)
     resolved = ResolvedVariant(
         variant=variant,
         view=view.key,
@@ -200,7 +204,7 @@ def resolve_variant(
         draft_base=draft_base,
         inputs=inputs,
         facts=told_facts(facts, inputs, record),
-        objects=named_objects(variant, objects),
+        objects=named_objects(variant, objects) or no_entries(),
         asked_from=_asked_from(draft, record),
         moved=find_moved_tag((draft_header, package.main_header), pin, variant),
         offers=choice.offers,

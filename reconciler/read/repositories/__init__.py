@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.api.porch import GitRepository, Repository
@@ -20,7 +21,7 @@ from reconciler.read.repositories.discovery import PackageAtRef, find_refs, surv
 from reconciler.read.repositories.drafts import read_groups
 from reconciler.read.repositories.kept_views import KeptViews, ViewFiles
 from reconciler.read.repositories.kptfiles import HeaderIndex
-from reconciler.read.repositories.packages import ViewContent, main_key, read_packages
+from reconciler.read.repositories.packages import ViewContent, main_key, read_packages, share_texts
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, TAGS
 from reconciler.values import replace
@@ -53,6 +54,7 @@ def read_repositories(
     find_needed: FindNeeded | None = None,
     index_name: str = "",
     kept_views: ViewFiles = ViewFiles(),  # noqa: B008 - a constant
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[ObjectName, RepositoryView]:
     """Return the view of every registered repository. Views of one Git repository share one fetch.
 
@@ -67,11 +69,12 @@ def read_repositories(
             missing; the others are skipped. By default all are read.
         index_name: Suffix of the cache of Kptfiles, for runs that read other repositories.
         kept_views: Where views of earlier runs are kept, by default nowhere.
+        texts: Paths and trees of packages that other values hold already: equal ones are not held twice.
     """
     views = describe_repositories(registrations, mirrors, policy)
     views = {key: replace(view, problem=view.problem or check(view)) for key, view in views.items()}
     index = HeaderIndex(mirrors.cache_dir / f"headers-{policy.instance}{index_name}.json")
-    reading = _Reading(policy, index, kept_views)
+    reading = _Reading(policy, index, kept_views, texts)
     if find_needed is None:
         views |= _read_all([view for view in views.values() if view.is_available], mirrors, reading)
     else:
@@ -89,6 +92,7 @@ class _Reading(NamedTuple):
     policy: Policy
     headers: HeaderIndex
     kept_views: ViewFiles
+    texts: Mapping[str, str]
 
 
 def _needed(views: Mapping[ObjectName, RepositoryView], find_needed: FindNeeded) -> list[RepositoryView]:
@@ -182,7 +186,7 @@ def _read_views(
         yield replace(
             view,
             head=branches.get(view.branch),
-            packages=packages,
+            packages=share_texts(packages, reading.texts),
             directories=main.directories,
             files=main.files,
             branches=branches,

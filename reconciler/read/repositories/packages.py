@@ -97,6 +97,29 @@ def read_packages(
         yield main, dict(sorted(packages.items()))
 
 
+def share_texts(packages: Mapping[str, PackageState], texts: Mapping[str, str]) -> Mapping[str, PackageState]:
+    """Return the packages of a view with the paths and trees that other values hold, and each commit once."""
+    commits: dict[Commit, Commit] = {}
+
+    def shared(package: PackageState) -> PackageState:
+        tree, path = package.main_tree, texts.get(package.path, package.path)
+        unpublished = tuple(
+            replace(
+                state, commit=commits.setdefault(state.commit, state.commit), tree=_held(state.tree, texts)
+            )
+            for state in package.unpublished
+        )
+        main_tree = _held(tree, texts) if tree else None
+        return replace(package, path=path, main_tree=main_tree, unpublished=unpublished)
+
+    shares = map(shared, packages.values())
+    return {package.path: package for package in shares}
+
+
+def _held(tree: Oid, texts: Mapping[str, str]) -> Oid:
+    return Oid(texts.get(tree, tree))
+
+
 def _read_refs(
     mirror: Mirror, content: ViewContent, policy: Policy, index: HeaderIndex
 ) -> tuple[dict[str, list[Draft]], dict[str, list[PackageRevision]]]:
