@@ -23,6 +23,7 @@ from reconciler.state import (
     PackageVariantRecord,
     RefusedDeletionsRecord,
     SetRecord,
+    SharedSpec,
     WantedLockRecord,
     branch_files,
     record_bytes,
@@ -344,3 +345,44 @@ def test_records_share_equal_values_and_keep_their_types(world: Callable[..., Wo
     assert first.facts is second.facts
     assert first.spec["upstream"] is second.spec["upstream"]
     assert [record_bytes(first), record_bytes(second)] == [record_bytes(one), record_bytes(other)]
+
+
+@pytest.mark.parametrize(
+    "downstream",
+    [{"repo": "edge", "package": "db"}, {"package": "db"}, {"repo": "edge"}, {}, {"repo": "edge", "more": 1}],
+)
+def test_spec_that_records_share_is_the_one_that_was_written(
+    downstream: dict[str, Any], world: Callable[..., World]
+) -> None:
+    spec = {"upstream": {"repo": "up"}, "downstream": downstream, "pipeline": {"mutators": []}}
+    written = [replace(DB, name=name, spec=spec) for name in "ab"]
+    made = world({LINES: b"".join(map(record_bytes, written))})
+
+    read = [*read_state(made.mirror, made.commit, Limits()).records.values()]
+
+    assert read == written
+    assert [dict(record.spec) for record in read] == [spec, spec]
+    assert [len(record.spec) for record in read] == [3, 3]
+    assert read[0].spec["downstream"] == downstream
+    assert replace(written[0], spec={**spec, "downstream": {"package": "web"}}) != read[0]
+    assert [*map(record_bytes, read)] == [*map(record_bytes, written)]
+
+
+def test_specs_without_a_downstream_are_read_as_they_are(world: Callable[..., World]) -> None:
+    made = world({LINES: record_bytes(replace(DB, spec={"upstream": {"repo": "up"}}))})
+
+    (record,) = read_state(made.mirror, made.commit, Limits()).records.values()
+
+    assert record.spec == {"upstream": {"repo": "up"}}
+
+
+def test_records_of_one_set_hold_their_spec_once(world: Callable[..., World]) -> None:
+    shared = {"upstream": {"repo": "up"}, "pipeline": {"mutators": [{"image": "set-labels"}]}}
+    written = [replace(DB, name=name, spec={**shared, "downstream": {"package": name}}) for name in "ab"]
+    made = world({LINES: b"".join(map(record_bytes, written))})
+
+    one, other = read_state(made.mirror, made.commit, Limits()).records.values()
+
+    assert isinstance(one.spec, SharedSpec)
+    assert isinstance(other.spec, SharedSpec)
+    assert one.spec._shared is other.spec._shared
