@@ -89,14 +89,13 @@ class SharedSpec(Mapping[str, Any]):
     __slots__ = ("_package", "_repo", "_shared")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, shared: Mapping[str, Any], repo: str | None, package: str | None) -> None:
+    def __init__(self, shared: Mapping[str, Any], repo: str, package: str) -> None:
         self._shared, self._repo, self._package = shared, repo, package
 
     @property
     def plain(self) -> dict[str, Any]:
         """The spec as a dict of its own."""
-        named = (("repo", self._repo), ("package", self._package))
-        return {**self._shared, "downstream": {key: name for key, name in named if name is not None}}
+        return {**self._shared, "downstream": {"repo": self._repo, "package": self._package}}
 
     def __getitem__(self, name: str) -> Any:
         return self.plain[name] if name == "downstream" else self._shared[name]

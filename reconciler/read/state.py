@@ -198,19 +198,24 @@ class _Reader:
         for name, text in zip(_REPEATED, _repeated(record), strict=True):
             if (shared := share(text, text)) is not text:
                 force_setattr(fresh, name, shared)
-        match record.spec:
-            case {"downstream": dict(own), **rest} if own.keys() <= {"repo", "package"}:
-                parts = {key: self.parts.setdefault(repr(value), value) for key, value in rest.items()}
-                spec = self.specs.setdefault(tuple((key, id(part)) for key, part in parts.items()), parts)
-                names = [
-                    share(name, name) if name else name for name in (own.get("repo"), own.get("package"))
-                ]
-                force_setattr(fresh, "spec", SharedSpec(spec, *names))
+        force_setattr(fresh, "spec", self._shared_spec(record.spec))
         for name, part in (("facts", record.facts), ("objects", record.objects)):
             force_setattr(fresh, name, self.parts.setdefault(repr(part), part))
         if record.output_tree == record.local_tree:
             force_setattr(fresh, "output_tree", record.local_tree)
         return record
+
+    def _shared_spec(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        parts = {
+            key: self.parts.setdefault(repr(value), value)
+            for key, value in spec.items()
+            if key != "downstream"  # it is the variant's own
+        }
+        match spec.get("downstream"):
+            case {"repo": str(repo), "package": str(package), **more} if not more:
+                shared = self.specs.setdefault(tuple((key, id(part)) for key, part in parts.items()), parts)
+                return SharedSpec(shared, self.texts.setdefault(repo, repo), package)
+        return {**spec, **parts}
 
     def wanted_lock(self) -> Oid | None:
         """Return the tree of the reviewed lock that the last run computed."""

@@ -349,10 +349,13 @@ def test_records_share_equal_values_and_keep_their_types(world: Callable[..., Wo
 
 @pytest.mark.parametrize(
     "downstream",
-    [{"repo": "edge", "package": "db"}, {"package": "db"}, {"repo": "edge"}, {}, {"repo": "edge", "more": 1}],
+    [
+        *({"repo": "edge", "package": "db"}, {"package": "db"}, {"repo": "edge"}, {}, None),
+        *({"repo": "edge", "package": "db", "more": 1}, {"repo": ["edge"], "package": None}),
+    ],
 )
 def test_spec_that_records_share_is_the_one_that_was_written(
-    downstream: dict[str, Any], world: Callable[..., World]
+    downstream: dict[str, Any] | None, world: Callable[..., World]
 ) -> None:
     spec = {"upstream": {"repo": "up"}, "downstream": downstream, "pipeline": {"mutators": []}}
     written = [replace(DB, name=name, spec=spec) for name in "ab"]
@@ -378,7 +381,8 @@ def test_specs_without_a_downstream_are_read_as_they_are(world: Callable[..., Wo
 
 def test_records_of_one_set_hold_their_spec_once(world: Callable[..., World]) -> None:
     shared = {"upstream": {"repo": "up"}, "pipeline": {"mutators": [{"image": "set-labels"}]}}
-    written = [replace(DB, name=name, spec={**shared, "downstream": {"package": name}}) for name in "ab"]
+    specs = {name: {**shared, "downstream": {"repo": "edge", "package": name}} for name in "ab"}
+    written = [replace(DB, name=name, spec=spec) for name, spec in specs.items()]
     made = world({LINES: b"".join(map(record_bytes, written))})
 
     one, other = read_state(made.mirror, made.commit, Limits()).records.values()
