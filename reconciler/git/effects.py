@@ -11,6 +11,7 @@ before it and one after it. `RECONCILER_FAILPOINT_LOG=<file>` appends one line p
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
@@ -22,8 +23,35 @@ from reconciler.values import dataclass
 VARIABLE = "RECONCILER_FAILPOINT"
 LOG_VARIABLE = "RECONCILER_FAILPOINT_LOG"
 
-_requested = threading.Event()
-_recording = threading.Event()
+_CHECK_S = 0.1
+"""How often a wait looks for a request to shut down."""
+
+
+class Flag:
+    """A flag that a signal handler may set.
+
+    Not `threading.Event`: the thread that the signal interrupts may hold its lock, and the handler would
+    wait for that lock for ever.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """Set it."""
+        self._is_set = True
+
+    def clear(self) -> None:
+        """Clear it."""
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Tell whether it is set."""
+        return self._is_set
+
+
+_requested = Flag()
+_recording = Flag()
 
 
 class StoppedError(ReconcilerError):
@@ -54,8 +82,10 @@ def check_shutdown() -> None:
 
 def sleep(seconds: float) -> None:
     """Wait; a requested shutdown ends the wait with a StoppedError."""
-    if _requested.wait(seconds):
-        check_shutdown()
+    until = time.monotonic() + seconds
+    while not is_shutting_down() and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, _CHECK_S))
+    check_shutdown()
 
 
 @contextmanager

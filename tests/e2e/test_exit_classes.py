@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -176,7 +175,7 @@ ROWS = [
 def test_exit_class_has_a_line_that_explains_it(
     row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects, "_requested", threading.Event())
+    monkeypatch.setattr(effects, "_requested", effects.Flag())
     write_world(tmp_path / "w", ("edge-1",))
     world = World(tmp_path / "w")
     row.situation(world)

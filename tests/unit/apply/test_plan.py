@@ -1,6 +1,5 @@
 """All effects of a plan: repositories, then state and status; what a run that was asked to end left."""
 
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -87,7 +86,7 @@ def test_run_that_was_asked_to_end_leaves_the_changes_of_a_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edge = Edge(tmp_path)
-    monkeypatch.setattr(effects, "_requested", threading.Event())
+    monkeypatch.setattr(effects, "_requested", effects.Flag())
     effects.request_shutdown()
 
     result = _apply_or_leave(edge.target(), [edge.created("web"), edge.change("same")])
@@ -289,7 +288,7 @@ def test_repositories_are_reported_in_the_order_of_their_urls(world: World, tmp_
 def test_run_that_was_asked_to_end_before_its_first_effect_writes_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects, "_requested", threading.Event())
+    monkeypatch.setattr(effects, "_requested", effects.Flag())
     effects.request_shutdown()
 
     with pytest.raises(effects.StoppedError):

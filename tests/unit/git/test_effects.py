@@ -1,7 +1,11 @@
 import os
 import signal
+import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -13,7 +17,7 @@ from reconciler.git.effects import LOG_VARIABLE, VARIABLE, Failpoints, StoppedEr
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep requests of one test from the others."""
-    monkeypatch.setattr(effects, "_requested", threading.Event())
+    monkeypatch.setattr(effects, "_requested", effects.Flag())
 
 
 def test_no_shutdown_is_requested_by_default() -> None:
@@ -42,6 +46,35 @@ def test_shutdown_ends_a_wait_at_once() -> None:
     with pytest.raises(StoppedError):
         effects.sleep(600)
     timer.join()
+
+
+def test_signal_may_come_at_any_moment_of_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its handler runs between two lines of the main thread, whatever that holds."""
+    for moment in range(1, 100):
+        monkeypatch.setattr(effects, "_requested", effects.Flag())
+        lines: list[int] = []
+
+        def interrupt(frame: FrameType, event: str, _: object, moment: int = moment) -> Any:
+            if event == "line" and not effects._requested.is_set():
+                lines.append(frame.f_lineno)  # noqa: B023 - the thread ends before the next round
+                if len(lines) == moment:  # noqa: B023
+                    effects.request_shutdown()
+            return interrupt
+
+        def wait() -> None:
+            sys.settrace(interrupt)
+            with suppress(StoppedError):
+                effects.sleep(0.001)
+            sys.settrace(None)
+
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive(), f"it waits for ever if the signal comes at line {lines[-1]}"
+        if len(lines) < moment:
+            break
+
+    assert 3 < moment < 99
 
 
 def test_results_are_recorded_after_a_shutdown_request() -> None:
