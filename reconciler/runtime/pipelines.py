@@ -2,10 +2,11 @@
 
 import gc
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -172,22 +173,37 @@ class _Pool:
         semaphore = context.BoundedSemaphore(max(1, self._settings.policy.parallel))
         count = min(self._processes, len(packages))
         arguments = (self._settings, semaphore, packages)
-        chunk = max(1, len(packages) // (count * _CHUNKS))
-        with (
-            ProcessPoolExecutor(count, context, _start_worker, arguments) as pool,
-            suppress(BrokenProcessPool),
-        ):
-            with current_display().paused():  # all processes start here
-                deltas = pool.map(_run_in_worker, range(len(packages)), chunksize=chunk)
-            yield from deltas
+        size = max(1, len(packages) // (count * _CHUNKS))
+        with ProcessPoolExecutor(count, context, _start_worker, arguments) as pool:
+            try:
+                with current_display().paused():  # all processes start here
+                    chunks = [pool.submit(_run_in_worker, numbers) for numbers in _divide(packages, size)]
+                # Not Executor.map: it cancels what the thread of a broken pool is about to end, which ends
+                # that thread, and this process would wait for the other workers for ever.
+                for chunk in chunks:
+                    yield from chunk.result()
+            except BrokenProcessPool:
+                return
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+def _divide(packages: Sequence[Files], size: int) -> Iterator[range]:
+    for first in range(0, len(packages), size):
+        yield range(first, min(first + size, len(packages)))
 
 
 _worker: list[tuple[Sequence[Files], FunctionPolicy, tuple[FunctionRuntime, ...]]] = []
 """The work of a forked process, once it has started; empty in every other process."""
 _worker_stack: Final = ExitStack()
+_is_working = False
+"""Whether a forked process renders a package."""
 
 
 def _start_worker(settings: _Settings, semaphore: Semaphore, packages: Sequence[Files]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
     # The values of the parent live to the end: walking them would copy their memory into every fork.
     gc.set_threshold(*COLLECT)
     gc.freeze()
@@ -195,7 +211,28 @@ def _start_worker(settings: _Settings, semaphore: Semaphore, packages: Sequence[
     _worker.append((packages, settings.policy, _worker_stack.enter_context(runtimes)))
 
 
-def _run_in_worker(number: int) -> _ResultDelta:
+def _leave(_number: int, _frame: object) -> None:
+    """End this forked process; the functions that it runs are ended first.
+
+    It would inherit the handler with which its parent finishes what is under way.
+    """
+    if not _is_working:
+        os._exit(1)
+    raise KeyboardInterrupt
+
+
+def _run_in_worker(numbers: range) -> list[_ResultDelta]:
+    global _is_working  # noqa: PLW0603 - read by a signal handler
+    _is_working = True
+    try:
+        return [_render(number) for number in numbers]
+    except KeyboardInterrupt:
+        os._exit(1)
+    finally:
+        _is_working = False
+
+
+def _render(number: int) -> _ResultDelta:
     ((packages, policy, runtimes),) = _worker
     files, spans = packages[number], list[TimeSpan]()
     if is_watched():  # as its parent was

@@ -1,6 +1,7 @@
 """Many packages at once: the same results in the same order, however they were made."""
 
 import os
+import signal
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -67,6 +68,39 @@ def test_work_of_killed_process_is_done_here(tmp_path: Path) -> None:
 
     assert [result.error for result in results] == ["", "", ""]
     assert b"namespace: n2" in results[2].files["s.yaml"].data
+
+
+def test_other_processes_end_with_a_killed_one_and_end_their_functions(tmp_path: Path) -> None:
+    """What a signal does in this process, it does not do in its forks."""
+    signals = tmp_path / "signals"
+    function = tmp_path / "function"
+    function.write_text(
+        f"""#!/bin/sh
+[ "$PPID" = {os.getpid()} ] && exec cat
+if mkdir {tmp_path}/one 2>/dev/null; then
+    while ! test -e {tmp_path}/busy; do sleep 0.02; done
+    kill -9 "$PPID"
+else
+    echo $$ >{tmp_path}/busy
+    exec sleep 600
+fi
+"""
+    )
+    function.chmod(0o755)
+    before = signal.signal(signal.SIGTERM, lambda *_: signals.touch())
+    try:
+        results = run(
+            [package(n, NAMESPACE, "  - exec: f\n") for n in range(4)],
+            replace(POLICY, exec={"f": str(function)}),
+            processes=2,
+        )
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert [result.error for result in results] == [""] * 4
+    assert not signals.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "busy").read_text()), 0)
 
 
 def test_result_is_cached(tmp_path: Path) -> None:
