@@ -35,6 +35,8 @@ _LEAST_OUTSIDE: Final = 2
 """The same where functions may run in containers or executables, and this process mostly waits."""
 _CHUNKS: Final = 8
 """Chunks of work for each process, so that all end at about the same time."""
+_PR_SET_PDEATHSIG: Final = 1
+"""The option of prctl(2) for the signal that the end of the parent sends."""
 
 Definitions = Sequence[Mapping[str, Any]]
 """CustomResourceDefinitions for validation, besides those in each package."""
@@ -204,11 +206,23 @@ _is_working = False
 def _start_worker(settings: _Settings, semaphore: Semaphore, packages: Sequence[Files]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
+    _end_with_parent()
     # The values of the parent live to the end: walking them would copy their memory into every fork.
     gc.set_threshold(*COLLECT)
     gc.freeze()
     runtimes = open_runtimes(settings.policy, settings.cache, settings.definitions, semaphore)
     _worker.append((packages, settings.policy, _worker_stack.enter_context(runtimes)))
+
+
+def _end_with_parent() -> None:
+    """Get a SIGTERM when the parent ends, however that is: without it, this process would wait for ever."""
+    import ctypes  # noqa: PLC0415 - only here
+    from multiprocessing import parent_process  # noqa: PLC0415 - slow to import, and only for many packages
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+    parent = parent_process()
+    if parent is None or os.getppid() != parent.pid:  # it ended before
+        os._exit(1)
 
 
 def _leave(_number: int, _frame: object) -> None:

@@ -2,7 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +22,7 @@ from reconciler.progress import NoDisplay, open_task, show_on
 from reconciler.runtime.pipelines import _Pool, open_pipelines
 from reconciler.runtime.result_cache import PackageCache
 from reconciler.timing import SpanKind, TimeSpan, is_watched, watching
+from tests.support.command_server import PROJECT
 
 POLICY = FunctionPolicy()
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p{n}\npipeline:\n  mutators:\n{steps}"
@@ -101,6 +105,35 @@ fi
     assert not signals.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "busy").read_text()), 0)
+
+
+KILLED = """\
+import sys
+from dataclasses import replace
+from tests.unit.runtime.test_pipelines import NAMESPACE, POLICY, package, run
+
+packages = [package(n, NAMESPACE, "  - exec: f\\n") for n in range(2)]
+run(packages, replace(POLICY, exec={"f": sys.argv[1]}), processes=2)
+"""
+
+
+def test_processes_end_with_the_run_that_is_killed(tmp_path: Path) -> None:
+    """They hold its output open, and would wait for work for ever."""
+    function = tmp_path / "function"
+    function.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/$$\nexec sleep 600\n")
+    function.chmod(0o755)
+    command = [sys.executable, "-c", KILLED, str(function)]
+    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE) as killed:
+        while len(functions := [path.name for path in tmp_path.iterdir() if path.name.isdecimal()]) < 2:
+            assert killed.poll() is None
+            time.sleep(0.02)
+        killed.kill()
+        out, _ = killed.communicate(timeout=60)
+
+    assert out == b""
+    for function_id in map(int, functions):
+        with pytest.raises(ProcessLookupError):
+            os.kill(function_id, 0)
 
 
 def test_result_is_cached(tmp_path: Path) -> None:
