@@ -57,7 +57,7 @@ def _object_result(
     if not snapshot.present:
         return GateResult(Verdict.WAITING, f"there is no {place}")
     if taken <= published:
-        return GateResult(Verdict.WAITING, f"the {place} is older than the package on main")
+        return GateResult(Verdict.WAITING, f"the {place} is not newer than the package on main")
     objects = [
         item
         for item in snapshot.of_kind(gate.api_version, gate.kind)

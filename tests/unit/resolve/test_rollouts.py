@@ -100,8 +100,8 @@ def test_the_whole_way(world: RolloutWorld) -> None:
     world.time += SOAK_S
     plan = world.run()
     assert messages(plan)[1] == (
-        "waits for b1/web: the snapshot is older than the package on main; "
-        "b2/web: the snapshot is older than the package on main"
+        "waits for b1/web: the snapshot is not newer than the package on main; "
+        "b2/web: the snapshot is not newer than the package on main"
     )
     world.take_snapshot()
     assert updated(world.run()) == list(THIRD)
