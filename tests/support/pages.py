@@ -163,7 +163,8 @@ def run_page(
         check=False,
         timeout=TIMEOUT_S,
     )
-    printed = ran.stdout
+    # YAML quotes a commit whose digits look like a number.
+    printed = re.sub(r'"([0-9a-f]{40})"', r"\1", ran.stdout)
     for shown, served in real.items():
         printed = printed.replace(served, shown)
     outcomes = re.findall(rf"(.*?)\n{_MARK} (\d+)\n", printed, flags=re.DOTALL)
