@@ -16,6 +16,7 @@ so the few values that records hold are not structs.
 """
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
@@ -28,12 +29,16 @@ def _make_value_type(cls: type[Any] | None = None, /, **settings: Any) -> Any:
     """Return the value type of a class with annotated fields, as `dataclasses.dataclass` does."""
     if cls is None:
         return lambda cls: _make_value_type(cls, **settings)
-    namespace = {k: v for k, v in vars(cls).items() if k not in {"__dict__", "__weakref__"}}
+    namespace = {k: v for k, v in vars(cls).items() if k not in _MADE_BY_PYTHON}
     declared = {k: v for k, v in namespace.items() if isinstance(v, dataclasses.Field)}
     if not all(field.init for field in declared.values()):  # a struct has no field that only methods set
         return dataclasses.dataclass(cls, **settings)
     settings.pop("slots", None)
     return _make_struct(cls, namespace, declared, settings)
+
+
+# From Python 3.14 on a class holds a function that returns its annotations, and what it returned.
+_MADE_BY_PYTHON = {"__dict__", "__weakref__", "__annotations__", "__annotate_func__", "__annotations_cache__"}
 
 
 def _replace(value: Any, /, **changes: Any) -> Any:
@@ -91,7 +96,7 @@ def _make_struct(
     declared: dict[str, "dataclasses.Field[Any]"],
     settings: dict[str, Any],
 ) -> type[Any]:
-    annotations = namespace.pop("__annotations__", {})
+    annotations = inspect.get_annotations(cls)
     namespace["__qualname__"] = cls.__qualname__
     values = {name: namespace.pop(name) for name in annotations if name in namespace}
     namespace["__dataclass_fields__"] = _Fields(annotations, values)
