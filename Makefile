@@ -2,24 +2,33 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
+PIP := $(RUN)python -m pip install --quiet --disable-pip-version-check
 DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
+.PHONY: help demo test lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | while IFS="$$(printf '\t')" read -r name what; do \
 		printf '%-14s %s\n' "$$name" "$$what"; done
 
-$(VENV)/.installed: pyproject.toml requirements.lock
+# What the command needs and what installs it (38 MB to download); what tests and tools need beyond that (84 MB).
+$(VENV)/.runs: pyproject.toml requirements-run.lock requirements-build.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), and Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN)python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(RUN)python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) --require-hashes -r requirements-run.lock
+	$(PIP) --require-hashes -r requirements-build.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(VENV)/.installed  ## The main job on a small world: plan, apply, approve, upstream bump, target removed, apply
+$(VENV)/.installed: $(VENV)/.runs requirements.lock
+	$(PIP) --require-hashes -r requirements.lock
+	@touch $@
+
+demo: $(VENV)/.runs  ## The main job on a small world: plan, apply, approve, upstream bump, target removed, apply
 	@rm -rf $(DEMO)
 	@$(RUN)reconciler demo $(DEMO) >/dev/null
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh $(DEMO)/walkthrough.sh
@@ -35,26 +44,15 @@ docs-site:  ## Build the documentation site into docs/_build, and check every li
 docs-pictures:  ## Draw the Mermaid diagrams of the documentation that changed; needs npm and Chromium
 	.ci/pictures
 
-report-check: $(VENV)/.installed  ## Keys, accessibility (axe-core) and speed of the HTML report in Chromium; needs npm
-	.ci/report check
-
-report-pictures: $(VENV)/.installed  ## Take the pictures of the HTML report for the documentation; needs npm and Chromium
-	.ci/report pictures
-
-docs-test: $(VENV)/.installed  ## Run every command of the tutorial and the guides, and compare what they print
-	$(RUN)python -m pytest -q tests/docs
-
-coverage: $(VENV)/.installed  ## All tests with branch coverage, which takes a third longer
-	$(RUN)python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
-
-check: $(VENV)/.installed  ## What CI checks: format, lint, types, layers, unused code, spelling, tests
+report-lint: $(VENV)/.installed  ## Format, lint, types, layers, unused code, spelling
 	$(RUN)ruff format --check .
 	$(RUN)ruff check .
 	$(RUN)mypy
 	$(RUN)lint-imports
 	$(RUN)vulture
 	$(RUN)codespell
-	$(MAKE) test
+
+check: lint test  ## What a change must pass: lint and test
 
 audit: $(VENV)/.installed  ## Workflows and known vulnerabilities; needs the package index's advisory service
 	$(RUN)zizmor --offline --no-progress --config .github/zizmor.yml action.yml .github/workflows .github/examples/*.yml
@@ -63,6 +61,9 @@ audit: $(VENV)/.installed  ## Workflows and known vulnerabilities; needs the pac
 
 release-check:  ## The release without publishing: reproducible, checked, installed from a local index by every Python here
 	.ci/release-check
+
+readme: $(VENV)/.installed  ## The commands of README.md on a clean clone with an empty home, as a newcomer types them
+	RECONCILER_README=1 $(RUN)python -m pytest -p no:xdist tests/e2e/test_readme.py
 
 image: $(VENV)/.installed  ## Build the image on a base of Debian packages and pass the demo in it, as root
 	RECONCILER_IMAGE=1 $(RUN)python -m pytest -p no:xdist tests/e2e/test_image.py
@@ -128,7 +129,7 @@ lock:  ## Rewrite the lock files from pyproject.toml: all, what runs in producti
 		$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-release.lock -
 	printf '%s\n' 'furo>=2025.9' 'myst-parser>=5,<6' 'sphinx>=8.2,<10' 'sphinx-copybutton>=0.5.2,<0.6' | \
 		$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-docs.lock -
-	echo "hatchling>=1.27,<2" | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-build.lock -
+	printf '%s\n' 'editables>=0.5,<1' 'hatchling>=1.27,<2' | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-build.lock -
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)python -m tests.support.wheels
 
 clean:  ## Remove everything that these targets made
