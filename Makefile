@@ -44,7 +44,19 @@ docs-site:  ## Build the documentation site into docs/_build, and check every li
 docs-pictures:  ## Draw the Mermaid diagrams of the documentation that changed; needs npm and Chromium
 	.ci/pictures
 
-report-lint: $(VENV)/.installed  ## Format, lint, types, layers, unused code, spelling
+report-check: $(VENV)/.installed  ## Keys, accessibility (axe-core) and speed of the HTML report in Chromium; needs npm
+	.ci/report check
+
+report-pictures: $(VENV)/.installed  ## Take the pictures of the HTML report for the documentation; needs npm and Chromium
+	.ci/report pictures
+
+docs-test: $(VENV)/.installed  ## Run every command of the tutorial and the guides, and compare what they print
+	$(RUN)python -m pytest -q tests/docs
+
+coverage: $(VENV)/.installed  ## All tests with branch coverage, which takes a third longer
+	$(RUN)python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
+
+lint: $(VENV)/.installed  ## Format, lint, types, layers, unused code, spelling
 	$(RUN)ruff format --check .
 	$(RUN)ruff check .
 	$(RUN)mypy

@@ -106,6 +106,20 @@ def test_documented_command_verifies_the_workflow_that_signs(project_root: Path)
     assert "attest-build-provenance@" in (project_root / signer).read_text()
 
 
+def test_every_python_that_is_claimed_is_tried(project_root: Path) -> None:
+    claimed = re.findall(
+        r'"Programming Language :: Python :: (3\.\d+)"', (project_root / "pyproject.toml").read_text()
+    )
+    jobs = workflow(project_root, "ci.yml")["jobs"]
+    setups = [step for step in jobs["check"]["steps"] if "setup-python" in step.get("uses", "")]
+    tried = [setups[0]["with"]["python-version"], *jobs["pythons"]["strategy"]["matrix"]["python"]]
+    page = (project_root / "docs/install.md").read_text()
+
+    assert tried == claimed
+    assert f"Python {claimed[0]} to {claimed[-1]}" in page
+    assert f'requires-python = ">={claimed[0]}"' in (project_root / "pyproject.toml").read_text()
+
+
 def test_ci_tries_the_release(project_root: Path) -> None:
     build = workflow(project_root, "build.yml")["jobs"]["wheel"]["steps"]
 
