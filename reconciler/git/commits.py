@@ -1,5 +1,6 @@
 """Lenient parsing of commit objects, and of the annotations in messages: a push may contain any bytes."""
 
+import codecs
 import json
 import re
 from collections.abc import Mapping
@@ -56,11 +57,13 @@ def parse_commit(oid: Oid, data: bytes) -> CommitData | None:
 def decode_text(text: bytes, encoding: bytes = b"") -> str:
     """Decode text in the encoding of a commit, or as UTF-8 if Python cannot use that encoding.
 
-    A codec may be unknown, may be no text encoding, or may refuse to replace what it cannot decode
-    (`undefined`, `idna`, `punycode`): LookupError and UnicodeError, a ValueError, cover them all.
+    A codec may be unknown, may be no text encoding, or may refuse to replace what it cannot decode:
+    LookupError and UnicodeError, a ValueError, cover them. From Python 3.14 on `punycode` drops such text.
     """
     with suppress(LookupError, ValueError):
-        return text.decode(encoding.decode("ascii"), "replace")
+        codec = codecs.lookup(encoding.decode("ascii")).name
+        if codec != "punycode":
+            return text.decode(codec, "replace")
     return text.decode(errors="replace")
 
 
