@@ -263,12 +263,9 @@ def _print(lines: list[str]) -> None:
 
 
 def _print_json(value: Any) -> None:
-    import orjson
-
     from reconciler.cli.output import make_printer
 
-    redacted = make_printer(color=False).redactor.value(value)
-    click.echo(orjson.dumps(redacted, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode())
+    make_printer(color=False).value(value)
 
 
 runtime_option = click.option(

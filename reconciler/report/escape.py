@@ -1,33 +1,10 @@
 """Make hostile names harmless: what a terminal, Markdown or a CI log would obey is shown, not sent."""
 
+import json
 import re
-from functools import cache
+from typing import Final
 
-_HIDDEN = (
-    *range(0x20),  # C0: escape sequences, carriage returns, bells
-    *range(0x7F, 0xA0),  # DEL and C1
-    0x00AD,  # soft hyphen
-    0x061C,  # Arabic letter mark
-    *range(0x200B, 0x2010),  # zero width, left-to-right and right-to-left marks
-    *range(0x2028, 0x202F),  # line separators, bidirectional embeddings and overrides
-    *range(0x2060, 0x2070),  # word joiners, bidirectional isolates
-    0xFEFF,  # byte order mark
-    *range(0xFFF9, 0xFFFC),  # interlinear annotation
-    *range(0xD800, 0xE000),  # lone surrogates of undecodable bytes
-    *range(0xE0000, 0xE0080),  # tags
-)
-
-
-def _visible(code: int) -> str:
-    if code < 0x100:  # noqa: PLR2004 - two hexadecimal digits
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - the basic plane
-
-
-@cache
-def _visible_characters() -> dict[int, str]:
-    return {code: _visible(code) for code in _HIDDEN}
-
+from reconciler.wording import SHOWN, visible
 
 _TICKS = re.compile("`+")
 _COMMAND = re.compile(r"(?m)^([^\S\n]*)(::|##\[)")
@@ -38,10 +15,30 @@ def terminal(text: str) -> str:
 
     Total and idempotent: printable text is returned unchanged.
     """
-    # Most texts are plain ASCII, with nothing to translate.
-    if text.isascii() and text.isprintable():
-        return text
-    return text.translate(_visible_characters())
+    return visible(text)
+
+
+class _JsonSpelling(dict[int, str]):
+    """How each character is written in JSON text: what `terminal` spells out as an escape of JSON."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        is_kept = character == "\n" or SHOWN[code] == character
+        spelling = self[code] = character if is_kept else json.dumps(character)[1:-1]
+        return spelling
+
+
+_JSON: Final = _JsonSpelling()
+
+
+def json_text(text: str) -> str:
+    """Return JSON text with escapes of JSON for what `terminal` spells out; its value stays the same."""
+    return text if text.isascii() and "\x7f" not in text else text.translate(_JSON)
+
+
+def is_visible(character: str) -> bool:
+    """Return whether a character is shown as itself: printable, and nothing that `terminal` spells out."""
+    return character.isprintable() and terminal(character) == character
 
 
 def message_line(text: str) -> str:

@@ -23,6 +23,7 @@ from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus, current_states, status_value
 from reconciler.report.confidence import confidence_value
 from reconciler.report.conflicts import answer_value, conflict_value
+from reconciler.report.escape import json_text
 from reconciler.report.proposal import proposal_value
 from reconciler.report.redact import Redactor
 from reconciler.report.rollouts import rollout_value
@@ -43,14 +44,14 @@ API_VERSION = "reconciler.dev/v1alpha1"
 
 
 def dump(value: Any, redactor: Redactor) -> str:
-    """Return canonical JSON text: redacted, sorted keys, two-space indent, final newline."""
+    """Return canonical JSON text: redacted, visible, sorted keys, two-space indent, final newline."""
     option = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     with suppress(TypeError):  # orjson knows fewer types than the redactor
         text = orjson.dumps(value, option=option).decode()
         # Large outputs seldom have anything to mask, and each string then need not be looked at.
         if redactor.is_clean(text):
-            return text
-    return orjson.dumps(redactor.value(value), option=option).decode()
+            return json_text(text)
+    return json_text(orjson.dumps(redactor.value(value), option=option).decode())
 
 
 def listing(kind: str, items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Final
 from reconciler.functions.secrets import holds_secret
 from reconciler.objects import File, Files
 from reconciler.report.console import Color, Paint, plain
-from reconciler.report.escape import inert, terminal
+from reconciler.report.escape import inert, is_visible, terminal
 
 _NO_OID: Final = "0" * 40
 _CHUNK: Final = 52
@@ -121,13 +121,13 @@ def _binary(data: bytes) -> Iterator[str]:
 
 def _quoted(path: str) -> str:
     """Return a path as Git writes it: in quotes if a character needs to be escaped."""
-    if all(char.isprintable() and char not in '"\\' for char in path):
+    if all(is_visible(char) and char not in '"\\' for char in path):
         return path
     escaped = (
         f"\\{char}"
         if char in '"\\'
         else char
-        if char.isprintable()
+        if is_visible(char)
         else "".join(f"\\{byte:03o}" for byte in char.encode())
         for char in path
     )
