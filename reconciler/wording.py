@@ -55,8 +55,7 @@ def _visible(code: int) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - the basic plane
 
 
-SHOWN: Final = _Shown()
-"""Each character as it is shown."""
+_SHOWN: Final = _Shown()
 
 
 def visible(text: str) -> str:
@@ -65,4 +64,23 @@ def visible(text: str) -> str:
     Total and idempotent: printable text is returned unchanged.
     """
     # Most texts are plain ASCII, with nothing to translate.
-    return text if text.isascii() and text.isprintable() else text.translate(SHOWN)
+    return text if text.isascii() and text.isprintable() else text.translate(_SHOWN)
+
+
+class _JsonSpelling(dict[int, str]):
+    """How each character is written in JSON text: what `visible` spells out as an escape of JSON."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        units = character.encode("utf-16-be", "surrogatepass").hex(" ", 2).split()
+        is_kept = character == "\n" or _SHOWN[code] == character
+        spelling = self[code] = character if is_kept else "".join(f"\\u{unit}" for unit in units)
+        return spelling
+
+
+_JSON: Final = _JsonSpelling()
+
+
+def json_text(text: str) -> str:
+    """Return JSON text with escapes of JSON for what `visible` spells out; its value stays the same."""
+    return text if text.isascii() and "\x7f" not in text else text.translate(_JSON)

@@ -8,7 +8,7 @@ import click
 import orjson
 
 from reconciler.cli.output import RedactedStream
-from reconciler.report.escape import json_text
+from reconciler.wording import json_text
 
 if TYPE_CHECKING:
     from reconciler.timing import TimeSpan

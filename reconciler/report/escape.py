@@ -1,10 +1,8 @@
 """Make hostile names harmless: what a terminal, Markdown or a CI log would obey is shown, not sent."""
 
-import json
 import re
-from typing import Final
 
-from reconciler.wording import SHOWN, visible
+from reconciler.wording import visible
 
 _TICKS = re.compile("`+")
 _COMMAND = re.compile(r"(?m)^([^\S\n]*)(::|##\[)")
@@ -16,24 +14,6 @@ def terminal(text: str) -> str:
     Total and idempotent: printable text is returned unchanged.
     """
     return visible(text)
-
-
-class _JsonSpelling(dict[int, str]):
-    """How each character is written in JSON text: what `terminal` spells out as an escape of JSON."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        is_kept = character == "\n" or SHOWN[code] == character
-        spelling = self[code] = character if is_kept else json.dumps(character)[1:-1]
-        return spelling
-
-
-_JSON: Final = _JsonSpelling()
-
-
-def json_text(text: str) -> str:
-    """Return JSON text with escapes of JSON for what `terminal` spells out; its value stays the same."""
-    return text if text.isascii() and "\x7f" not in text else text.translate(_JSON)
 
 
 def is_visible(character: str) -> bool:

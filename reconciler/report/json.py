@@ -23,7 +23,6 @@ from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus, current_states, status_value
 from reconciler.report.confidence import confidence_value
 from reconciler.report.conflicts import answer_value, conflict_value
-from reconciler.report.escape import json_text
 from reconciler.report.proposal import proposal_value
 from reconciler.report.redact import Redactor
 from reconciler.report.rollouts import rollout_value
@@ -36,6 +35,7 @@ from reconciler.report.summary import (
     sorted_changes,
 )
 from reconciler.report.timings import Timings, timings_value
+from reconciler.wording import json_text
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange

@@ -10,7 +10,8 @@ import orjson
 
 from reconciler.plan.status import Phase
 from reconciler.report.console import Color, Paint, plain, table_rows
-from reconciler.report.escape import json_text, terminal
+from reconciler.report.escape import terminal
+from reconciler.wording import json_text
 
 Owner = Mapping[str, Any]
 HEADS = ("PACKAGE", "CLUSTER", "MAIN", "REVIEW", "STATE", "SINCE", "PULL REQUEST", "WAITING FOR")
