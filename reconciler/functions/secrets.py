@@ -31,14 +31,14 @@ _DECIDED: Final[dict[Oid, bool]] = {}
 _MOST_DECIDED: Final = 1 << 16
 
 _OTHER_SPELLING: Final = lazy_pattern(rb"[\\!\0]")
-"""What every spelling has without the letters `ecret`: an escape, a tag such as `!!binary`, UTF-16."""
+"""Part of every spelling without the word itself: an escape, a tag such as `!!binary`, UTF-16."""
 _ESCAPE: Final = lazy_pattern(
     r"\\+(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(000[0-9a-fA-F]{5})|(\r?\n[ \t]*)|([abefnrtv]))?"
 )
 _KIND: Final = lazy_pattern(r"""\bkind["'\s]*:\s*(?:(?:[!&]\S*|[|>][-+0-9]*)\s+)*["']?Secret(?:List)?\b""")
 """A Secret in a comment, a script or a template: its kind, as it is usually written."""
 _WORD: Final = lazy_pattern(r"\bSecret(?:List)?\b|![\w!<:.,/-]*(?:binary|%[0-9a-fA-F]{2})|%TAG")
-"""What a Secret has in text that is not YAML: its kind, or a tag that may decode to it."""
+"""Sign of a Secret in text that is not YAML: its kind, or a tag that may decode to it."""
 
 
 def holds_secret(*files: File | None) -> bool:
@@ -47,7 +47,7 @@ def holds_secret(*files: File | None) -> bool:
     A Secret is a mapping of the kind Secret of any API group, or an item of a SecretList: a document, or
     anywhere in one, also in its texts. Of text that is not YAML the word is enough. Total.
     """
-    return any(file is not None and _may_hold(file.data, b"ecret") and _decide(file) for file in files)
+    return any(file is not None and _may_hold(file.data, b"Secret") and _decide(file) for file in files)
 
 
 def _may_hold(data: bytes, *words: bytes) -> bool:

@@ -62,6 +62,7 @@ SPELLINGS = {
     "lines of JSON": f'{{"kind": "ConfigMap"}}\n{JSON}\n',
     "array of JSON": f"[{JSON}]",
     "List": f"apiVersion: v1\nkind: List\nitems:\n- {FLOW}",
+    "alias in a List": "x: &k Secret\nkind: List\nitems:\n- kind: *k\n  data: {a: aHVudGVyMg==}\n",
     "List in a List": f"kind: List\nitems:\n- kind: List\n  items:\n  - {FLOW}",
     "list of another kind": f"kind: SecretItemList\nitems:\n- {FLOW}",
     "SecretList without kinds": "apiVersion: v1\nkind: SecretList\nitems:\n- stringData: {a: hunter2value}\n",
