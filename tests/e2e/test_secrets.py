@@ -217,6 +217,43 @@ def test_packages_in_directories_are_compared_and_merged_without_a_value(
     assert hidden["seen.yaml"] == (False, "local")
 
 
+def test_function_that_prints_secrets_shows_none(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """One function makes another object of a Secret, and the next one says every value that it can find."""
+    with world.edit("blueprints", "a function that talks") as copy:
+        text = (copy / "web/Kptfile").read_text()
+        (copy / "web/Kptfile").write_text(f"{text}pipeline:\n  mutators:\n{TURNS}  validators:\n{TALKS}")
+    ask(world, 5)
+
+    before = leaking(world)
+    world.run("apply", "--quiet")
+    assert "found" in world.run("plan").out
+    with world.edit("blueprints", "Nothing") as copy:
+        render = ["package", "render", str(copy / "web"), "--results-dir", str(world.root / "results")]
+        assert [invoke([*render, "-o", output]) for output in ("text", "json")] == [3, 3]
+
+    assert (before, leaking(world)) == ({}, {})
+    said = capsys.readouterr()
+    results = (world.root / "results/results.yaml").read_text()
+    assert "***" in results
+    assert leaks(said.out + said.err + results) == []
+
+
+TURNS = """\
+  - image: starlark:v0.5
+    configMap:
+      source: |
+        for r in ctx.resource_list["items"]:
+          if r["kind"] == "Secret" and r["metadata"]["name"] == "becomes":
+            r["kind"] = "ConfigMap"
+"""
+TALKS = """\
+  - image: starlark:v0.5
+    configMap:
+      source: |
+        fail("found " + str(ctx.resource_list["items"]))
+"""
+
+
 def test_error_about_a_value_does_not_quote_it(world: World) -> None:
     with world.edit("blueprints", "broken") as copy:
         text = PLAIN.replace("{v}", f"!!int {NEW}", 1).format(v=NEW)
