@@ -1,4 +1,8 @@
-"""Numbers with their nouns, as every text writes them."""
+"""Numbers with their nouns, and characters that are not seen, as every text writes them."""
+
+import re
+import unicodedata
+from typing import Final
 
 _VOWELS = "aeiou"
 
@@ -15,3 +19,68 @@ def plural(number: int, noun: str) -> str:
 def verb(number: int, singular: str, otherwise: str) -> str:
     """Return the form of a verb for a number of things: `is` or `are`."""
     return singular if number == 1 else otherwise
+
+
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Categories of what is obeyed or not seen: controls, bidirectional and other marks, lone surrogates."""
+_IGNORED: Final = re.compile(
+    r"VARIATION SELECTOR|HANGUL .*FILLER|GRAPHEME JOINER|VOWEL INHERENT|BRAILLE PATTERN BLANK"
+)
+"""Names of the characters of other categories that are drawn as nothing; a name never changes."""
+_RESERVED: Final = (range(0x2060, 0x2070), range(0xFFF0, 0xFFF9), range(0xE0000, 0xE1000))
+"""Code points that are drawn as nothing even before Unicode assigns them.
+
+Source: Unicode, DerivedCoreProperties, Default_Ignorable_Code_Point, which Python does not have.
+"""
+
+
+def _is_hidden(code: int) -> bool:
+    character = chr(code)
+    if unicodedata.category(character) in _HIDDEN or any(code in each for each in _RESERVED):
+        return True
+    return _IGNORED.search(unicodedata.name(character, "")) is not None
+
+
+class _Shown(dict[int, str]):
+    """How each character is shown, decided when it is first met: deciding about all takes half a second."""
+
+    def __missing__(self, code: int) -> str:
+        shown = self[code] = _visible(code) if _is_hidden(code) else chr(code)
+        return shown
+
+
+def _visible(code: int) -> str:
+    if code < 0x100:  # noqa: PLR2004 - two hexadecimal digits
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - the basic plane
+
+
+_SHOWN: Final = _Shown()
+
+
+def visible(text: str) -> str:
+    """Return text on one line with every control, bidirectional and invisible character spelled out.
+
+    Total and idempotent: printable text is returned unchanged.
+    """
+    # Most texts are plain ASCII, with nothing to translate.
+    return text if text.isascii() and text.isprintable() else text.translate(_SHOWN)
+
+
+class _JsonSpelling(dict[int, str]):
+    """How each character is written in JSON text: what `visible` spells out as an escape of JSON."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        units = character.encode("utf-16-be", "surrogatepass").hex(" ", 2).split()
+        is_kept = character == "\n" or _SHOWN[code] == character
+        spelling = self[code] = character if is_kept else "".join(f"\\u{unit}" for unit in units)
+        return spelling
+
+
+_JSON: Final = _JsonSpelling()
+
+
+def json_text(text: str) -> str:
+    """Return JSON text with escapes of JSON for what `visible` spells out; its value stays the same."""
+    return text if text.isascii() and "\x7f" not in text else text.translate(_JSON)

@@ -82,6 +82,7 @@ def _show(
     trace: bool,
 ) -> None:
     from reconciler.expand.variants import to_manifest
+    from reconciler.report.escape import terminal
     from reconciler.report.json import problem_value
 
     problems = (*inventory.problems, *desired.problems)
@@ -99,8 +100,8 @@ def _show(
     for variant in variants:
         printer.lines(_document(variant, inventory, trace=trace))
     for problem in problems:
-        hint = f"\n  hint: {problem.hint}" if problem.hint else ""
-        printer.lines([f"{problem}{hint}"], err=True)
+        hint = [f"  hint: {terminal(problem.hint)}"] if problem.hint else []
+        printer.lines([terminal(str(problem)), *hint], err=True)
 
 
 def _document(variant: "DesiredVariant", inventory: "Inventory", *, trace: bool) -> "Iterator[str]":

@@ -8,6 +8,7 @@ import click
 import orjson
 
 from reconciler.cli.output import RedactedStream
+from reconciler.wording import json_text
 
 if TYPE_CHECKING:
     from reconciler.timing import TimeSpan
@@ -52,7 +53,7 @@ def _json_line(line: str) -> str:
 def record(level: str, event: str, **fields: Any) -> str:
     """Return one JSON object about an event that happens now."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return orjson.dumps({"time": now, "level": level, "event": event, **fields}).decode()
+    return json_text(orjson.dumps({"time": now, "level": level, "event": event, **fields}).decode())
 
 
 def span_line(span: "TimeSpan") -> str:

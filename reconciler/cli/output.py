@@ -79,7 +79,7 @@ class Printer:
     def notes(self, notes: Iterable[str]) -> None:
         """Print notes to standard error, unless the user wants none."""
         if not self.quiet:
-            self.lines((f"note: {note}" for note in notes), err=True)
+            self.lines((f"note: {terminal(note)}" for note in notes), err=True)
 
     def text(self, text: str, *, err: bool = False) -> None:
         """Print text that brings its own newlines."""

@@ -153,7 +153,8 @@ def _file_diff(path: str, old: Any, new: Any) -> Iterator[str]:
     names = (f"a/{path}" if old else "/dev/null", f"b/{path}" if new else "/dev/null")
     if old and new and old.mode != new.mode:
         yield f"mode of {path}: {old.mode:o} -> {new.mode:o}"
-    yield from (line.rstrip("\n") for line in unified_diff(_shown(old), _shown(new), *names))
+    before, after = _shown(old, new)
+    yield from (line.rstrip("\n") for line in unified_diff(before, after, *names))
 
 
 def _update(
@@ -212,18 +213,19 @@ def _changes(before: "Files", after: "Files") -> dict[str, list[str]]:
     }
 
 
-def _conflict_value(conflict: "Conflict", sides: tuple["Files", ...]) -> dict[str, str | None]:
+def _conflict_value(conflict: "Conflict", sides: tuple["Files", ...]) -> dict[str, Any]:
     from dataclasses import asdict
 
     from reconciler.functions.secrets import MASK, holds_secret
 
-    value: dict[str, str | None] = asdict(conflict)
-    if any(holds_secret(side.get(conflict.path)) for side in sides):
+    value: dict[str, Any] = asdict(conflict)
+    if holds_secret(*(side.get(conflict.path) for side in sides)):
         value |= {side: MASK for side in ("base", "upstream", "local") if value[side] is not None}
+        value["hidden"] = True
     return value
 
 
-def _conflict_lines(conflicts: list[dict[str, str | None]]) -> list[str]:
+def _conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
     lines = []
     for conflict in conflicts:
         place = ": ".join(
@@ -237,16 +239,20 @@ def _conflict_lines(conflicts: list[dict[str, str | None]]) -> list[str]:
     return lines
 
 
-def _shown(file: Any) -> list[str]:
+def _shown(*sides: Any) -> Iterator[list[str]]:
+    """Yield the lines of both sides of a file, none of them if it may hold a Secret on either side."""
     from reconciler.functions.secrets import MASK, holds_secret
 
-    if file is None:
-        return []
-    if holds_secret(file):
-        return [f"{MASK} (Secret, {file.oid})\n"]
-    if b"\0" in file.data:
-        return [f"(binary, {file.oid})\n"]
-    return list(file.data.decode(errors="replace").splitlines(keepends=True))
+    is_secret = holds_secret(*sides)
+    for file in sides:
+        if file is None:
+            yield []
+        elif is_secret:
+            yield [f"{MASK} (Secret, {file.oid})\n"]
+        elif b"\0" in file.data:
+            yield [f"(binary, {file.oid})\n"]
+        else:
+            yield file.data.decode(errors="replace").splitlines(keepends=True)
 
 
 def _print(lines: list[str]) -> None:
@@ -257,12 +263,9 @@ def _print(lines: list[str]) -> None:
 
 
 def _print_json(value: Any) -> None:
-    import orjson
-
     from reconciler.cli.output import make_printer
 
-    redacted = make_printer(color=False).redactor.value(value)
-    click.echo(orjson.dumps(redacted, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode())
+    make_printer(color=False).value(value)
 
 
 runtime_option = click.option(

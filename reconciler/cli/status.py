@@ -156,8 +156,10 @@ def _print_value(printer: Printer, value: Any, form: Output) -> None:
         printer.value(value)
         return
     from reconciler.krm.yaml import emit
+    from reconciler.report.escape import terminal
 
-    printer.text(emit(printer.redactor.value(value)))
+    text = emit(printer.redactor.value(value))
+    printer.text("\n".join(map(terminal, text.split("\n"))))
 
 
 def _exits(exits: set[Exit], *, chosen: bool, stalled: bool) -> set[Exit]:

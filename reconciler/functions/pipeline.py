@@ -185,6 +185,7 @@ class _Run:
         self._policy = policy
         self._resources = {path: list(resources) for path, resources in package.resources.items()}
         self.done: list[StepRun] = []
+        self._secrets: frozenset[str] = frozenset()
 
     def all_resources(self) -> list[Resource]:
         """Return the current resources of all packages."""
@@ -198,9 +199,11 @@ class _Run:
         config = self._config(step, visible)
         if step.stage is Stage.VALIDATORS:
             selected = [resource.copy() for resource in selected]
-        secrets = secret_values(self.all_resources())
+        # A function may turn a Secret into another object, whose values a later one prints.
+        self._secrets |= secret_values(self.all_resources())
         output, run = _execute(step, engine, selected, config, self._policy)
-        run = hide_secrets(run, secrets | secret_values(output))
+        self._secrets |= secret_values(output)
+        run = hide_secrets(run, self._secrets)
         self.done.append(run)
         self._check_run(step, run)
         if step.stage is Stage.VALIDATORS:

@@ -14,7 +14,7 @@ from reconciler.refs import object_name
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
 from reconciler.values import replace
-from reconciler.wording import plural
+from reconciler.wording import json_text, plural
 
 CLONE = "Creating new revision by cloning"
 EDIT = "Creating new revision by copying previous revision"
@@ -27,7 +27,7 @@ def commit_message(title: str, path: str, workspace: str, task: Mapping[str, Any
     Source: porch pkg/externalrepo/git/commit.go, AnnotateCommitMessage.
     """
     annotation = {"package": path, "workspaceName": workspace, "revision": "0", "task": dict(task)}
-    return f"{title}\n\n\nkpt:{orjson.dumps(annotation).decode()}\n"
+    return f"{title}\n\n\nkpt:{json_text(orjson.dumps(annotation).decode())}\n"
 
 
 def with_lines(message: str, lines: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ from reconciler.render.rendered import Package
 from reconciler.rollout.model import RolloutPhase
 from reconciler.trailers import CONFLICT, conflict_lines
 from reconciler.values import dataclass, replace
-from reconciler.wording import plural
+from reconciler.wording import plural, visible
 
 Scope = tuple[str, ...]
 """The packages that a group may have, as its branch is named."""
@@ -450,7 +450,7 @@ def _title(group: PlannedGroup, context: PlanContext) -> str:
     if rollout is not None and (is_back or context.inventory.policy.pull_requests.group_by is GroupBy.WAVE):
         verb = "Roll back" if is_back else verb
         wave = f" of wave {rollout.waves_of[keys[0]]}, rollout {rollout.revision}"
-    return f"{verb} {plural(count, 'package')}{wave}"
+    return visible(f"{verb} {plural(count, 'package')}{wave}")
 
 
 def _cleared(

@@ -304,8 +304,8 @@ def _resources(value: Any) -> Iterator[tuple[_Resource, Any]]:
 
 
 def _images(value: Any) -> Iterator[str]:
-    """Yield every image that a resource uses: the texts of fields called `image`."""
-    if isinstance(value, Mapping):
+    """Yield every image that a resource uses: the texts of fields called `image`, no value of a Secret."""
+    if isinstance(value, Mapping) and value.get("kind") != "Secret":
         image = value.get("image")
         if isinstance(image, str) and image:
             yield _qualified(image)

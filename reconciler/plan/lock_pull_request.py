@@ -31,7 +31,7 @@ from reconciler.resolve.resolution import Resolution
 from reconciler.state import WANTED_LOCK, WantedLockRecord, record_bytes
 from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
 from reconciler.values import replace
-from reconciler.wording import plural
+from reconciler.wording import plural, visible
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock import format as formats
@@ -374,9 +374,9 @@ def _title(lock: ComputedLock) -> str:
     if len(lock.pins) != 1:
         return f"Lock {plural(len(lock.pins), 'pin')}"
     (pin,) = lock.pins
-    return f"Lock {pin.what} at {pin.after}" if pin.after else f"Drop the lock of {pin.what}"
+    return visible(f"Lock {pin.what} at {pin.after}" if pin.after else f"Drop the lock of {pin.what}")
 
 
 def _line(pin: PinChange) -> str:
     moves = " -> ".join(part for part in (pin.before, pin.after) if part)
-    return f"{pin.what}: {moves} ({pin.why})" if moves else f"{pin.what}: {pin.why}"
+    return visible(f"{pin.what}: {moves} ({pin.why})" if moves else f"{pin.what}: {pin.why}")

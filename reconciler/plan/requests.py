@@ -23,6 +23,7 @@ from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.rollout.model import RolloutPhase
 from reconciler.values import replace
+from reconciler.wording import visible
 
 _DIGITS = 16
 _LONGEST_STATUS = 140
@@ -232,7 +233,7 @@ def _content(
 ) -> PullRequest:
     """Return a pull request with the title, base, labels and digest that it should have."""
     view = context.targets[members[0].package].view
-    title = _title(members, context) or pull.title
+    title = visible(_title(members, context)) or pull.title
     people = find_people(members, context)
     planned = replace(
         pull,

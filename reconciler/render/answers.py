@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from urllib.parse import unquote
 
+from reconciler.functions.secrets import holds_secret
 from reconciler.krm.merge import Node, path_text, root_of
 from reconciler.objects import File, Files
 from reconciler.policy import OnConflict
@@ -65,13 +66,18 @@ class DraftContext:
 
     def name(self, conflict: Conflict) -> ConflictName:
         """Return the name of a conflict: another value on either side gives another name."""
-        theirs = value_mark(self.commit if conflict.hidden else conflict.upstream)
+        theirs = value_mark(self.commit if self.is_hidden(conflict) else conflict.upstream)
         mark = f"{theirs}-{value_mark(conflict.local)}"
         return conflict_name(self.package, conflict.path, conflict.resource, conflict.field, mark)
 
     def named(self, conflict: Conflict) -> Conflict:
         """Return a conflict with its name."""
-        return replace(conflict, name=str(self.name(conflict)))
+        return replace(conflict, name=str(self.name(conflict)), hidden=self.is_hidden(conflict))
+
+    def is_hidden(self, conflict: Conflict) -> bool:
+        """Return whether the file of a conflict may hold a Secret on a side of the merge or of the draft."""
+        sides = (self.files, self.upstream, self.written or {})
+        return conflict.hidden or holds_secret(*(side.get(conflict.path) for side in sides))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +208,8 @@ def _asked_before(context: DraftContext, places: Iterable[ConflictName]) -> Iter
         if name.place in classified or conflict is None:
             continue
         theirs, ours = (current_value(files, conflict) for files in (context.upstream, context.files))
-        yield replace(conflict, upstream=theirs, local=ours, name=str(name)), side
+        hidden = context.is_hidden(conflict)
+        yield replace(conflict, upstream=theirs, local=ours, name=str(name), hidden=hidden), side
 
 
 def asked_conflicts(context: DraftContext) -> Iterator[Conflict]:

@@ -207,7 +207,7 @@ def _package(
         commit=resolved.pin.commit.oid,
         answers=draft.answers if draft is not None else NO_ANSWERS,
         files=stamped,
-        upstream={},
+        upstream=generated.files,
         choose=lambda _: None,
     )
     classified = classify_delivery(conflicts, context)

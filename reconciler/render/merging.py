@@ -140,7 +140,8 @@ def merge_three_way(
     try:
         updated = update_package(*sides, strategy=strategy, on_conflict=policy, new_upstream=new_upstream)
     except UpdateRefused as refused:
-        return Blocked(Reason.MERGE_CONFLICT, refused.message, conflicts=refused.conflicts)
+        hidden = tuple(_hide_secret(each, sides) for each in refused.conflicts)
+        return Blocked(Reason.MERGE_CONFLICT, refused.message, conflicts=hidden)
     conflicts: list[FoundConflict] = [(_hide_secret(each, sides), None) for each in updated.conflicts]
     for conflict, winner, rule in updated.decided:
         decision = describe_decision(policy, winner, rule, conflict.path)
@@ -150,7 +151,7 @@ def merge_three_way(
 
 def _hide_secret(conflict: Conflict, sides: Sides) -> Conflict:
     """Return a conflict, hidden if its file holds a Secret on any side."""
-    return replace(conflict, hidden=any(holds_secret(side.get(conflict.path)) for side in sides))
+    return replace(conflict, hidden=holds_secret(*(side.get(conflict.path) for side in sides)))
 
 
 class NearestBase(NamedTuple):

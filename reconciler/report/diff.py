@@ -76,8 +76,8 @@ def _change(path: str, before: File | None, after: File | None) -> FileChange:
     body = list(_difference(old, new))
     signs = [line[:1] for line in body]
     added, removed = signs.count("+"), signs.count("-")
-    if holds_secret(before) or holds_secret(after):
-        return FileChange(path, added, removed, note="a Secret, not shown")
+    if holds_secret(before, after):
+        return FileChange(path, added, removed, note="may hold a Secret, not shown")
     if before is None or after is None:
         return FileChange(path, added, removed, note="new" if before is None else "removed")
     if not body:

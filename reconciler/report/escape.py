@@ -1,33 +1,8 @@
 """Make hostile names harmless: what a terminal, Markdown or a CI log would obey is shown, not sent."""
 
 import re
-from functools import cache
 
-_HIDDEN = (
-    *range(0x20),  # C0: escape sequences, carriage returns, bells
-    *range(0x7F, 0xA0),  # DEL and C1
-    0x00AD,  # soft hyphen
-    0x061C,  # Arabic letter mark
-    *range(0x200B, 0x2010),  # zero width, left-to-right and right-to-left marks
-    *range(0x2028, 0x202F),  # line separators, bidirectional embeddings and overrides
-    *range(0x2060, 0x2070),  # word joiners, bidirectional isolates
-    0xFEFF,  # byte order mark
-    *range(0xFFF9, 0xFFFC),  # interlinear annotation
-    *range(0xD800, 0xE000),  # lone surrogates of undecodable bytes
-    *range(0xE0000, 0xE0080),  # tags
-)
-
-
-def _visible(code: int) -> str:
-    if code < 0x100:  # noqa: PLR2004 - two hexadecimal digits
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - the basic plane
-
-
-@cache
-def _visible_characters() -> dict[int, str]:
-    return {code: _visible(code) for code in _HIDDEN}
-
+from reconciler.wording import visible
 
 _TICKS = re.compile("`+")
 _COMMAND = re.compile(r"(?m)^([^\S\n]*)(::|##\[)")
@@ -38,10 +13,12 @@ def terminal(text: str) -> str:
 
     Total and idempotent: printable text is returned unchanged.
     """
-    # Most texts are plain ASCII, with nothing to translate.
-    if text.isascii() and text.isprintable():
-        return text
-    return text.translate(_visible_characters())
+    return visible(text)
+
+
+def is_visible(character: str) -> bool:
+    """Return whether a character is shown as itself: printable, and nothing that `terminal` spells out."""
+    return character.isprintable() and terminal(character) == character
 
 
 def message_line(text: str) -> str:

@@ -35,6 +35,7 @@ from reconciler.report.summary import (
     sorted_changes,
 )
 from reconciler.report.timings import Timings, timings_value
+from reconciler.wording import json_text
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
@@ -43,14 +44,14 @@ API_VERSION = "reconciler.dev/v1alpha1"
 
 
 def dump(value: Any, redactor: Redactor) -> str:
-    """Return canonical JSON text: redacted, sorted keys, two-space indent, final newline."""
+    """Return canonical JSON text: redacted, visible, sorted keys, two-space indent, final newline."""
     option = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     with suppress(TypeError):  # orjson knows fewer types than the redactor
         text = orjson.dumps(value, option=option).decode()
         # Large outputs seldom have anything to mask, and each string then need not be looked at.
         if redactor.is_clean(text):
-            return text
-    return orjson.dumps(redactor.value(value), option=option).decode()
+            return json_text(text)
+    return json_text(orjson.dumps(redactor.value(value), option=option).decode())
 
 
 def listing(kind: str, items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

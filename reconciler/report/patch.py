@@ -10,7 +10,7 @@ from typing import Final
 from reconciler.functions.secrets import holds_secret
 from reconciler.objects import File, Files
 from reconciler.report.console import Color, Paint, plain
-from reconciler.report.escape import inert, terminal
+from reconciler.report.escape import inert, is_visible, terminal
 
 _NO_OID: Final = "0" * 40
 _CHUNK: Final = 52
@@ -24,8 +24,8 @@ def package_patch(
 ) -> Iterator[str]:
     """Yield the lines of the patch that turns one state of a package into the other.
 
-    A Secret has a comment in place of its difference: `git apply` ignores comments, and leaves the file as
-    it is. Text with control characters is a binary patch, which shows none of them.
+    A file that may hold a Secret has a comment in place of its difference: `git apply` ignores comments,
+    and leaves the file as it is. Text with control characters is a binary patch, which shows none of them.
 
     Source: Git, Documentation/diff-generate-patch.txt, "Generating patch text with -p".
 
@@ -41,7 +41,7 @@ def package_patch(
         if old == new:
             continue
         whole = f"{directory}/{path}" if directory else path
-        if holds_secret(old) or holds_secret(new):
+        if holds_secret(old, new):
             yield paint(f"# {terminal(name or whole)}: {_secret_text(whole, old, new)}", Color.YELLOW)
         elif old and new and S_IFMT(old.mode) != S_IFMT(new.mode):
             yield from _file_patch(whole, old, None, paint)
@@ -52,7 +52,8 @@ def package_patch(
 
 def _secret_text(path: str, old: File | None, new: File | None) -> str:
     action = "adds" if old is None else "removes" if new is None else "changes"
-    return f"{action} {terminal(path)}, which holds a Secret: not shown, and `git apply` leaves it as it is"
+    what = f"{action} {terminal(path)}, which may hold a Secret"
+    return f"{what}: not shown, and `git apply` leaves it as it is"
 
 
 def _file_patch(path: str, old: File | None, new: File | None, paint: Paint) -> Iterator[str]:
@@ -120,13 +121,13 @@ def _binary(data: bytes) -> Iterator[str]:
 
 def _quoted(path: str) -> str:
     """Return a path as Git writes it: in quotes if a character needs to be escaped."""
-    if all(char.isprintable() and char not in '"\\' for char in path):
+    if all(is_visible(char) and char not in '"\\' for char in path):
         return path
     escaped = (
         f"\\{char}"
         if char in '"\\'
         else char
-        if char.isprintable()
+        if is_visible(char)
         else "".join(f"\\{byte:03o}" for byte in char.encode())
         for char in path
     )

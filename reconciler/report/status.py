@@ -11,6 +11,7 @@ import orjson
 from reconciler.plan.status import Phase
 from reconciler.report.console import Color, Paint, plain, table_rows
 from reconciler.report.escape import terminal
+from reconciler.wording import json_text
 
 Owner = Mapping[str, Any]
 HEADS = ("PACKAGE", "CLUSTER", "MAIN", "REVIEW", "STATE", "SINCE", "PULL REQUEST", "WAITING FOR")
@@ -203,4 +204,5 @@ def _inert(cell: str) -> str:
 
 def status_json_lines(owners: Iterable[Any]) -> str:
     """Return each owner as one line of JSON."""
-    return "".join(orjson.dumps(owner, option=orjson.OPT_SORT_KEYS).decode() + "\n" for owner in owners)
+    lines = (orjson.dumps(owner, option=orjson.OPT_SORT_KEYS).decode() for owner in owners)
+    return "".join(f"{json_text(line)}\n" for line in lines)

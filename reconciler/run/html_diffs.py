@@ -109,7 +109,7 @@ def file_diff(path: str, before: Files, after: Files) -> FileDiff:
     sides = ({path: side} if side else {} for side in (old, new))
     lines = list(package_patch("", *sides))
     if lines[0].startswith("#"):
-        return FileDiff(path, action, 0, 0, note="A file with a Secret is not shown.")
+        return FileDiff(path, action, 0, 0, note="A file that may hold a Secret is not shown.")
     start = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
     hunks = lines[start:]
     added, removed = (sum(line.startswith(sign) for line in hunks) for sign in "+-")

@@ -77,6 +77,18 @@ def test_there_is_one_comment_and_it_follows_the_change(
     assert "no comment" not in capsys.readouterr().err
 
 
+def test_comment_has_no_invisible_character(proposed: Proposed) -> None:
+    hidden = "\u202e\ufe0f\u3164\u034f\U000e0041\u2066"
+    wrong = variant("edge-1", "web").replace("web-edge-1", f"web{hidden}")
+    proposed.repo.commit({f"manifests/x{hidden}.yaml": wrong}, branch="feature")
+
+    assert proposed.check("--comment-on", "1") == 3
+
+    (comment,) = proposed.comments
+    assert not set(comment) & set(hidden)
+    assert "x\\u202e\\ufe0f\\u3164" in comment
+
+
 def test_comment_is_off_by_default(proposed: Proposed) -> None:
     assert proposed.check() == 0
 

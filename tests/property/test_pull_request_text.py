@@ -170,4 +170,4 @@ def test_a_secret_is_never_shown() -> None:
 
     assert "b2xk" not in body
     assert "bmV3" not in body
-    assert "a Secret, not shown" in body
+    assert "may hold a Secret, not shown" in body

@@ -99,7 +99,7 @@ def type_tagged(tag: str, text: str) -> Scalar:
     value = type_plain(text)
     if kind != "timestamp" and _CHECKED[kind](value, text):
         return value
-    raise ScalarError(f"Cannot decode {text[:40]!r} as a !!{kind}")
+    raise ScalarError(f"This value is no !!{kind}")
 
 
 def _is_integer(value: Scalar, text: str) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from reconciler.graph import Graph, GraphNode, Group, NodeRole
+from reconciler.report.escape import is_visible
 
 
 def dot(graph: Graph) -> str:
@@ -46,4 +47,4 @@ def _node(node: GraphNode, group: Group) -> Iterator[str]:
 def quoted(text: str) -> str:
     """Return a text as a quoted string of DOT, on one line."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return '"' + "".join(c for c in escaped if c.isprintable()) + '"'
+    return '"' + "".join(filter(is_visible, escaped)) + '"'

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from reconciler.graph import Graph, GraphNode, Group, NodeRole
+from reconciler.report.escape import terminal
 
 _SAFE = frozenset(" ._/:@+-")
 _STYLES = (
@@ -54,9 +55,10 @@ def _node(number: str, node: GraphNode, group: Group) -> Iterator[str]:
 
 def entities(text: str) -> str:
     """Return a text in which Mermaid sees nothing but letters, digits and harmless signs."""
-    return "".join(c if c.isalnum() or c in _SAFE else f"#{ord(c)};" for c in text)
+    return "".join(c if c.isalnum() or c in _SAFE else f"#{ord(c)};" for c in terminal(text))
 
 
 def _plain(text: str) -> str:
     """Return a text for a line of its own, which knows no entities."""
-    return "".join(c if c.isalnum() or c in _SAFE or c in ",()<>=|" else " " for c in text).strip()
+    shown = terminal(text)
+    return "".join(c if c.isalnum() or c in _SAFE or c in ",()<>=|" else " " for c in shown).strip()

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from reconciler.graph import Edge, Graph, Group, NodeRole, Subject, TreeRow, tree_rows
+from reconciler.report.escape import is_visible
 
 _WIDTH = 360
 _MARGIN = 8
@@ -216,5 +217,5 @@ def _wrap(text: str, width: float) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """Return a text as character data; characters that XML does not allow are left out."""
-    return escape("".join(c for c in text if c.isprintable()))
+    """Return a text as character data; what is invisible, or not allowed in XML, is left out."""
+    return escape("".join(filter(is_visible, text)))

@@ -364,6 +364,20 @@ def test_output_of_functions_masks_values_of_secrets(
     assert ("***" in shown) is (exit_code in masked)
 
 
+def test_value_is_masked_after_a_function_made_another_object_of_its_secret() -> None:
+    def turn(items: list[dict[str, Any]]) -> None:
+        next(item for item in items if item["kind"] == "Secret")["kind"] = "ConfigMap"
+
+    def talk(call: FunctionCall) -> FunctionRun:
+        said = FunctionResult("a value", "warning", {"name": "hunter2-is-it"}, file={"path": "hunter2-is-it"})
+        return FunctionRun(call.items, (said,), 1, "hunter2-is-it")
+
+    result = run_pipeline(files(steps("turn", "talk"), s=SECRET), [Python(turn=change(turn), talk=talk)])
+
+    assert result.error
+    assert "hunter2" not in str(result.steps) + result.error + str(result_list(result))
+
+
 def test_short_values_are_not_masked() -> None:
     secret = SECRET.replace("aHVudGVyMi1pcy1pdA==", "YQ==")
 

@@ -22,10 +22,10 @@ SECRET = File.of(b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData
         (PLAIN, None, "removed"),
         (PLAIN, File.of(PLAIN.data, Mode.EXECUTABLE), "only its mode changes"),
         (PLAIN, File.of(b"\xff"), "no text"),
-        (SECRET, PLAIN, "a Secret, not shown"),
-        (PLAIN, SECRET, "a Secret, not shown"),
-        (SECRET, None, "a Secret, not shown"),
-        (None, SECRET, "a Secret, not shown"),
+        (SECRET, PLAIN, "may hold a Secret, not shown"),
+        (PLAIN, SECRET, "may hold a Secret, not shown"),
+        (SECRET, None, "may hold a Secret, not shown"),
+        (None, SECRET, "may hold a Secret, not shown"),
     ],
 )
 def test_only_a_change_of_plain_text_is_shown(before: File | None, after: File | None, note: str) -> None:

@@ -1,9 +1,22 @@
+import unicodedata
+
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from reconciler.report.escape import cell, code, inert, terminal
+from reconciler.report.escape import block, cell, code, inert, message_line, terminal
+from reconciler.wording import json_text
+
+IGNORABLE = [
+    *((0x34F, 0x350), (0x61C, 0x61D), (0x115F, 0x1161), (0x17B4, 0x17B6), (0x180B, 0x1810), (0xAD, 0xAE)),
+    *((0x200B, 0x2010), (0x202A, 0x202F), (0x2060, 0x2070), (0x3164, 0x3165), (0xFE00, 0xFE10)),
+    *((0xFEFF, 0xFF00), (0xFFA0, 0xFFA1), (0xFFF0, 0xFFF9), (0x1BCA0, 0x1BCA4), (0x1D173, 0x1D17B)),
+    (0xE0000, 0xE1000),
+]
+"""Default_Ignorable_Code_Point of Unicode 16, from DerivedCoreProperties.txt."""
+OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 hostile = st.text(
     alphabet=st.one_of(
@@ -55,3 +68,40 @@ def test_no_line_is_a_workflow_command(line: str) -> None:
 
 def test_printable_text_is_left_alone() -> None:
     assert terminal("clusters/edge-01 é 名") == "clusters/edge-01 é 名"
+
+
+def test_no_code_point_gets_out_that_is_obeyed_or_not_seen() -> None:
+    ignorable = {chr(code) for start, end in IGNORABLE for code in range(start, end)}
+    every = [chr(code) for code in range(0x110000)]
+    hostile = [c for c in every if c in ignorable or unicodedata.category(c) in OBEYED]
+    assert len(hostile) > 6_000
+
+    for show in (terminal, code, cell, message_line, block):
+        shown = "".join(map(show, hostile)).replace("\n", "")
+        assert shown.isascii()
+        assert shown.isprintable()
+
+
+def test_every_other_code_point_is_left_alone() -> None:
+    ignorable = {chr(code) for start, end in IGNORABLE for code in range(start, end)}
+    plain = [
+        c for c in map(chr, range(0x110000)) if c not in ignorable and unicodedata.category(c) not in OBEYED
+    ]
+    plain.remove("\u2800")  # the blank of Braille, which is drawn as nothing
+
+    assert terminal("".join(plain)) == "".join(plain)
+
+
+def test_variation_selector_of_an_emoji_is_spelled_out() -> None:
+    assert terminal("\u26a0\ufe0f ok") == "\u26a0\\ufe0f ok"
+
+
+encodable = hostile.map(lambda text: text.encode(errors="ignore").decode())
+
+
+@given(st.dictionaries(encodable, encodable, max_size=3))
+def test_json_shows_nothing_invisible_and_keeps_its_value(value: dict[str, str]) -> None:
+    shown = json_text(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+    assert orjson.loads(shown) == value
+    assert terminal(shown.replace("\n", "")) == shown.replace("\n", "")

@@ -146,6 +146,17 @@ def test_hostile_names_stay_inside_quotes_in_dot() -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.parametrize("picture", Picture)
+def test_nothing_invisible_is_drawn(picture: Picture) -> None:
+    """A variation selector, two fillers that count as letters, a joiner, a tag, an override."""
+    hidden = "\ufe0f\u3164\uffa0\u034f\U000e0041\U000e0101\u202e"
+    nodes = tuple(replace(node, label=f"a{hidden}b") for node in NODES)
+
+    drawn = draw(Graph(hidden, (Group(hidden, nodes, (Edge("r", "p", hidden),)),), hidden), picture)
+
+    assert not set(drawn) & set(hidden)
+
+
 def test_hostile_names_stay_on_their_line_of_text() -> None:
     assert len(draw(HOSTILE_GRAPH, Picture.TEXT).splitlines()) == 4
     assert "\x1b" not in draw(HOSTILE_GRAPH, Picture.TEXT)

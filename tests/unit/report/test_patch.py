@@ -112,7 +112,7 @@ def test_secret_is_a_comment_that_leaves_its_file(tmp_path: Path) -> None:
     apply(tmp_path, lines)
 
     assert lines[-1] == (
-        "# edge/web: removes p/secret.yaml, which holds a Secret: not shown, "
+        "# edge/web: removes p/secret.yaml, which may hold a Secret: not shown, "
         "and `git apply` leaves it as it is"
     )
     assert "hunter2" not in "\n".join(lines)

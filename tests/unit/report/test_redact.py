@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.functions.secrets import holds_secret
-from reconciler.objects import File
 from reconciler.report.redact import MASK, PATTERNS, Redactor, learn_credential, mask_credentials
 
 SECRET = "hunter2/correct+horse battery"
@@ -99,20 +97,6 @@ def test_json_values_are_redacted_all_the_way_down() -> None:
 
 def test_short_values_are_not_secrets() -> None:
     assert Redactor.of_environment({"TOKEN": "main"}).text("main branch") == "main branch"
-
-
-@pytest.mark.parametrize(
-    ("data", "want"),
-    [
-        (b"apiVersion: v1\nkind: Secret\n", True),
-        (b"a: b\n---\nkind: 'Secret' # x\n", True),
-        (b'{"kind": "Secret"}', True),
-        (b"kind: SecretStore\n", False),
-        (b"  kind: Secret\n", False),
-    ],
-)
-def test_a_secret_is_recognised_by_its_kind(data: bytes, want: bool) -> None:
-    assert holds_secret(File.of(data)) is want
 
 
 @pytest.mark.parametrize("turn", ["first", "again"])

@@ -21,7 +21,7 @@ def test_new_and_removed_files_are_told_apart() -> None:
 def test_secret_is_not_shown() -> None:
     diff = file_diff("secret.yaml", {"secret.yaml": OLD}, {"secret.yaml": SECRET})
 
-    assert (diff.hunks, diff.note) == ("", "A file with a Secret is not shown.")
+    assert (diff.hunks, diff.note) == ("", "A file that may hold a Secret is not shown.")
 
 
 def test_text_with_control_characters_is_not_shown() -> None:

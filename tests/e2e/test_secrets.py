@@ -1,0 +1,267 @@
+"""Nothing of a Secret is in any output, however its manifest is spelled."""
+
+import base64
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.main import invoke
+from tests.support.git import Repo
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.world import World, git, refs
+
+EDGE, NAME = "edge-1", "edge-1/web"
+OUR, OLD, NEW = "hunter1secretvalue", "hunter3secretvalue", "hunter5secretvalue"
+VALUES = (OUR, OLD, NEW)
+PLAIN = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  image: {v}\n  token: {v}\n"
+CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  a: {v}\n"
+
+
+def inside(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+SPELLINGS = {
+    "plain": PLAIN,
+    "list": "apiVersion: v1\nkind: List\nitems:\n-\n" + inside(PLAIN),
+    "typed": "apiVersion: v1\nkind: SecretList\nitems:\n- {{metadata: {{name: t}}, data: {{token: {v}}}}}\n",
+    "flow": "{{apiVersion: v1, kind: Secret, metadata: {{name: f}}, stringData: {{token: {v}}}}}\n",
+    "escape": PLAIN.replace("Secret", '"\\x53ecret"'),
+    "anchor": "x: &x Secret\n" + PLAIN.replace("Secret", "*x"),
+    "binary": PLAIN.replace("Secret", "!!binary U2VjcmV0"),
+    "folded": PLAIN.replace("Secret", ">-\n  Secret"),
+    "CR": PLAIN.replace("\n", "\r"),
+    "text": CONFIG.replace("{name}", "t").replace("{v}", "|\n" + inside(PLAIN)),
+    "object": "apiVersion: k.crossplane.io/v1\nkind: Object\nmetadata: {{name: o}}\nspec:\n  manifest:\n"
+    + inside(PLAIN),
+    "helm": "{{{{ if .x }}}}\n" + PLAIN,
+    "broken": "a: [\n---\n" + PLAIN,
+    "comment": CONFIG.replace("{name}", "c").replace("{v}", "x")
+    + "".join(f"# {line}\n" for line in PLAIN.splitlines()),
+}
+
+
+def write(copy: Path, value: str, seen: str) -> None:
+    """Write every spelling with this value, and a file that may be seen."""
+    for name, spelling in SPELLINGS.items():
+        (copy / f"web/{name}.yaml").write_bytes(spelling.format(v=value).encode())
+    (copy / "web/utf16.yaml").write_bytes(PLAIN.format(v=value).encode("utf-16"))
+    (copy / "web/lines.json").write_text(f'{{}}\n{{"kind": "Secret", "data": {{"token": "{value}"}}}}\n')
+    (copy / "web/seen.yaml").write_text(CONFIG.format(name="seen", v=seen))
+
+
+def old(copy: Path) -> None:
+    write(copy, OLD, "before")
+    (copy / "web/was.yaml").write_text(PLAIN.format(v=OLD).replace("name: s", "name: was"))
+    (copy / "web/becomes.yaml").write_text(CONFIG.format(name="becomes", v=OLD))
+    (copy / "web/goes.yaml").write_text(SPELLINGS["flow"].format(v=OLD).replace("name: f", "name: goes"))
+    (copy / "web/renamed.yaml").write_text(PLAIN.format(v=OLD).replace("name: s", "name: renamed"))
+
+
+def new(copy: Path) -> None:
+    write(copy, NEW, "after")
+    (copy / "web/was.yaml").write_text(CONFIG.format(name="was", v=OLD))
+    (copy / "web/becomes.yaml").write_text(PLAIN.format(v=OLD).replace("name: s", "name: becomes"))
+    (copy / "web/goes.yaml").unlink()
+    (copy / "web/renamed.yaml").rename(copy / "web/named.yaml")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Revision 3 with the old values is on main; revision 4 with the new ones is asked for."""
+    write_world(tmp_path / "w", (EDGE,))
+    world = World(tmp_path / "w")
+    with world.edit("blueprints", "v3") as copy:
+        old(copy)
+    ask(world, 3)
+    assert world.run("apply", "--quiet").code == 0
+    assert world.run("approve", NAME).code == 0
+    with world.edit("blueprints", "v4") as copy:
+        new(copy)
+    ask(world, 4)
+    return world
+
+
+def ask(world: World, revision: int) -> None:
+    Repo(world.root / "blueprints.git").tag(f"web/v{revision}")
+    with world.edit("control", f"web v{revision}") as copy:
+        (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=revision))
+
+
+def outputs(world: World) -> Iterator[tuple[str, str]]:
+    """Yield everything that tells of the package: commands in every form, files, and what Git has of runs."""
+    page, tables = world.root / "page.html", world.root / "tables"
+    for line in (
+        *(f"plan -o {form}" for form in ("text", "json", "markdown", "sarif")),
+        *("plan --diff --all", f"plan --diff {NAME}", f"plan --html {page}", "plan --verbose"),
+        *(f"explain {NAME}", f"explain {NAME} -o json", f"why-not {NAME}", f"history {NAME}"),
+        *("status -o wide", "status -o json", "status -o yaml", "status -o csv", "status -o jsonl"),
+        *("doctor", "graph --of packages", "graph --of packages -o json", "check", "check --diff"),
+        *(f"check --html {tables}", "check -o markdown", "check -o sarif", "check -o json"),
+        *("pr list", "pr list -o json", f"pr show {NAME}", f"pr show {NAME} -o json"),
+    ):
+        said = world.run(*line.split())
+        assert said.code not in (1, 2), (line, said)
+        yield line, said.out + said.err
+    yield "HTML", page.read_text() + tables.read_text()
+    for repository in world.repositories():
+        messages = git(repository, "log", "--all", "--format=%B")
+        yield f"messages in {repository.name}", messages
+        for ref in refs(repository):
+            if ref.startswith(("refs/heads/reconciler/", "refs/reconciler/")):
+                yield ref, git(repository, "grep", "-I", "-e", "", ref)
+
+
+def leaks(text: str) -> list[str]:
+    """Return the values that a text has: as they are, in base64, or in a binary patch."""
+    shown = [text]
+    if "GIT binary patch" in text:
+        lines = [line[1:] for line in text.splitlines() if len(line) > 5 and " " not in line]
+        for line in lines:
+            try:
+                shown.append(zlib.decompressobj().decompress(base64.b85decode(line)).decode("latin-1"))
+            except (ValueError, zlib.error):
+                continue
+    whole = "".join(shown).replace("\0", "")
+    forms = [(value, base64.b64encode(value.encode()).decode()) for value in VALUES]
+    return [value for both in forms for value in both if value in whole]
+
+
+def leaking(world: World) -> dict[str, list[str]]:
+    return {name: found for name, text in outputs(world) if (found := leaks(text))}
+
+
+def test_no_output_of_an_update_has_a_value_of_a_secret(world: World) -> None:
+    before = leaking(world)
+    assert world.run("apply", "--quiet").code == 0
+    body = world.run("pr", "show", NAME).out
+    diff = world.run("plan", "--diff", NAME).out
+    page = world.root / "page.html"
+    world.run("plan", "--html", str(page))
+
+    assert (before, leaking(world)) == ({}, {})
+    for text in (body, diff, page.read_text()):
+        assert "a: after" in text, "what is no Secret is shown"
+    hidden = [*SPELLINGS, "utf16", "was", "becomes", "goes", "renamed", "named"]
+    for name in hidden:
+        assert f"web/{name}.yaml, which may hold a Secret: not shown" in diff
+    assert body.count("may hold a Secret, not shown") >= len(hidden) - 1
+
+
+@pytest.mark.parametrize("policy", ["", "local", "upstream", "fail"])
+def test_no_output_of_a_conflict_has_a_value_of_a_secret(world: World, policy: str) -> None:
+    with world.edit(EDGE, "Our own values") as copy:
+        write(copy, OUR, "ours")
+        (copy / "web/was.yaml").write_text(PLAIN.format(v=OUR).replace("name: s", "name: was"))
+    if policy:
+        with world.edit("control", "policy") as copy:
+            text = variant(EDGE, "web", revision=4)
+            note = f"  annotations:\n    reconciler.dev/on-conflict: {policy}\n"
+            text = text.replace("  namespace: default\n", f"  namespace: default\n{note}", 1)
+            (copy / manifest(EDGE, "web")).write_text(text)
+
+    before = leaking(world)
+    world.run("apply", "--quiet")
+    told = json.loads(world.run("explain", NAME, "-o", "json").out)
+
+    assert (before, leaking(world)) == ({}, {})
+    notes = told["answers" if policy in ("local", "upstream") else "conflicts"]
+    values = {(note["path"], note["chosen" if "chosen" in note else "upstream"]) for note in notes}
+    assert ("list.yaml", "***") in values
+    assert ("seen.yaml", "ours" if policy == "local" else "after") in values
+
+
+def test_edit_that_makes_a_secret_of_a_draft_is_not_shown(world: World) -> None:
+    """The draft of a person holds the Secret, and no side of the merge does."""
+    with world.edit(EDGE, "Ours") as copy:
+        (copy / "web/seen.yaml").write_text(CONFIG.format(name="seen", v="ours"))
+    assert world.run("apply", "--quiet").code == 7
+    with world.edit(EDGE, "Edit", branch=world.draft_branch(EDGE, "web")) as copy:
+        text = CONFIG.format(name="seen", v=OUR) + "---\n" + SPELLINGS["flow"].format(v=OUR)
+        (copy / "web/seen.yaml").write_text(text)
+
+    before = leaking(world)
+    world.run("apply", "--quiet")
+
+    assert (before, leaking(world)) == ({}, {})
+
+
+def test_packages_in_directories_are_compared_and_merged_without_a_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = [tmp_path / side for side in ("original", "upstream", "local")]
+    for side, lay, value in zip(sides, (old, new, old), (OLD, NEW, OUR), strict=True):
+        (side / "web").mkdir(parents=True)
+        old(side)
+        lay(side)
+        write(side, value, side.name)
+        (side / "web/Kptfile").write_text("apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n")
+    original, upstream, local = (str(side / "web") for side in sides)
+    update = ["package", "update", "--original", original, "--upstream", upstream, "--local", local]
+
+    for output in ("text", "json"):
+        assert invoke(["package", "diff", original, upstream, "-o", output]) == 0
+        assert invoke([*update, "--out-dir", str(tmp_path / output), "-o", output]) == 7
+    assert invoke([*update, "--out-dir", str(tmp_path / "f"), "--on-conflict", "fail"]) == 7
+    assert invoke(["package", "tree", original]) == 0
+
+    said = capsys.readouterr()
+    assert leaks(said.out + said.err) == []
+    assert "a: upstream" in said.out
+    told = next(json.loads(part + "}") for part in said.out.split("\n}\n") if '"conflicts"' in part[:9000])
+    hidden = {c["path"]: (c["hidden"], c["local"]) for c in told["conflicts"]}
+    assert hidden["list.yaml"] == (True, "***")
+    assert hidden["seen.yaml"] == (False, "local")
+
+
+def test_function_that_prints_secrets_shows_none(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """One function makes another object of a Secret, and the next one says every value that it can find."""
+    with world.edit("blueprints", "a function that talks") as copy:
+        text = (copy / "web/Kptfile").read_text()
+        (copy / "web/Kptfile").write_text(f"{text}pipeline:\n  mutators:\n{TURNS}  validators:\n{TALKS}")
+    ask(world, 5)
+
+    before = leaking(world)
+    world.run("apply", "--quiet")
+    assert "found" in world.run("plan").out
+    with world.edit("blueprints", "Nothing") as copy:
+        render = ["package", "render", str(copy / "web"), "--results-dir", str(world.root / "results")]
+        assert [invoke([*render, "-o", output]) for output in ("text", "json")] == [3, 3]
+
+    assert (before, leaking(world)) == ({}, {})
+    said = capsys.readouterr()
+    results = (world.root / "results/results.yaml").read_text()
+    assert "***" in results
+    assert leaks(said.out + said.err + results) == []
+
+
+TURNS = """\
+  - image: starlark:v0.5
+    configMap:
+      source: |
+        for r in ctx.resource_list["items"]:
+          if r["kind"] == "Secret" and r["metadata"]["name"] == "becomes":
+            r["kind"] = "ConfigMap"
+"""
+TALKS = """\
+  - image: starlark:v0.5
+    configMap:
+      source: |
+        fail("found " + str(ctx.resource_list["items"]))
+"""
+
+
+def test_error_about_a_value_does_not_quote_it(world: World) -> None:
+    with world.edit("blueprints", "broken") as copy:
+        text = PLAIN.replace("{v}", f"!!int {NEW}", 1).format(v=NEW)
+        (copy / "web/plain.yaml").write_text(text)
+        (copy / "web/Kptfile").write_text(text)
+    ask(world, 5)
+
+    before = leaking(world)
+    world.run("apply", "--quiet")
+
+    assert (before, leaking(world)) == ({}, {})

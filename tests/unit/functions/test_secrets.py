@@ -1,0 +1,176 @@
+"""Which files may hold a Secret, in every spelling, and which values functions may not say."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from reconciler.functions.resource import Resource
+from reconciler.functions.secrets import holds_secret, secret_values
+from reconciler.objects import File
+
+PLAIN = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  token: hunter2value\n"
+FLOW = "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {token: hunter2value}}\n"
+JSON = '{"apiVersion": "v1", "kind": "Secret", "stringData": {"token": "hunter2value"}}'
+ESCAPED = '{"apiVersion": "v1", "kind": "\\u0053ecret", "stringData": {"token": "hunter2value"}}'
+OTHER = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\n"
+
+
+def inside(text: str, by: str = "  ") -> str:
+    return "".join(f"{by}{line}\n" for line in text.splitlines())
+
+
+SPELLINGS = {
+    "plain": PLAIN,
+    "single quotes": PLAIN.replace("Secret", "'Secret'"),
+    "double quotes": PLAIN.replace("Secret", '"Secret"'),
+    "quoted key": PLAIN.replace("kind", "'kind'"),
+    "comment behind": PLAIN.replace("Secret", "Secret # of the shop"),
+    "blanks and a tab": PLAIN.replace("kind: Secret", "kind \t:\t Secret  "),
+    "explicit key": PLAIN.replace("kind: Secret", "? kind\n: Secret"),
+    "value on the next line": PLAIN.replace("kind: Secret", "kind:\n  Secret"),
+    "tag": PLAIN.replace("Secret", "!!str Secret"),
+    "tag of a stranger": PLAIN.replace("Secret", "!x Secret"),
+    "verbatim tag": PLAIN.replace("Secret", "!<tag:yaml.org,2002:str> Secret"),
+    "!!binary": PLAIN.replace("Secret", "!!binary U2VjcmV0"),
+    "!!binary, percent-encoded": PLAIN.replace("Secret", "!!bin%61ry U2VjcmV0"),
+    "!!binary by a directive": "%TAG !b! tag:yaml.org,2002:bin\n---\n"
+    + PLAIN.replace("Secret", "!b!ary U2VjcmV0"),
+    "anchor": PLAIN.replace("Secret", "&k Secret"),
+    "alias": PLAIN.replace("kind: Secret", "x: &k Secret\nkind: *k"),
+    "merge key": OTHER.replace("kind: ConfigMap", "x: &x {kind: Secret}\n<<: *x"),
+    "escape of YAML": PLAIN.replace("Secret", '"\\x53ecret"'),
+    "long escape of YAML": PLAIN.replace("Secret", '"\\U00000053ecret"'),
+    "escape of every letter": PLAIN.replace("Secret", '"\\x53\\x65\\x63\\x72\\x65\\x74"'),
+    "escaped line break": PLAIN.replace("Secret", '"Sec\\\n  ret"'),
+    "escaped line break, CRLF": PLAIN.replace("Secret", '"Sec\\\r\n  ret"'),
+    "escaped key": PLAIN.replace("kind", '"k\\x69nd"'),
+    "folded": PLAIN.replace("Secret", ">-\n  Secret"),
+    "literal": PLAIN.replace("Secret", "|-\n  Secret"),
+    "byte order mark": f"\ufeff{PLAIN}",
+    "CR": PLAIN.replace("\n", "\r"),
+    "CRLF": PLAIN.replace("\n", "\r\n"),
+    "indented document": inside(PLAIN),
+    "flow": FLOW,
+    "flow after a marker": f"--- {FLOW}",
+    "second document": f"{OTHER}---\n{PLAIN}",
+    "after an end of document": f"{OTHER}...\n{PLAIN}",
+    "after a directive": f"%YAML 1.1\n---\n{PLAIN}",
+    "JSON": JSON,
+    "JSON with an escape": ESCAPED,
+    "JSON, indented": JSON.replace("{", "{\n\t"),
+    "lines of JSON": f'{{"kind": "ConfigMap"}}\n{JSON}\n',
+    "array of JSON": f"[{JSON}]",
+    "List": f"apiVersion: v1\nkind: List\nitems:\n- {FLOW}",
+    "alias in a List": "x: &k Secret\nkind: List\nitems:\n- kind: *k\n  data: {a: aHVudGVyMg==}\n",
+    "List in a List": f"kind: List\nitems:\n- kind: List\n  items:\n  - {FLOW}",
+    "list of another kind": f"kind: SecretItemList\nitems:\n- {FLOW}",
+    "SecretList without kinds": "apiVersion: v1\nkind: SecretList\nitems:\n- stringData: {a: hunter2value}\n",
+    "ResourceList of a function": f"kind: ResourceList\nitems:\n- {FLOW}",
+    "Object of Crossplane": f"kind: Object\nspec:\n  forProvider:\n    manifest:\n{inside(PLAIN, '      ')}",
+    "template of OpenShift": f"kind: Template\nobjects:\n- {FLOW}",
+    "another group": PLAIN.replace("v1", "vault.example.com/v1"),
+    "text of a ConfigMap": f"{OTHER}data:\n  s.yaml: |\n{inside(PLAIN, '    ')}",
+    "JSON text of a ConfigMap": f"{OTHER}data:\n  s.json: '{JSON}'\n",
+    "escaped JSON text of a ConfigMap": f"{OTHER}data:\n  s.json: '{ESCAPED}'\n",
+    "text in a text": f"{OTHER}data:\n  c: |\n"
+    + inside(f"{OTHER}data:\n  s: |\n{inside(PLAIN, '    ')}", "    "),
+    "template in a ConfigMap": f"{OTHER}data:\n  s: |\n    {{{{ if .x }}}}\n{inside(PLAIN, '    ')}",
+    "script of a ConfigMap": f"{OTHER}data:\n  run: |\n    kubectl apply -f - <<EOF\n{inside(PLAIN, '    ')}",
+    "last applied object": f"{OTHER}  annotations:\n    last: '{JSON}'\n",
+    "comment": f"{OTHER}{inside(PLAIN, '# ')}",
+    "text as a document": '"{\\"kind\\": \\"Secret\\", \\"stringData\\": {\\"token\\": \\"hunter2value\\"}}"',
+    "template of Helm": "{{ if .x }}\n" + PLAIN,
+    "template with an escape": '{{ if .x }}\nkind: "\\u0053ecret"\n',
+    "duplicate key": PLAIN.replace("kind: Secret", "kind: ConfigMap\nkind: Secret"),
+    "duplicate key, first": PLAIN.replace("kind: Secret", "kind: Secret\nkind: ConfigMap"),
+    "after a broken document": f"a: [\n---\n{PLAIN}",
+    "escape after a broken document": 'a: [\n---\nkind: "\\x53ecret"\n',
+    "!!binary after a broken document": "a: [\n---\nkind: !!binary U2VjcmV0\n",
+    "tabs for indentation": f"a:\n\tb: 1\n{PLAIN}",
+    "control character": f"a: \x01\n{PLAIN}",
+    "too deep": "[" * 200 + FLOW + "]" * 200,
+    "undefined alias": f"a: *nothing\n{PLAIN}",
+    "key of a mapping": f"? {FLOW}: x\n",
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_secret_is_found_in_every_spelling(spelling: str, encoding: str) -> None:
+    secret, other = File.of(spelling.encode(encoding)), File.of(b"a: 1\n")
+
+    assert holds_secret(secret)
+    assert holds_secret(other, secret)
+    assert holds_secret(None, secret)
+
+
+def test_secret_in_text_that_is_not_utf_8_is_found() -> None:
+    assert holds_secret(File.of(b"a: \xff\n" + PLAIN.encode()))
+
+
+def test_secret_below_more_texts_than_are_parsed_is_found() -> None:
+    text = PLAIN.replace("Secret", '"\\x53ecret"')
+    for _ in range(12):
+        text = f"a: |\n{inside(text)}"
+
+    assert holds_secret(File.of(text.encode()))
+
+
+NO_SECRETS = {
+    "ExternalSecret": "apiVersion: external-secrets.io/v1\nkind: ExternalSecret\nspec: {target: {name: s}}\n",
+    "SealedSecret": "kind: SealedSecret\nspec:\n  encryptedData: {a: AgB}\n  template:\n    type: Opaque\n",
+    "SecretStore": "kind: SecretStore\n",
+    "kind of another key": "objectKind: Secret\n",
+    "name": "kind: Deployment\nmetadata:\n  name: Secret\n",
+    "use of a Secret": "kind: Pod\nspec:\n  volumes:\n  - secret: {secretName: s}\n",
+    "prose in YAML": "description: |\n  Name of the Secret: it must be in\n  the same namespace: always.\n",
+    "template without the word": "{{ if .x }}\nimagePullSecrets: [a]\nkind: ExternalSecret\n",
+    "script without the word": 'if [ "$a" != "b" ]; then\n  echo "\\x1b[1m100%"\n',
+    "nothing": "",
+    "every byte": bytes(range(256)).decode("latin-1"),
+}
+
+
+@pytest.mark.parametrize("text", NO_SECRETS.values(), ids=NO_SECRETS)
+def test_what_is_no_secret_is_shown(text: str) -> None:
+    assert not holds_secret(File.of(text.encode("latin-1")), None)
+
+
+def test_aliases_of_one_long_text_are_looked_at_once() -> None:
+    line = "a kind of Secret: x\n"
+    text = "a: &a |\n" + inside(line * 10_000) + "b: [" + "*a," * 100_000 + "]\n"
+
+    assert not holds_secret(File.of(text.encode()))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"kind": "Secret", "stringData": {"token": "hunter2value"}},
+        {"kind": "List", "items": [{"kind": "Secret", "stringData": {"token": "hunter2value"}}]},
+        {"kind": "SecretList", "items": [{"stringData": {"token": "hunter2value"}}]},
+        {"kind": "Object", "spec": {"manifest": {"kind": "Secret", "stringData": {"token": "hunter2value"}}}},
+        {"kind": "ConfigMap", "data": {"s": PLAIN, "t": "no: text"}},
+        {"kind": "ConfigMap", "data": {"s": ESCAPED}},
+    ],
+)
+def test_values_of_nested_secrets_are_masked(value: dict[str, Any]) -> None:
+    encoded = base64.b64encode(b"hunter2value").decode()
+
+    assert {"hunter2value", encoded} <= secret_values([Resource(value)])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("stringData", 'say "hunter"\\2', 'say \\"hunter\\"\\\\2'),
+        ("stringData", "hünter2value", "h\\u00fcnter2value"),
+        ("stringData", "first line\nsecond line", "second line"),
+        ("stringData", 12345678, "12345678"),
+        ("data", "aHVudGVy\nMnZhbHVl\n", "hunter2value"),
+        ("data", "aHVudGVy\nMnZhbHVl\n", "aHVudGVyMnZhbHVl"),
+    ],
+)
+def test_values_are_masked_as_messages_quote_them(field: str, value: Any, said: str) -> None:
+    assert said in secret_values([Resource({"kind": "Secret", field: {"a": value}})])
