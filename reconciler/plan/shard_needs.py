@@ -74,8 +74,6 @@ def why_whole_fleet(inventory: Inventory, desired: Desired, shard: Shard) -> str
 def _policy_reasons(inventory: Inventory) -> Iterator[str]:
     if inventory.policy.rollouts and inventory.sets:
         yield "a wave waits for packages of other repositories"
-    if inventory.policy.asks_confidence:
-        yield "confidence counts packages of every repository"
 
 
 def _reasons(inventory: Inventory, desired: Desired, shard: Shard) -> Iterator[str]:

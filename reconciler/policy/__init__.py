@@ -385,16 +385,9 @@ class Policy(SettingsGroup):
     """Path of the configuration in the control repository."""
 
     @property
-    def asks_confidence(self) -> bool:
-        """Whether a rule or a gate asks how packages fared with a revision."""
-        gates = (wave.gates for rollout in self.rollouts for wave in rollout.waves)
-        asking = (*(rule.confidence for rule in self.approval.auto), *(gate.confidence for gate in gates))
-        return any(asking)
-
-    @property
     def uses_time(self) -> bool:
         """Whether a plan depends on the time of the run."""
-        return bool(self.rollouts) or self.asks_confidence
+        return bool(self.rollouts)
 
 
 PROPOSED = (

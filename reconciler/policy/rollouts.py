@@ -6,7 +6,6 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from reconciler.lazy import lazy_pattern
-from reconciler.policy.confidence import RequiredConfidence
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
 from reconciler.policy.settings import Amount, Duration, SettingsGroup, SortedSet
 from reconciler.values import settled_dataclass
@@ -73,8 +72,6 @@ class Gates(SettingsGroup):
     """Objects of the snapshot that must be healthy, in a snapshot that is younger than the publication."""
     checks: SortedSet = ()
     """Commit statuses and check runs that must have passed on main; the local forge has none."""
-    confidence: RequiredConfidence | None = None
-    """How the packages of this fleet fared with the revision."""
     approval: bool = False
     """A person lets the rollout go on, by the annotation `reconciler.dev/rollout-go` on the set."""
 

@@ -6,7 +6,6 @@ from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory import CheckState, Inventory, RepositoryView
 from reconciler.policy.rollouts import ObjectGate, Wave
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.rollout.confidence import judge_revision
 from reconciler.rollout.health import object_health
 from reconciler.rollout.model import GateResult, Verdict
 from reconciler.rollout.waves import time_text
@@ -36,10 +35,6 @@ def gate_results(
         snapshot = inventory.snapshot.of(_filled(gate.cluster, words) or view.cluster)
         yield _object_result(gate, words, snapshot, published, wave.soak_s)
     yield from _checks(wave, view, inventory)
-    if wave.gates.confidence is not None:
-        pin = outcome.requested
-        confidence = inventory.confidence_in(pin.upstream_revision)
-        yield judge_revision(pin.label, confidence, wave.gates.confidence, inventory.now)
 
 
 def _filled(text: str, words: dict[str, str]) -> str:

@@ -12,9 +12,8 @@ from reconciler.api.porch import (
     Target,
     Upstream,
 )
-from reconciler.confidence import UNTRIED, Confidence, UpstreamRevision
 from reconciler.errors import Location
-from reconciler.ids import ObjectName, Oid
+from reconciler.ids import ObjectName
 from reconciler.inventory import CheckState, Inventory, PullRequest, PullState, Source, Sourced
 from reconciler.objects import tree_id
 from reconciler.plan.changes import Plan, WriteGroup
@@ -66,7 +65,6 @@ class RolloutWorld(ModelWorld):
     failed_checks: list[str] = field(default_factory=list)
     passed_checks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rollouts: dict[ObjectName, RolloutRecord] = field(default_factory=dict)
-    confidence: Confidence = UNTRIED
 
     def __post_init__(self) -> None:
         self.policy = Policy(instance="fleet", rollouts=(POLICY,))
@@ -182,7 +180,6 @@ class RolloutWorld(ModelWorld):
                 (self.repositories[edge].url, self.repositories[edge].refs[MAIN]): frozenset(names)
                 for edge, names in self.passed_checks.items()
             },
-            confidences={UpstreamRevision("web", Oid(self.upstream(self.revision))): self.confidence},
             now=self.time,
         )
 

@@ -4,15 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.confidence import Confidence
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.status import statuses_after
 from reconciler.policy import RolloutPolicy
-from reconciler.policy.confidence import RequiredConfidence
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.reasons import Reason
 from reconciler.rollout.model import Rollout, RolloutPhase, WavePhase
-from tests.support.model import EPOCH, MAIN
+from tests.support.model import MAIN
 from tests.support.rollouts import EDGES, GO, PAUSE, POLICY, SKIP, SOAK_S, RolloutWorld
 
 FIRST, SECOND, THIRD = ("a1", "a2"), ("b1", "b2"), ("c1", "c2")
@@ -424,36 +422,4 @@ def test_a_check_must_have_passed_on_the_present_head_of_main(world: RolloutWorl
     assert messages(world.run())[0] == "1 failed (a2/web: check smoke failed on main)"
     for edge in FIRST:
         world.passed_checks[edge] = ("lint", "smoke")
-    assert updated(world.run()) == [*SECOND, *THIRD]
-
-
-def test_a_wave_waits_until_enough_packages_have_run_the_revision_for_long_enough(
-    world: RolloutWorld,
-) -> None:
-    gates = Gates(confidence=RequiredConfidence(2, age=60))
-    waves = (Wave("first", selector=POLICY.waves[0].selector, gates=gates), Wave("rest"))
-    world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
-    world.run()
-    merge_all(world)
-    world.confidence = Confidence((world.time,), total=1)
-    short = "confidence in web/v2: 1 package runs it, and 2 must"
-    assert messages(world.run())[0] == f"waits for a1/web: {short}; a2/web: {short}"
-
-    world.confidence = Confidence((world.time, world.time), total=2)
-    assert phases(world.run())[0] == WavePhase.VERIFYING
-    world.time += 60
-    assert updated(world.run()) == [*SECOND, *THIRD]
-
-
-def test_a_wave_fails_while_too_many_packages_went_back(world: RolloutWorld) -> None:
-    gates = Gates(confidence=RequiredConfidence(max_reverted="1"))
-    waves = (Wave("first", selector=POLICY.waves[0].selector, gates=gates), Wave("rest"))
-    world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
-    world.run()
-    merge_all(world)
-    world.confidence = Confidence((EPOCH,), reverted=2, total=3)
-
-    assert phases(world.run()) == [WavePhase.FAILED, WavePhase.WAITING]
-    assert "2 of 3 packages went back from it, and at most 1 may" in messages(world.run())[0]
-    world.confidence = Confidence((EPOCH,), reverted=1, total=3)
     assert updated(world.run()) == [*SECOND, *THIRD]
