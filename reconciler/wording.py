@@ -1,6 +1,10 @@
-"""Numbers with their nouns, as every text writes them."""
+"""Numbers with their nouns, and times, as every text writes them."""
+
+from datetime import UTC, datetime
 
 _VOWELS = "aeiou"
+LATEST_S = 253_402_300_799
+"""The last second of the year 9999, the last one that has a text."""
 
 
 def plural(number: int, noun: str) -> str:
@@ -15,3 +19,8 @@ def plural(number: int, noun: str) -> str:
 def verb(number: int, singular: str, otherwise: str) -> str:
     """Return the form of a verb for a number of things: `is` or `are`."""
     return singular if number == 1 else otherwise
+
+
+def time_text(seconds: int) -> str:
+    """Return a time as people read it; what no calendar has is its nearest end. Total."""
+    return datetime.fromtimestamp(min(max(seconds, 0), LATEST_S), UTC).strftime("%Y-%m-%d %H:%M UTC")

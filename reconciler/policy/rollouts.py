@@ -69,7 +69,7 @@ class Gates(SettingsGroup):
     """Conditions of a complete wave, beside that its packages are published."""
 
     objects: tuple[ObjectGate, ...] = ()
-    """Objects of the snapshot that must be healthy, in a snapshot that is younger than the publication."""
+    """Objects that must be healthy, in a snapshot taken after a run first saw the package on main."""
     checks: SortedSet = ()
     """Commit statuses and check runs that must have passed on main; the local forge has none."""
     approval: bool = False
@@ -91,7 +91,7 @@ class Wave(SettingsGroup):
     failure_budget: Amount = "0"
     """Failed packages with which the wave still completes: a number, or a share of it, rounded down."""
     soak_s: Annotated[Duration, Field(alias="soak")] = 0
-    """Time (`30m`, `1d`) after the last publication of the wave before it is complete."""
+    """Time (`30m`, `1d`) after a run first saw the whole wave on main, before it is complete."""
     gates: Gates = Gates()
 
 
@@ -112,3 +112,8 @@ class RolloutPolicy(SettingsGroup):
     """Waves in their order; targets that none of them has are a last wave called `rest`."""
     selector: Selector = field(default_factory=dict)
     """Label selector of the PackageVariantSets; empty: all of them."""
+
+    @property
+    def uses_time(self) -> bool:
+        """Whether a wave waits for a time, or for a snapshot that is newer than a package."""
+        return any(wave.soak_s or wave.gates.objects for wave in self.waves)
