@@ -275,7 +275,7 @@ def setting_paths(model: Any) -> tuple[tuple[str, ...], ...]:
 
 
 _REMOVED = {
-    "confidence": "Confidence was removed: whoever may push to one repository of the fleet could write it. "
+    "confidence": "Confidence was removed: a person who may push to one repository could make it up. "
     "Let revisions travel in waves, and open a wave by soak, gates.objects or gates.checks: docs/rollouts.md."
 }
 """Settings of earlier versions, each with what to use instead."""

@@ -80,7 +80,7 @@ def _object_result(
 
 
 def _untimely(taken: int | None, publication: _Publication) -> str:
-    """Return why a snapshot says nothing about a published package, "" if it does."""
+    """Return why a snapshot does not count for a published package, "" if it does."""
     if taken is None:
         return "does not tell when it was taken: import it with `reconciler snapshot import`"
     if taken > publication.now + CLOCK_SKEW_S:
