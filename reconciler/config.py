@@ -274,6 +274,17 @@ def setting_paths(model: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(paths)
 
 
+_REMOVED = {
+    "confidence": "Confidence was removed: a person who may push to one repository could make it up. "
+    "Let revisions travel in waves, and open a wave by soak, gates.objects or gates.checks: docs/rollouts.md."
+}
+"""Settings of earlier versions, each with what to use instead."""
+
+
+def _hint(fault: FieldError) -> str:
+    return _REMOVED.get(str(fault.path[-1]), fault.hint) if fault.of_key else fault.hint
+
+
 def _error(
     faults: tuple[FieldError, ...], document: Document, path: str, environment: Mapping[str, str]
 ) -> ConfigurationError:
@@ -285,6 +296,6 @@ def _error(
         mark = document.key_mark(fault.path) if fault.of_key else document.mark(fault.path)
         return Location(path, *mark)
 
-    placed = sorted((place(fault), fault.message, fault.hint) for fault in faults)
+    placed = sorted((place(fault), fault.message, _hint(fault)) for fault in faults)
     errors = [ConfigurationError(message, location=where, hint=hint) for where, message, hint in placed]
     return ConfigurationError.join(errors) if len(errors) > 1 else errors[0]

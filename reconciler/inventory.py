@@ -10,7 +10,6 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository, Upstream
-from reconciler.confidence import UNTRIED, Confidence, Confidences, UpstreamRevision
 from reconciler.errors import Location, Problem
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid
 from reconciler.objects import Commit, Files
@@ -512,10 +511,8 @@ class Inventory:
     - `documents`: manifests of dependency dialects; `index`: documents of the package index.
     - `images`: locked digests of function images.
     - `trust`: verified revisions of each repository that a rule of `verify` names, by URL.
-    - `confidences`: how packages fared with upstream revisions; empty unless a policy asks for it, None if a
-      repository could not be read.
     - `opening`: state of the schedule of pull requests; `now`: the time of the run, in seconds, 0 unless
-      rollouts or confidence are configured. Nothing else depends on the clock.
+      rollouts are configured. Nothing else depends on the clock.
     """
 
     policy: Policy
@@ -545,16 +542,11 @@ class Inventory:
     documents: tuple[SourcedDocument, ...] = ()
     index: tuple[SourcedDocument, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
-    confidences: Confidences | None = field(default_factory=dict)
     opening: Opening = ALWAYS_OPEN
     now: int = 0
     trust: Mapping[str, Trust] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
-
-    def confidence_in(self, revision: UpstreamRevision) -> Confidence | None:
-        """Return how packages fared with an upstream revision, None if that could not be counted."""
-        return None if self.confidences is None else self.confidences.get(revision, UNTRIED)
 
     @property
     def is_partial(self) -> bool:

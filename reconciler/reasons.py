@@ -12,7 +12,6 @@ class Reason(StrEnum):
     AMBIGUOUS_IDENTIFIER = "AmbiguousIdentifier"
     APPROVED_BY_POLICY = "ApprovedByPolicy"
     AWAITING_CHECKS = "AwaitingChecks"
-    AWAITING_CONFIDENCE = "AwaitingConfidence"
     AWAITING_SCHEDULE = "AwaitingSchedule"
     AWAITING_WAVE = "AwaitingWave"
     BASE_NOT_FOUND = "BaseNotFound"
@@ -95,7 +94,3 @@ class Reason(StrEnum):
     UPSTREAM_TAG_MOVED = "UpstreamTagMoved"
     UP_TO_DATE = "UpToDate"
     VALIDATION_ERROR = "ValidationError"
-
-
-AWAITING_APPROVAL = frozenset({Reason.AWAITING_CHECKS, Reason.AWAITING_CONFIDENCE})
-"""Reasons of a draft that a rule approves once something outside of its repository allows it."""

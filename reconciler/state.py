@@ -194,11 +194,16 @@ class RolloutPin(Model, frozen=True, kw_only=True):
     tree: str
 
 
+UNTIMED = 1
+"""The time of what was observed without one: where a time is needed, it counts from the run that needs it."""
+
+
 class RolloutMember(Model, frozen=True, kw_only=True):
     """One variant of a rollout: its wave, what it moves to, and what it had before (None: it was not there).
 
-    `target` tells one upstream revision from another, "" if it is not known yet. `published` is the time when
-    main got it, in seconds, 0 if it has not.
+    `target` tells one upstream revision from another, "" if it is not known yet. `published` is the time of
+    the run that first saw it on main, in seconds: 0 if none did, `UNTIMED` if no wave needs the time, or if
+    main had it and has another revision again.
     """
 
     namespace: str

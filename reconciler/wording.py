@@ -1,10 +1,13 @@
-"""Numbers with their nouns, and characters that are not seen, as every text writes them."""
+"""Numbers with their nouns, times, and characters that are not seen, as every text writes them."""
 
 import re
 import unicodedata
+from datetime import UTC, datetime
 from typing import Final
 
 _VOWELS = "aeiou"
+LATEST_S = 253_402_300_799
+"""The last second of the year 9999, the last one that has a text."""
 
 
 def plural(number: int, noun: str) -> str:
@@ -19,6 +22,11 @@ def plural(number: int, noun: str) -> str:
 def verb(number: int, singular: str, otherwise: str) -> str:
     """Return the form of a verb for a number of things: `is` or `are`."""
     return singular if number == 1 else otherwise
+
+
+def time_text(seconds: int) -> str:
+    """Return a time as people read it; what no calendar has is its nearest end. Total."""
+    return datetime.fromtimestamp(min(max(seconds, 0), LATEST_S), UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

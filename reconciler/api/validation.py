@@ -79,7 +79,10 @@ def first_error(model: type[AnyModel], error: ValueError) -> str:
 
 
 def _details(error: ValueError) -> "Iterable[ErrorDetails]":
-    return cast("ValidationError", error).errors(include_url=False)
+    details = cast("ValidationError", error).errors(include_url=False)
+    # Pydantic counts the valid items of a list: one with a wrong item is not also too short.
+    wrong = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
+    return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in wrong]
 
 
 def field_text(path: Iterable[str | int]) -> str:

@@ -66,7 +66,7 @@ class History(ABC):
     def merge_base_with(self, ancestry: Container[Oid], tip: Oid) -> Oid | None:
         """Return the best commit that `tip` shares with an ancestry, None if it shares none.
 
-        Deterministic: the youngest of several best ones, which criss-cross merges have.
+        Deterministic: one of several best ones, which criss-cross merges have, and not by their dates.
         """
         shared: set[Oid] = set()
         seen = {tip}
@@ -81,7 +81,7 @@ class History(ABC):
                 queue.extend(fresh)
         if len(shared) > 1:
             shared -= {older for oid in shared for older in self.ancestry(oid) & shared if older != oid}
-        return max(shared, key=lambda oid: (self._time(oid), oid), default=None)
+        return max(shared, default=None)
 
     def last_touched(self, tip: Oid, paths: Iterable[str]) -> Mapping[str, int]:
         """Return for each path the committer time of the commit that last changed it, in one walk."""

@@ -11,9 +11,6 @@ from reconciler.plan.drafts import latest_pull
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
-from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.rollout.confidence import judge_revision
-from reconciler.rollout.model import GateResult, Verdict
 from reconciler.values import replace
 
 Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
@@ -67,18 +64,12 @@ def _awaiting(change: Change, rules: Finder, context: PlanContext) -> Change:
     draft = target.draft
     if draft is None or not fitting:
         return change
-    judged = [(rule, _confidence(rule, change, context)) for rule in fitting]
-    confident = [rule for rule, result in judged if result.result is Verdict.PASSED]
-    if not confident:
-        return replace(
-            change, reason=Reason.AWAITING_CONFIDENCE, message=f"Approval waits for {judged[0][1].message}"
-        )
-    if any(not rule.checks for rule in confident):
+    if any(not rule.checks for rule in fitting):
         return change
     key = change.package.url, draft.tip.oid
     passed = context.inventory.passed_checks.get(key, frozenset())
     others = context.inventory.other_checks.get(key)
-    missing = min(([name for name in rule.checks if name not in passed] for rule in confident), key=len)
+    missing = min(([name for name in rule.checks if name not in passed] for rule in fitting), key=len)
     if not missing:
         return change
     if others is None:
@@ -87,21 +78,6 @@ def _awaiting(change: Change, rules: Finder, context: PlanContext) -> Change:
         states = (f"{name} {_STATES[others.get(name)]}" for name in missing)
         message = f"Approval waits for checks: {', '.join(states)}"
     return replace(change, reason=Reason.AWAITING_CHECKS, message=message)
-
-
-def _confidence(rule: ApprovalRule, change: Change, context: PlanContext) -> GateResult:
-    """Return whether a rule's confidence in the upstream revision that a draft brings is met."""
-    resolved = context.resolved.get(change.variant) if change.variant else None
-    if rule.confidence is None or resolved is None or _is_same(resolved):
-        return GateResult(Verdict.PASSED)
-    pin, inventory = resolved.pin, context.inventory
-    confidence = inventory.confidence_in(pin.upstream_revision)
-    return judge_revision(pin.label, confidence, rule.confidence, inventory.now)
-
-
-def _is_same(resolved: ResolvedVariant) -> bool:
-    """Tell whether main has the upstream revision already, so that a draft brings none."""
-    return resolved.base is not None and resolved.base.tree == resolved.pin.tree
 
 
 def _approved(change: Change, approval: Approval) -> Change:
@@ -126,11 +102,7 @@ def _find_approval(
     """Return the merge of a change's open pull request if one rule lets it pass, None otherwise."""
     draft = target.draft
     pull = latest_pull(target, draft.ref) if draft else None
-    fitting = [
-        rule
-        for rule in _fitting_rules(change, target, rules, context)
-        if _confidence(rule, change, context).result is Verdict.PASSED
-    ]
+    fitting = _fitting_rules(change, target, rules, context)
     if draft is None or pull is None or not fitting:
         return None
     passed = context.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())

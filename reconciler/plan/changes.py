@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.api.meta import Condition
-from reconciler.confidence import RevisionConfidence
 from reconciler.errors import Exit, Location, Problem
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest
@@ -369,8 +368,7 @@ class Plan:
     branches after the plan is applied; `record_owners` and `status_owners` are the packages that they
     are about. A record stays as it was if writing its package fails. `other_files` are the files of both
     branches that other shards write, None without shards. `lock` proposes other pins for a reviewed
-    lock, `version_changes` are the changes of dependencies, `rollouts` the new revisions on their way,
-    `confidences` how packages fared with the revisions that this plan brings, for people to read.
+    lock, `version_changes` are the changes of dependencies, `rollouts` the new revisions on their way.
     `conditions` and `status` expect every effect to be done; `context` is what they are computed from
     again after the effects. `other_status` are the files of `status` that are about no owner, None if they
     are not known apart. Without `has_pins` no upstream pin is among the records.
@@ -391,7 +389,6 @@ class Plan:
     lock: LockProposal | None = None
     version_changes: "tuple[VersionChange, ...]" = ()
     rollouts: tuple[Rollout, ...] = ()
-    confidences: tuple[RevisionConfidence, ...] = ()
     other_files: Container[str] | None = None
     has_pins: bool = True
     context: "PlanContext | None" = field(default=None, compare=False, repr=False)

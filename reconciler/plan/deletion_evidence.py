@@ -13,6 +13,7 @@ from reconciler.reasons import Reason
 from reconciler.resolve.ownership import SUSPENDED
 from reconciler.snapshot import Snapshot
 from reconciler.state import PackageVariantRecord
+from reconciler.wording import time_text
 
 _REPOSITORIES = GroupKind(GROUP, "Repository")
 
@@ -103,8 +104,7 @@ class DeletionEvidence:
             message = f"The snapshot{of_cluster} does not list {kind} in {namespace} completely"
             return Retention(Reason.SNAPSHOT_INCOMPLETE, message)
         if self._is_stale(snapshot):
-            message = f"The snapshot{of_cluster} is older than snapshot.maxAge"
-            return Retention(Reason.SNAPSHOT_STALE, message)
+            return Retention(Reason.SNAPSHOT_STALE, f"The snapshot{of_cluster} {self._stale_text(snapshot)}")
         return None
 
     def _unknown_repository(
@@ -134,12 +134,22 @@ class DeletionEvidence:
         return None
 
     def _is_stale(self, snapshot: Snapshot) -> bool:
-        # Age is measured against the newest commit of the inputs: the core has no clock (law 5).
-        control = self._inventory.control
-        heads = [view.head.time for view in self._inventory.repositories.values() if view.head]
-        newest = max([control.commit.time, snapshot.time, *heads])
-        taken = snapshot.time if snapshot.taken is None else snapshot.taken
-        return newest - taken > self._inventory.policy.snapshot.max_age_s
+        # No commit of another repository counts: whoever may push there may give it any date (D17).
+        age = self._inventory.control.commit.time - _taken(snapshot)
+        return age > self._inventory.policy.snapshot.max_age_s
+
+    def _stale_text(self, snapshot: Snapshot) -> str:
+        """Return how old a snapshot is, against what, and what to do."""
+        commit = self._inventory.control.commit
+        dated = f"commit {commit.oid[:8]} of the control repository, which is dated {time_text(commit.time)}"
+        return (
+            f"is from {time_text(_taken(snapshot))}, more than snapshot.maxAge before {dated}. "
+            "Import a newer one with `reconciler snapshot import`"
+        )
+
+
+def _taken(snapshot: Snapshot) -> int:
+    return snapshot.time if snapshot.taken is None else snapshot.taken
 
 
 # Packages that stalled manifests name

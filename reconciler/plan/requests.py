@@ -16,7 +16,7 @@ from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.reviewers import find_people
 from reconciler.policy import ForgeKind, find_rule
-from reconciler.reasons import AWAITING_APPROVAL, Reason
+from reconciler.reasons import Reason
 from reconciler.refs import deletion_ref, short_branch
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import package_name
@@ -38,7 +38,7 @@ _DESCRIBED = frozenset(
         Reason.ADOPTED,
         Reason.OWNER_CHANGED,
         Reason.UP_TO_DATE,
-        *AWAITING_APPROVAL,
+        Reason.AWAITING_CHECKS,
         Reason.DRAFT_EDITED,
         Reason.MERGE_CONFLICT,
         Reason.PULL_REQUEST_MISSING,
@@ -52,7 +52,7 @@ _DESCRIBED = frozenset(
 )
 """Reasons under which it is known what a draft proposes; under every other one its text is left as it is."""
 
-_QUIET = frozenset({Reason.UP_TO_DATE, *AWAITING_APPROVAL, Reason.DRAFT_EDITED, Reason.DELETION_PROPOSED})
+_QUIET = frozenset({Reason.UP_TO_DATE, Reason.AWAITING_CHECKS, Reason.DRAFT_EDITED, Reason.DELETION_PROPOSED})
 """Reasons that a repair of the pull request may replace; all others are more important."""
 
 _TITLES = {

@@ -3,7 +3,6 @@
 from collections.abc import Container, Iterable, Iterator
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.api.porch import REPOSITORY
 from reconciler.errors import Problem
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName, PackageKey, normalise_url
@@ -15,7 +14,6 @@ from reconciler.refs import package_name_error, relative_package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.ownership import downstream_packages, find_owner, find_view
-from reconciler.state import PackageVariantRecord
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 from reconciler.values import replace
 
@@ -74,8 +72,6 @@ def why_whole_fleet(inventory: Inventory, desired: Desired, shard: Shard) -> str
 def _policy_reasons(inventory: Inventory) -> Iterator[str]:
     if inventory.policy.rollouts and inventory.sets:
         yield "a wave waits for packages of other repositories"
-    if inventory.policy.asks_confidence:
-        yield "confidence counts packages of every repository"
 
 
 def _reasons(inventory: Inventory, desired: Desired, shard: Shard) -> Iterator[str]:
@@ -101,9 +97,6 @@ def _reasons(inventory: Inventory, desired: Desired, shard: Shard) -> Iterator[s
     gone = [change.record for change in (*diff.delete, *diff.transfer) if change.record is not None]
     if gone and len(authored.records) < len(inventory.records):
         yield "packages that only deleted ones needed may be deleted with them"
-    # That is measured against the newest commit of any repository.
-    if any(_is_selected(record, inventory) for record in gone):
-        yield "the age of a snapshot decides whether packages are deleted"
 
 
 def variant_needs(inventory: Inventory, desired: Desired) -> frozenset[str]:
@@ -191,14 +184,6 @@ def _owned_packages(inventory: Inventory) -> Iterator[tuple[ObjectName, PackageK
 def _headers(package: PackageState) -> Iterator[KptfileHeader]:
     headers = (package.main_header, *(draft.header for draft in package.drafts))
     yield from (header for header in headers if header is not None)
-
-
-def _is_selected(record: PackageVariantRecord, inventory: Inventory) -> bool:
-    """Whether the set of a variant selects objects of a snapshot."""
-    owner = ObjectName(record.namespace, record.set_name)
-    spec = next((pvs.manifest.spec for pvs in inventory.sets if pvs.key == owner), None)
-    selectors = (target.object_selector for target in (spec.targets if spec else None) or ())
-    return any(selector is not None and selector.api_version != REPOSITORY for selector in selectors)
 
 
 def _may_stall(view: RepositoryView, package: str) -> bool:

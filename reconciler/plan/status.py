@@ -26,7 +26,7 @@ from reconciler.plan.conditions import missing_text, plan_conditions
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight, newest_pull
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.draft_decision import asked_text
-from reconciler.reasons import AWAITING_APPROVAL, Reason
+from reconciler.reasons import Reason
 from reconciler.refs import DRAFTS, PROPOSED, deletion_ref, short_branch
 from reconciler.resolve.ownership import find_view, package_name
 from reconciler.state import is_failure
@@ -254,7 +254,7 @@ def _settled(change: Change, target: PlanTarget, context: PlanContext, head: str
 
 def _review(change: Change, target: PlanTarget, context: PlanContext) -> tuple[str, str]:
     """Return what is reviewed where it is no content: a deletion, or a package that is let go."""
-    if change.reason in AWAITING_APPROVAL:
+    if change.reason is Reason.AWAITING_CHECKS:
         return str(change.reason), change.message
     if target.key in context.downstreams:
         return "", ""
@@ -456,7 +456,7 @@ def plan_status(
         if key in packages:
             status = packages[key]
             # Checks and other packages go on without us: recorded, they would make every run write.
-            is_lasting = status.reason not in AWAITING_APPROVAL
+            is_lasting = status.reason != Reason.AWAITING_CHECKS
             value["package"] = status_value(status if is_lasting else replace(status, reason="", message=""))
             value["downstreamTargets"] = [{"name": status.revision}] if status.revision else []
         files[_path(key)] = _json(value)

@@ -200,7 +200,7 @@ class SnapshotPolicy(SettingsGroup):
     path: Directory = "snapshot"
     """Directory of the snapshot in the control repository."""
     max_age_s: Annotated[Duration, Field(alias="maxAge")] = 7 * 24 * 3600
-    """Older than the newest input commit by more than this (`7d`, `12h`, seconds): nothing is deleted."""
+    """Older than the commit of the control repository by more than this (`7d`, `12h`): nothing is deleted."""
 
 
 @settled_dataclass(frozen=True, slots=True)
@@ -385,16 +385,9 @@ class Policy(SettingsGroup):
     """Path of the configuration in the control repository."""
 
     @property
-    def asks_confidence(self) -> bool:
-        """Whether a rule or a gate asks how packages fared with a revision."""
-        gates = (wave.gates for rollout in self.rollouts for wave in rollout.waves)
-        asking = (*(rule.confidence for rule in self.approval.auto), *(gate.confidence for gate in gates))
-        return any(asking)
-
-    @property
     def uses_time(self) -> bool:
         """Whether a plan depends on the time of the run."""
-        return bool(self.rollouts) or self.asks_confidence
+        return any(rollout.uses_time for rollout in self.rollouts)
 
 
 PROPOSED = (

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reconciler.policy.confidence import RequiredConfidence
 from reconciler.policy.forges import WriteLimits
 from reconciler.policy.schedule import check_cron
 from reconciler.policy.settings import (
@@ -133,8 +132,6 @@ class ApprovalRule(SettingsGroup):
     """Commit statuses and check runs that must have passed; the local forge has none."""
     edited: bool = False
     """Approve drafts with commits of people, too."""
-    confidence: RequiredConfidence | None = None
-    """How the packages of this fleet fared with the upstream revision that the draft brings."""
     auto_merge: bool = False
     """The forge merges, when its own rules and checks are met; the local forge has no auto-merge."""
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from reconciler.lazy import lazy_pattern
-from reconciler.policy.confidence import RequiredConfidence
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
 from reconciler.policy.settings import Amount, Duration, SettingsGroup, SortedSet
 from reconciler.values import settled_dataclass
@@ -70,11 +69,9 @@ class Gates(SettingsGroup):
     """Conditions of a complete wave, beside that its packages are published."""
 
     objects: tuple[ObjectGate, ...] = ()
-    """Objects of the snapshot that must be healthy, in a snapshot that is younger than the publication."""
+    """Objects that must be healthy, in a snapshot taken after a run first saw the package on main."""
     checks: SortedSet = ()
     """Commit statuses and check runs that must have passed on main; the local forge has none."""
-    confidence: RequiredConfidence | None = None
-    """How the packages of this fleet fared with the revision."""
     approval: bool = False
     """A person lets the rollout go on, by the annotation `reconciler.dev/rollout-go` on the set."""
 
@@ -94,7 +91,7 @@ class Wave(SettingsGroup):
     failure_budget: Amount = "0"
     """Failed packages with which the wave still completes: a number, or a share of it, rounded down."""
     soak_s: Annotated[Duration, Field(alias="soak")] = 0
-    """Time (`30m`, `1d`) after the last publication of the wave before it is complete."""
+    """Time (`30m`, `1d`) after a run first saw the whole wave on main, before it is complete."""
     gates: Gates = Gates()
 
 
@@ -115,3 +112,8 @@ class RolloutPolicy(SettingsGroup):
     """Waves in their order; targets that none of them has are a last wave called `rest`."""
     selector: Selector = field(default_factory=dict)
     """Label selector of the PackageVariantSets; empty: all of them."""
+
+    @property
+    def uses_time(self) -> bool:
+        """Whether a wave waits for a time, or for a snapshot that is newer than a package."""
+        return any(wave.soak_s or wave.gates.objects for wave in self.waves)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from reconciler.api.annotations import check_keys
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.api.validation import parse_model
-from reconciler.confidence import Confidences
 from reconciler.errors import Location, Problem, UnavailableError
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirror, Mirrors
@@ -24,7 +23,6 @@ from reconciler.inventory import (
 )
 from reconciler.lazy import LazyMapping
 from reconciler.policy import Policy
-from reconciler.read.confidence import read_confidences
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.read.dependencies import INDEX_DIRECTORY, IndexFolders, read_index_folders
@@ -106,7 +104,6 @@ def read_inventory(
         other_checks=forge_state.other_checks,
         trust=read_trust(read, mirrors) if options.deep else {},
         opening=read_opening(inventory.policy, forges.clock.now()),
-        confidences=_confidences(read, mirrors) if options.deep else {},
         now=int(forges.clock.now()) if inventory.policy.uses_time else 0,
         reviewed=forge_state.reviewed,
         problems=tuple(sorted({*inventory.problems, *forge_state.problems})),
@@ -145,10 +142,6 @@ def _read_repositories(
     # After the forges: they may have found a repository unavailable, or the lock closed.
     package_trees = find_trees(forge_state.views, forge_state.reviewed)
     return forge_state, package_trees, shard_reader.notes if shard_reader else ()
-
-
-def _confidences(read: Inventory, mirrors: Mirrors) -> Confidences | None:
-    return read_confidences(read.repositories.values(), mirrors) if read.policy.asks_confidence else {}
 
 
 def authorize(

@@ -21,7 +21,6 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus, current_states, status_value
-from reconciler.report.confidence import confidence_value
 from reconciler.report.conflicts import answer_value, conflict_value
 from reconciler.report.proposal import proposal_value
 from reconciler.report.redact import Redactor
@@ -81,7 +80,6 @@ def plan_value(
         "notes": list(plan.notes),
         "lock": proposal_value(plan.lock) if plan.lock else None,
         "rollouts": [rollout_value(rollout) for rollout in plan.rollouts],
-        "confidences": [confidence_value(item) for item in plan.confidences],
         "moves": [move_value(move) for move in plan.version_changes],
         **exits_value(exits_of(plan, detailed=detailed), exit_of(plan, detailed=detailed)),
         **({"timings": timings_value(timings)} if timings else {}),

@@ -17,7 +17,6 @@ from reconciler.reasons import Reason
 from reconciler.report import escape
 from reconciler.report.causes import group_problems
 from reconciler.report.comparison import problem_sentence, rows, sentence
-from reconciler.report.confidence import confidence_lines
 from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
 from reconciler.report.diff import MOST_FILES, FileChange
 from reconciler.report.folding import cause_name, fold_changes, risk_texts
@@ -110,7 +109,6 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
         hidden=sum(len(cause.changes) for cause in causes[ROWS:]),
         risks=risk_summary(plan.changes),
         rollouts=tuple(rollout_texts(plan.rollouts)),
-        confidences=list(confidence_lines(plan.confidences)),
         kept=count_ops(plan).get(Op.KEEP, 0),
         problems=group_problems(plan.problems),
         refusals=plan.refusals,

@@ -16,7 +16,7 @@ from reconciler.wording import plural
 
 Report = Mapping[str, Any]
 _KINDS = ("Plan", "Outcome")
-_LISTS = ("problems", "refusals", "notes", "rollouts", "confidences", "moves", "effects")
+_LISTS = ("problems", "refusals", "notes", "rollouts", "moves", "effects")
 _ORDER = {str(op): place for place, op in enumerate(Op)}
 
 

@@ -8,7 +8,6 @@ from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus, current_states
 from reconciler.reasons import Reason
 from reconciler.report.causes import MOST_PLACES, group_by_cause, group_problems
-from reconciler.report.confidence import confidence_lines
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.escape import message_line, terminal
@@ -78,7 +77,6 @@ def plan_lines(
     if risks := risk_summary(plan.changes):
         yield paint(f"risks: {risks}", Color.RED)
     yield from map(terminal, rollout_lines(plan.rollouts))
-    yield from (f"confidence in {terminal(line)}" for line in confidence_lines(plan.confidences))
     yield from _table(plan, statuses, names, paint, unchanged=unchanged, width=width)
     yield from (f"pin: {terminal(move_text(move))}" for move in plan.version_changes)
     yield from proposal_lines(plan.lock)

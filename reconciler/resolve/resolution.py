@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import lru_cache
 
-from reconciler.confidence import UpstreamRevision
 from reconciler.errors import Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
@@ -49,11 +48,6 @@ class Pin:
     def label(self) -> str:
         """The revision as people call it: `web/v2`, or a ref at a short commit."""
         return self.ref if self.revision > 0 else f"{self.ref}@{self.commit.oid[:8]}"
-
-    @property
-    def upstream_revision(self) -> UpstreamRevision:
-        """The revision as packages made from it name it."""
-        return UpstreamRevision(self.package.path, self.commit.oid)
 
     @property
     def address(self) -> str:

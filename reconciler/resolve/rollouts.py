@@ -37,7 +37,7 @@ from reconciler.rollout.waves import (
     waiting_text,
     wave_names,
 )
-from reconciler.state import RolloutMember, RolloutPin, RolloutRecord
+from reconciler.state import UNTIMED, RolloutMember, RolloutPin, RolloutRecord
 from reconciler.values import dataclass, replace
 
 Outcome = ResolvedVariant | WaitingVariant | tuple[Problem, ...]
@@ -146,8 +146,9 @@ def _current_record(rolling: _Set) -> RolloutRecord | None:
     old = rolling.inventory.rollouts.get(rolling.key)
     old = old if old is not None and _is_current(rolling, old) else None
     if old is not None:
+        now = _observation_time(rolling, old)
         members = tuple(
-            _observed(rolling, member) for member in old.members if member.key in rolling.variants
+            _observed(rolling, member, now) for member in old.members if member.key in rolling.variants
         )
         old = old.model_copy(update={"members": members})
         if not old.finished or _orders(rolling, old).is_rolled_back:
@@ -174,22 +175,31 @@ def _newcomers(rolling: _Set, listed: Container[ObjectName]) -> list[ObjectName]
 def _new_record(rolling: _Set, old: RolloutRecord | None) -> RolloutRecord:
     """Return the record of a rollout that starts now.
 
-    Of one that brings the same revision to further targets, what packages had before stays recorded.
+    Of one that brings the same revision to further targets, what packages had before, and when runs saw them
+    published, stays recorded.
     """
     places = assign_waves(rolling.policy.waves, {key: _labels(rolling, key) for key in rolling.variants})
     targets = [target for key in sorted(rolling.variants) if (target := rolling.asks_for(key)) is not None]
     before = {key: _recorded_pin(rolling.base(key)) for key in rolling.variants}
     before |= {member.key: member.before for member in old.members} if old else {}
+    published = {m.key: m.published for m in old.members if rolling.is_at_target(m.key)} if old else {}
     members = (
-        RolloutMember(namespace=key.namespace, name=key.name, wave=wave, before=before[key])
+        RolloutMember(
+            namespace=key.namespace,
+            name=key.name,
+            wave=wave,
+            before=before[key],
+            published=published.get(key, 0),
+        )
         for key, wave in places.items()
     )
+    now = _observation_time(rolling, old)
     return RolloutRecord(
         namespace=rolling.key.namespace,
         name=rolling.key.name,
         revision=old.revision if old else ", ".join(sorted({target.label for target in targets})),
         waves=tuple(name for name in wave_names(rolling.policy.waves) if name in places.values()),
-        members=tuple(_observed(rolling, member) for member in members),
+        members=tuple(_observed(rolling, member, now) for member in members),
     )
 
 
@@ -208,25 +218,27 @@ def _recorded_pin(pin: Pin | None) -> RolloutPin | None:
     )
 
 
-def _observed(rolling: _Set, member: RolloutMember) -> RolloutMember:
-    """Return a member with its target, and with the time when main got it."""
+def _observation_time(rolling: _Set, old: RolloutRecord | None) -> int:
+    """Return the time under which this run records what it is the first to see."""
+    if not rolling.policy.uses_time:
+        return UNTIMED
+    # Never earlier than the record: a clock that was set back does not end a soak time early.
+    return max([rolling.inventory.now, *(member.published for member in (old.members if old else ()))])
+
+
+def _observed(rolling: _Set, member: RolloutMember, now: int) -> RolloutMember:
+    """Return a member with its target, and with the time of the run that first saw it on main (D27).
+
+    The dates of commits do not count: they are whatever their authors write, and a fast-forward merge has the
+    date of the draft.
+    """
     target = member.target or _identity(rolling.asks_for(member.key))
     published = member.published
     if rolling.is_at_target(member.key):
-        published = published or _published_time(rolling, member.key)
+        published = published if published > UNTIMED else now
+    elif published and isinstance(rolling.outcomes.get(member.key), ResolvedVariant):
+        published = UNTIMED
     return member.model_copy(update={"target": target, "published": published})
-
-
-def _published_time(rolling: _Set, key: ObjectName) -> int:
-    """Return the committer time of the commit on main that brought the package as it is, in seconds."""
-    outcome = rolling.outcomes[key]
-    place = _place(rolling, outcome)
-    if place is None:
-        return 0
-    view, package = place
-    times = [state.commit.time for state in package.published if state.tree == package.main_tree]
-    times += [state.commit.time for state in package.unpublished if state.tree == package.main_tree]
-    return max(times, default=view.head.time if view.head else 0)
 
 
 def _place(rolling: _Set, outcome: object) -> tuple[RepositoryView, PackageState] | None:

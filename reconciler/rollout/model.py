@@ -52,7 +52,7 @@ class GateResult(NamedTuple):
 
 
 class MemberStatus(NamedTuple):
-    """One package of a rollout; `published` is the time when main got the revision, in seconds."""
+    """One package of a rollout; `published` is when a run first saw the revision on main, in seconds."""
 
     key: ObjectName
     name: str

@@ -1,7 +1,6 @@
 """The waves of a rollout: which targets each has, its phase, and which packages may move next."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from reconciler.api.meta import LabelSelector
@@ -9,11 +8,23 @@ from reconciler.expand.selectors import compile_selector
 from reconciler.ids import ObjectName
 from reconciler.policy.rollouts import UNLISTED, Wave
 from reconciler.policy.settings import amount
-from reconciler.rollout.model import GO, MemberPhase, MemberStatus, Orders, Verdict, WavePhase, WaveStatus
+from reconciler.rollout.model import (
+    GO,
+    SKIP,
+    MemberPhase,
+    MemberStatus,
+    Orders,
+    Verdict,
+    WavePhase,
+    WaveStatus,
+)
+from reconciler.wording import time_text
 
 Labels = Mapping[str, str]
 
 _SHOWN = 3
+CLOCK_SKEW_S = 300
+"""So much the clocks of machines may differ."""
 
 
 class Judgement(NamedTuple):
@@ -142,7 +153,7 @@ def _verifying_text(wave: Wave, members: Sequence[MemberStatus], orders: Orders,
     """Return why a wave of published packages is not complete, "" if it is."""
     soaked = max((member.published for member in members), default=0) + wave.soak_s
     if members and wave.soak_s and now < soaked:
-        return f"soaks until {time_text(soaked)}"
+        return f"soaks until {time_text(soaked)}{_ahead_text(wave, members, orders, now)}"
     waiting = [
         f"{member.name}: {gate.message}"
         for member in members
@@ -150,10 +161,22 @@ def _verifying_text(wave: Wave, members: Sequence[MemberStatus], orders: Orders,
         if gate.result is Verdict.WAITING and not member.failure
     ]
     if waiting:
-        return f"waits for {_listed(waiting)}"
+        return f"waits for {_listed(waiting)}{_ahead_text(wave, members, orders, now)}"
     if members and wave.gates.approval and wave.name not in orders.go:
         return f'waits for a person: annotate the set with {GO}: "{orders.revision}/{wave.name}"'
     return ""
+
+
+def _ahead_text(wave: Wave, members: Sequence[MemberStatus], orders: Orders, now: int) -> str:
+    """Return what to do where a package was recorded by a clock that was ahead of that of this run."""
+    ahead = [member for member in members if now and member.published > now + CLOCK_SKEW_S]
+    if not ahead:
+        return ""
+    seen = time_text(max(member.published for member in ahead))
+    return (
+        f"; {ahead[0].name} was recorded as published {seen}, which is in the future: set the clock of this "
+        f'machine right, or annotate the set with {SKIP}: "{orders.revision}/{wave.name}"'
+    )
 
 
 def _failed_text(failed: Sequence[MemberStatus]) -> str:
@@ -177,8 +200,3 @@ def _missing_text(missing: Sequence[MemberStatus], due: frozenset[ObjectName]) -
 def _listed(texts: Sequence[str]) -> str:
     more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return "; ".join(texts[:_SHOWN]) + more
-
-
-def time_text(seconds: int) -> str:
-    """Return a time as people read it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -19,7 +19,7 @@ from reconciler.refs import HEADS
 from reconciler.report.doctor import Diagnosis, Severity
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
-from reconciler.wording import plural
+from reconciler.wording import plural, time_text
 
 _RESERVED = ("drafts", "proposed", "reconciler")
 _AHEAD_S = 300
@@ -135,10 +135,12 @@ def _engines(policy: Policy) -> Iterator[Diagnosis]:
 
 
 def _clock(inventory: Inventory, now: float) -> Iterator[Diagnosis]:
-    heads = (view.head.time for view in inventory.repositories.values() if view.head)
-    newest = max((inventory.control.commit.time, *heads))
-    if newest > now + _AHEAD_S:
-        message = f"The newest commit is {plural(int(newest - now), 'second')} in the future"
+    heads = ((view.head, view.key.name) for view in inventory.repositories.values() if view.head)
+    commit, place = max(
+        ((inventory.control.commit, "the control repository"), *heads), key=lambda head: head[0].time
+    )
+    if commit.time > now + _AHEAD_S:
+        message = f"Commit {commit.oid[:8]} of {place} is dated {time_text(commit.time)}, in the future"
         hint = "Set the clock of this machine, or find out which machine made that commit."
         yield Diagnosis("clock", "this machine", Severity.ERROR, message, hint)
     else:
@@ -152,10 +154,12 @@ def _snapshots(inventory: Inventory) -> Iterator[Diagnosis]:
         hint = "Import one with `reconciler snapshot import` if sets select objects of clusters."
         yield _warning("snapshot", inventory.policy.snapshot.path, "There is no snapshot", hint)
     for each in every:
-        newest = max(inventory.control.commit.time, each.time)
-        age = newest - each.taken if each.taken is not None else 0
+        taken = each.time if each.taken is None else each.taken
+        age = inventory.control.commit.time - taken
         if age > inventory.policy.snapshot.max_age_s:
-            message = f"It is {age // 3600} hours older than the newest commit, so nothing is deleted by it"
+            message = (
+                f"It is {age // 3600} hours older than the control repository, so nothing is deleted by it"
+            )
             yield _warning("snapshot", each.path or each.cluster, message, "Import the cluster again.")
         elif not each.complete:
             hint = "Import it with `reconciler snapshot import`, which says what it lists completely."

@@ -25,7 +25,6 @@ from reconciler.report.comparison import (
     problem_sentence,
     sentence,
 )
-from reconciler.report.confidence import confidence_lines
 from reconciler.report.folding import (
     FoldedChanges,
     fold_changes,
@@ -98,7 +97,6 @@ def plan_report(
         problems={PROBLEMS: plan.problems},
         refusals=plan.refusals,
         rollouts=tuple(rollout_texts(plan.rollouts)),
-        confidences=tuple(confidence_lines(plan.confidences)),
         lock=(*(f"pin: {move_text(move)}" for move in plan.version_changes), *proposal_lines(plan.lock)),
         notes=plan.notes,
         failed=tuple(failures(outcome)) if outcome else (),

@@ -23,7 +23,6 @@ from reconciler.report.summary import Names
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve.fleet import with_deliveries
 from reconciler.resolve.pins import find_floating
-from reconciler.run.confidence import with_confidences
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import Opened, RunOptions
 from reconciler.runtime.pipelines import open_pipelines
@@ -88,8 +87,7 @@ def plan_run(
         span.items = len(inputs.inventory.repositories)
     if options.resolving.upgrade:
         _check_packages(inputs.inventory, options.resolving.upgrade)
-    planned = plan_fleet(inputs, options.shard, options.resolving)
-    return planned if to_apply else replace(planned, plan=with_confidences(planned.plan, inputs))
+    return plan_fleet(inputs, options.shard, options.resolving)
 
 
 def _check_packages(inventory: Inventory, names: frozenset[str]) -> None:

@@ -91,8 +91,8 @@ def test_the_pull_request_of_a_stopped_rollout_says_not_to_merge_it(failed: Worl
 
 @pytest.mark.parametrize("moment", ["1-release", "2-canary-is-healthy", "4-roll-back"])
 def test_a_run_that_was_killed_anywhere_is_completed_by_the_next(moment: str, tmp_path: Path) -> None:
-    played(tmp_path / "w", moment)
-    world = FaultWorld(tmp_path / "w", Runner(tmp_path / "points"))
+    now = played(tmp_path / "w", moment).clock
+    world = FaultWorld(tmp_path / "w", Runner(tmp_path / "points"), now)
     world.save()
     undisturbed = world.run("apply")
     expected, points = final(world), len(world.runner.points())
@@ -119,6 +119,7 @@ def test_no_policy_merges_what_a_stopped_rollout_has_in_review(tmp_path: Path) -
         configuration = copy / "reconciler.yaml"
         configuration.write_text(configuration.read_text() + "  approval:\n    auto:\n    - {}\n")
     world.run("apply")
+    world.wait_until("2026-01-03T06:05:00Z")
     happen(SOURCE, world, "change", "3-early-is-degraded")
     with world.edit("control", "Pause") as copy:
         manifest = copy / "manifests/web.yaml"

@@ -99,6 +99,8 @@ def happen(source: Path, world: World, verb: str, *rest: str) -> bool:
             world.tag(*rest)
         case "revert":
             world.revert(*rest)
+        case "wait-until":
+            world.wait_until(*rest)
         case _:
             return False
     return True

@@ -13,7 +13,7 @@ from tests.faults.world import FaultWorld, Ran
 from tests.support.git import Repo
 
 Refs = Mapping[str, Mapping[str, str]]
-_SINCE = re.compile(rb'"since": [^\n]*')
+_SINCE = re.compile(rb'"since": [^\n]*|since \d{4}-\d\d-\d\d')
 _OWN_BRANCH = re.compile(r"refs/heads/reconciler/[^/]+/(state|status)")
 CODES = {
     "term": {Exit.PARTIAL},

@@ -2,7 +2,8 @@
 
 One JSON request per line on standard input, `{"line": [...], "point": "3:kill", "log": "file", "env": {}}`;
 the answer is `{"code": ..., "out": ...}`, a negative code being the signal that ended the run. `point` is the
-number of a failpoint and one of `FAULTS`; `clock` says by how many seconds the run's clock is off.
+number of a failpoint and one of `FAULTS`; `clock` says by how many seconds the run's clock is off, or `now`
+what it says.
 """
 
 import json
@@ -20,6 +21,7 @@ from typing import Any
 from reconciler.cli import apply, approve, main, plan, pull_requests  # noqa: F401 - imported once, before forking
 from reconciler.git import effects
 from tests.faults.world import BALLAST
+from tests.support.world import runs_at
 
 ONE_AT_A_TIME = {"RECONCILER_LIMITS_REPOSITORIES_AT_ONCE": "1"}
 """The n-th point must be the same effect in every run."""
@@ -100,9 +102,13 @@ class Armed:
 
 
 def run_in_fork(
-    line: list[str], out: int, points: Any, environment: Mapping[str, str], clock_s: float = 0.0
+    line: list[str],
+    out: int,
+    points: Any,
+    environment: Mapping[str, str],
+    clock: Callable[[], float] = time.time,
 ) -> int:
-    """Run a command in a fork whose output goes to `out`, its clock being off; return the process id."""
+    """Run a command in a fork whose output goes to `out`, by another clock; return the process id."""
     child = os.fork()
     if child:
         return child
@@ -114,13 +120,19 @@ def run_in_fork(
         os.environ.update({**environment, **ONE_AT_A_TIME})
         signal.signal(signal.SIGTERM, main._stop)
         effects._failpoints = points
-        if clock_s:
-            now = time.time
-            time.time = lambda: now() + clock_s
-        code = main.invoke(line)
+        time.time = clock
+        with runs_at(clock):
+            code = main.invoke(line)
         sys.stdout.flush()
     finally:
         os._exit(code)
+
+
+def _clock(request: Mapping[str, Any]) -> Callable[[], float]:
+    clock, off_s, now = time.time, request.get("clock", 0.0), request.get("now")
+    if now is not None:
+        return lambda: now
+    return (lambda: clock() + off_s) if off_s else clock
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +140,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     world = Path(line[line.index("--cache-dir") + 1]).parent
     read, write = os.pipe()  # not a file: a limit of file sizes would hold for that too
     points = Armed(request["point"], request["log"], world)
-    child = run_in_fork(line, write, points, request["env"], request.get("clock", 0.0))
+    child = run_in_fork(line, write, points, request["env"], _clock(request))
     os.close(write)
     os.close(points.log)
     with os.fdopen(read, "rb") as reader:

@@ -89,9 +89,9 @@ class Runner:
     def __init__(self, log: Path) -> None:
         self.log = log
 
-    def run(self, *line: str, point: str = "", clock_s: float = 0.0) -> Ran:
+    def run(self, *line: str, point: str = "", clock_s: float = 0.0, now: float | None = None) -> Ran:
         self.log.unlink(missing_ok=True)
-        request = {"line": line, "point": point, "log": str(self.log), "clock": clock_s}
+        request = {"line": line, "point": point, "log": str(self.log), "clock": clock_s, "now": now}
         return Ran(**forking("tests.faults.runner").ask(request))
 
     def points(self) -> list[str]:
@@ -101,10 +101,11 @@ class Runner:
 
 @dataclass
 class FaultWorld:
-    """Repositories at one place, which can be put back as they were."""
+    """Repositories at one place, which can be put back as they were; `now` is the time of runs, if any."""
 
     root: Path
     runner: Runner
+    now: float | None = None
 
     @property
     def saved(self) -> Path:
@@ -125,7 +126,7 @@ class FaultWorld:
 
     def run(self, *line: str, point: str = "", cache: str = "cache", clock_s: float = 0.0) -> Ran:
         places = ("--control", str(self.root / "control.git"), "--cache-dir", str(self.root / cache))
-        return self.runner.run(*line, *places, point=point, clock_s=clock_s)
+        return self.runner.run(*line, *places, point=point, clock_s=clock_s, now=self.now)
 
     def repo(self, name: str) -> Repo:
         return Repo(self.root / f"{name}.git", time=1_767_300_000)

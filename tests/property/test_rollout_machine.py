@@ -19,7 +19,7 @@ from reconciler.read.repositories.kptfiles import read_header
 from reconciler.reasons import Reason
 from reconciler.rollout.model import ROLL_BACK, RolloutPhase
 from reconciler.state import RolloutMember
-from tests.support.model import MAIN
+from tests.support.model import EPOCH, MAIN
 from tests.support.rollouts import EDGES, GO, ORDER, PAUSE, POLICY, SKIP, SOAK_S, WAVE_OF, RolloutWorld
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
@@ -75,6 +75,7 @@ class Rollouts(RuleBasedStateMachine):
     def look(self) -> Plan:
         """Plan, and remember which waves were complete when the run looked."""
         plan = self.world.plan()
+        self.world.look()
         self.check_way_back(plan)
         members = self.members(plan)
         self.complete = {
@@ -145,10 +146,15 @@ class Rollouts(RuleBasedStateMachine):
 
     # people
 
-    @rule(edge=EDGE, how=st.sampled_from(["merge", "squash"]), keep=st.booleans())
-    def merge(self, edge: str, how: str, *, keep: bool) -> None:
+    @rule(
+        edge=EDGE,
+        how=st.sampled_from(["merge", "squash"]),
+        keep=st.booleans(),
+        dated=st.sampled_from([None, EPOCH, 4 * EPOCH]),
+    )
+    def merge(self, edge: str, how: str, dated: int | None, *, keep: bool) -> None:
         for ref in self.world.drafts(edge):
-            self.world.merge(edge, ref, how=how, keep_branch=keep)
+            self.world.merge(edge, ref, how=how, keep_branch=keep, dated=dated)
 
     @rule()
     def merge_everything(self) -> None:

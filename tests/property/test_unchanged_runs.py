@@ -554,7 +554,6 @@ NOTICED = {
     "index": CONTROL,
     "images": STATE,
     "opening": CLOCK,
-    "confidences": NEVER,  # where they are read, the time counts, too
     "now": NEVER,  # rollouts wait for a time
     "trust": NEVER,  # keys expire
     "problems": NEVER,

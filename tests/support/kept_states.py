@@ -87,7 +87,7 @@ def restore(kept: Path, root: Path) -> World:
         files = ((p.relative_to(branch), p.read_text()) for p in sorted(branch.rglob("*")) if p.is_file())
         parts = [head.encode(), *(_file(path, text.replace(PLACE, str(root))) for path, text in files)]
         _import(root / "control.git", b"".join(parts))
-    return World(root, int((kept / "clock").read_text()))
+    return World(root, int((kept / "clock").read_text()), timed=True)
 
 
 def _file(path: Path, text: str) -> bytes:

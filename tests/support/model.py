@@ -209,13 +209,17 @@ class ModelWorld:
         heads = ("refs/heads/drafts/", "refs/heads/proposed/")
         return sorted(ref for ref in self.repositories[name].refs if ref.startswith(heads))
 
-    def merge(self, name: str, ref: str, *, how: str = "merge", keep_branch: bool = False) -> Oid:
-        """A person merges a branch into main: by merge commit, squash or rebase."""
+    def merge(
+        self, name: str, ref: str, *, how: str = "merge", keep_branch: bool = False, dated: int | None = None
+    ) -> Oid:
+        """A person merges a branch into main: by merge commit, squash or rebase, with any date on it."""
         repository = self.repositories[name]
         main, tip = repository.at(MAIN), repository.at(ref)
         packages = self._merged(repository, main, tip)
         parents = (main.oid, tip.oid) if how == "merge" else (main.oid,)
-        oid = repository.commit(packages, parents, time=self.tick(), message=how)
+        now = self.tick()
+        time = now if dated is None else dated
+        oid = repository.commit(packages, parents, time=time, message=how)
         repository.refs[MAIN] = oid
         head = ref.removeprefix("refs/heads/")
         self._end_pulls(repository, head, PullState.MERGED)

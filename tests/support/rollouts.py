@@ -12,9 +12,8 @@ from reconciler.api.porch import (
     Target,
     Upstream,
 )
-from reconciler.confidence import UNTRIED, Confidence, UpstreamRevision
 from reconciler.errors import Location
-from reconciler.ids import ObjectName, Oid
+from reconciler.ids import ObjectName
 from reconciler.inventory import CheckState, Inventory, PullRequest, PullState, Source, Sourced
 from reconciler.objects import tree_id
 from reconciler.plan.changes import Plan, WriteGroup
@@ -23,7 +22,7 @@ from reconciler.policy.rollouts import Gates, ObjectGate, Wave
 from reconciler.rollout.model import GO, PAUSE, SKIP
 from reconciler.snapshot import Snapshot, SnapshotObject
 from reconciler.state import ROLLOUTS_DIRECTORY, RolloutRecord
-from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelCommit, ModelRepository, ModelWorld, blueprint
+from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelRepository, ModelWorld, blueprint
 
 EDGES = ("a1", "a2", "b1", "b2", "c1", "c2")
 ORDER = ("first", "second", "third")
@@ -62,11 +61,11 @@ class RolloutWorld(ModelWorld):
     orders: dict[str, str] = field(default_factory=dict)
     health: dict[str, str] = field(default_factory=dict)
     seen_health: dict[str, str] = field(default_factory=dict)
-    taken: int = EPOCH
+    taken: int | None = EPOCH
     failed_checks: list[str] = field(default_factory=list)
     passed_checks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rollouts: dict[ObjectName, RolloutRecord] = field(default_factory=dict)
-    confidence: Confidence = UNTRIED
+    first_seen: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.policy = Policy(instance="fleet", rollouts=(POLICY,))
@@ -132,15 +131,15 @@ class RolloutWorld(ModelWorld):
     def has_draft(self, edge: str) -> bool:
         return any(self.has_revision(edge, ref) for ref in self.drafts(edge))
 
-    def published_at(self, edge: str) -> int:
-        """Return the time of the commit on main that brought the package as it is."""
-        commits: list[ModelCommit] = list(
-            self.repositories[edge].first_parents(self.repositories[edge].refs[MAIN])
-        )
-        same = [c for c in commits if c.tree("web") == commits[0].tree("web")]
-        changed = next((c for c in commits if c.tree("web") != commits[0].tree("web")), None)
-        since = [c for c in same if changed is None or c.time > changed.time]
-        return min(c.time for c in since)
+    def look(self) -> None:
+        """Remember when runs first saw packages with the revision on main: no time counts from earlier."""
+        for edge in EDGES:
+            if self.repositories[edge].down:
+                continue
+            if self.has_revision(edge, MAIN):
+                self.first_seen.setdefault((edge, self.revision), self.time)
+            else:
+                self.first_seen.pop((edge, self.revision), None)
 
     def is_complete(self, wave: str, members: list[str]) -> bool:
         """Whether the next wave may move, as docs/rollouts.md tells it: no code of the rule is used."""
@@ -151,7 +150,7 @@ class RolloutWorld(ModelWorld):
             if self.repositories[edge].down or not self.has_revision(edge, MAIN):
                 return False
             if wave == "second":
-                due = self.published_at(edge) + SOAK_S
+                due = self.first_seen[edge, self.revision] + SOAK_S
                 if self.time < due or self.taken < due or self.seen_health.get(edge, "Healthy") != "Healthy":
                     return False
         return wave != "first" or not members or label in self.orders.get(GO, "")
@@ -182,7 +181,6 @@ class RolloutWorld(ModelWorld):
                 (self.repositories[edge].url, self.repositories[edge].refs[MAIN]): frozenset(names)
                 for edge, names in self.passed_checks.items()
             },
-            confidences={UpstreamRevision("web", Oid(self.upstream(self.revision))): self.confidence},
             now=self.time,
         )
 
@@ -258,4 +256,4 @@ def config_map(number: int) -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  revision: '{number}'\n"
 
 
-__all__ = ["EDGES", "GO", "ORDER", "PAUSE", "POLICY", "SKIP", "SOAK_S", "WAVE_OF", "RolloutWorld"]
+__all__ = ["EDGES", "GATE", "GO", "ORDER", "PAUSE", "POLICY", "SKIP", "SOAK_S", "WAVE_OF", "RolloutWorld"]

@@ -8,15 +8,21 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pygit2
 
+import reconciler.run.inputs
 from reconciler.cli.main import invoke
+from reconciler.forge.budget import Clock
+from reconciler.forge.registry import Forges
+from reconciler.git import effects
 from reconciler.git.working_copy import NewCommit, create_bare
+from reconciler.read.snapshot import parse_time
 
 EPOCH = 1_767_225_600
 IDENTITY = {
@@ -42,14 +48,25 @@ def git(directory: Path, *arguments: str, when: int = EPOCH) -> str:
     environment = {
         **os.environ,
         **IDENTITY,
-        "GIT_AUTHOR_DATE": f"{when} +0000",
-        "GIT_COMMITTER_DATE": f"{when} +0000",
+        "GIT_AUTHOR_DATE": f"@{when} +0000",
+        "GIT_COMMITTER_DATE": f"@{when} +0000",
     }
     ran = subprocess.run(
         ["git", *arguments], cwd=directory, env=environment, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, f"git {arguments}: {ran.stderr}"
     return ran.stdout
+
+
+@contextlib.contextmanager
+def runs_at(now: Callable[[], float]) -> Iterator[None]:
+    """Give runs of this process another clock."""
+    clock = Clock(now, effects.sleep)
+    reconciler.run.inputs.Forges = partial(Forges, clock=clock)
+    try:
+        yield
+    finally:
+        reconciler.run.inputs.Forges = Forges
 
 
 def refs(repository: Path) -> dict[str, str]:
@@ -60,10 +77,15 @@ def refs(repository: Path) -> dict[str, str]:
 
 @dataclass
 class World:
-    """A directory of bare repositories; commands are run against its control repository."""
+    """A directory of bare repositories; commands are run against its control repository.
+
+    `clock` is the time of the last commit of a person. Runs have it too if the world is `timed`, and that of
+    this machine otherwise.
+    """
 
     root: Path
     clock: int = EPOCH + 100_000
+    timed: bool = False
 
     @property
     def control(self) -> Path:
@@ -82,7 +104,8 @@ class World:
         """Run one command in this process, as the command line would."""
         line = [*arguments, "--control", str(self.control), "--cache-dir", str(self.root / cache)]
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        clock = runs_at(lambda: self.clock) if self.timed else contextlib.nullcontext()
+        with clock, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = invoke(line)
         return Said(code, out.getvalue(), err.getvalue())
 
@@ -108,6 +131,10 @@ class World:
             tree, author = clone.index.write_tree(), pygit2.Signature("Kim", "kim@example.com", self.clock, 0)
             clone.create_commit("HEAD", author, author, f"{message}\n", tree, [clone.head.target])
             clone.remotes["origin"].push([f"refs/heads/{branch}"])
+
+    def wait_until(self, time: str) -> None:
+        """Let time pass."""
+        self.clock = parse_time(time)
 
     def release(self, repository: str, package: str, version: Path) -> None:
         """Publish a revision of an upstream package: its content, and its tag, which moves if it is there."""
@@ -182,7 +209,7 @@ def build_world(source: Path, root: Path) -> World:
         create_bare(root / f"{repository.name}.git", _releases(repository))
     for repository in _folders(source / "downstream"):
         create_bare(root / f"{repository.name}.git", [NewCommit("Start", _files(repository), EPOCH)])
-    return World(root)
+    return World(root, timed=True)
 
 
 def _releases(repository: Path) -> list[NewCommit]:

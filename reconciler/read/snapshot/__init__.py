@@ -21,7 +21,7 @@ from reconciler.read.snapshot.objects import SUFFIXES, FileObjects, parse_snapsh
 from reconciler.reasons import Reason
 from reconciler.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.values import dataclass
-from reconciler.wording import plural
+from reconciler.wording import LATEST_S, plural
 
 _HINT = "Import the snapshot again: `reconciler snapshot import`."
 
@@ -261,6 +261,8 @@ def parse_time(text: str) -> int:
     Raises:
         ValueError: The text is neither.
     """
+    if text.isdigit() and int(text) > LATEST_S:
+        raise ValueError(f"{text} is no time")
     if text.isdigit():
         return int(text)
     time = datetime.fromisoformat(text)

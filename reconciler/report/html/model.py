@@ -158,7 +158,6 @@ class HtmlReport:
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
     rollouts: tuple[RolloutText, ...] = ()
-    confidences: tuple[str, ...] = ()
     lock: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     failed: tuple[tuple[str, str], ...] = ()

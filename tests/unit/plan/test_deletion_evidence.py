@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.expand import Desired
-from reconciler.ids import GroupKind, ObjectKey, ObjectName, PackageKey
+from reconciler.ids import GroupKind, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, Inventory, RepositoryView, Sourced
 from reconciler.plan.deletion_evidence import DeletionEvidence, claimed_packages, explain_absence
 from reconciler.policy import Policy, SnapshotPolicy
@@ -25,10 +25,9 @@ OF_REPOSITORIES = ("set of repositories", "set of Repository objects")
 GONE = ("gone, Repositories listed", "gone, Repositories listed in part")
 STALE = (
     "older than the control repository",
-    "older than a downstream repository",
-    "older than its own commit",
     "without its age, older than the control repository",
 )
+FRESH = ("fresh", "at its maximum age", "older than a downstream repository")
 TABLE: DecisionTable[Reason | None] = DecisionTable(
     {
         "suspended": ("no", "yes"),
@@ -43,7 +42,7 @@ TABLE: DecisionTable[Reason | None] = DecisionTable(
             *OF_OBJECTS,
             *OF_REPOSITORIES,
         ),
-        "snapshot": ("fresh", "at its maximum age", *STALE, "in part", "unreadable", "absent"),
+        "snapshot": (*FRESH, *STALE, "in part", "unreadable", "absent"),
         "repository": ("registered", *GONE, "gone and stalled"),
     },
     [
@@ -85,7 +84,7 @@ TABLE: DecisionTable[Reason | None] = DecisionTable(
             {
                 "made by": OF_REPOSITORIES,
                 "repository": "gone, Repositories listed in part",
-                "snapshot": ("fresh", "at its maximum age", *STALE, "in part"),
+                "snapshot": (*FRESH, *STALE, "in part"),
             },
             Reason.SNAPSHOT_INCOMPLETE,
             "its Repository may exist in the cluster and not be listed",
@@ -122,8 +121,7 @@ def a_snapshot(case: Case) -> Snapshot:
     if case["repository"] == "gone, Repositories listed":
         listed.add((REPOSITORIES, "default"))
     taken = None if kind.startswith("without its age") else COMMIT.time
-    late = COMMIT.time + MAX_AGE + 1 if kind == "older than its own commit" else COMMIT.time
-    main = snapshot(cluster("c1"), taken=taken, time=late, unreadable=kind == "unreadable")
+    main = snapshot(cluster("c1"), taken=taken, time=COMMIT.time, unreadable=kind == "unreadable")
     main = replace(main, complete=frozenset(listed))
     if kind == "absent":
         main = Snapshot()
@@ -160,7 +158,7 @@ def an_inventory(case: Case) -> Inventory:
         owners.add(ObjectKey(GROUP, "Repository", "default", "edge"))
     broken = {"its file is broken": {"sets.yaml"}, "another file is broken": {"other.yaml"}}
     age = {"at its maximum age": MAX_AGE}.get(kind, 0)
-    age = MAX_AGE + 1 if kind in {STALE[0], STALE[3]} else age
+    age = MAX_AGE + 1 if kind in STALE else age
     is_of_set = case["made by"].startswith(("set", "paused")) and "gone" not in case["made by"]
     return replace(
         empty,
@@ -210,6 +208,27 @@ def test_evidence_table_is_complete() -> None:
 @pytest.mark.parametrize("row", TABLE.rows, ids=str)
 def test_undesired_variant_is_kept_unless_everything_was_looked_at(row: Row[Reason | None]) -> None:
     assert TABLE.mistakes(row, find_retention) == []
+
+
+def test_message_of_an_old_snapshot_has_both_times_and_names_the_commit() -> None:
+    control = replace(blank().control, commit=Commit(Oid("c0ffee" + "0" * 34), 4_102_444_800))
+    inventory = replace(
+        blank(),
+        control=control,
+        sets=(made_by_set("set of objects"),),
+        snapshot=replace(
+            snapshot(cluster("c1"), taken=COMMIT.time), complete=frozenset({(CLUSTERS, "default")})
+        ),
+    )
+
+    retention = DeletionEvidence(Desired(), inventory).find_retention(a_record("set of objects"))
+
+    assert retention is not None
+    assert retention.message == (
+        "The snapshot is from 1970-01-12 13:46 UTC, more than snapshot.maxAge before commit c0ffee00 of "
+        "the control repository, which is dated 2100-01-01 00:00 UTC. Import a newer one with "
+        "`reconciler snapshot import`"
+    )
 
 
 def test_claims_of_stalled_variants_leave_out_repositories_that_are_not_registered() -> None:

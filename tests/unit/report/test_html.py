@@ -77,7 +77,6 @@ def report_of(text: str, url: str = "") -> HtmlReport:
         problems={PROBLEMS: (problem,)},
         refusals=(Refusal(text, text, text),),
         rollouts=(RolloutText(text, (text,)),),
-        confidences=(text,),
         lock=(text,),
         notes=(text,),
         failed=((text, text),),

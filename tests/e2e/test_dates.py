@@ -1,0 +1,267 @@
+"""Dates that people write decide nothing: times count from the runs that saw something first (D27)."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from reconciler.read.snapshot import format_time
+from tests.support.git import EPOCH, Repo, kptfile, make_repository
+from tests.support.small_world import app, repository
+from tests.support.world import World, build_world, git
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/worlds"
+EDGES = ("east", "north", "west")
+DAY_S, HOUR_S, FAR_AWAY = 24 * 3600, 3600, 4_102_444_800
+CONFIGURATION = """\
+apiVersion: reconciler.dev/v1alpha1
+kind: Reconciler
+metadata:
+  name: fleet
+spec:
+  manifests: [manifests]
+  rollouts:
+  - waves:
+    - name: canary
+      size: 1
+      {}
+    - name: rest
+"""
+SOAK = "soak: 1h"
+HEALTH = 'gates: {objects: [{apiVersion: apps/v1, kind: Deployment, name: web, namespace: "{repository}"}]}'
+SET = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata:
+  name: web
+  namespace: default
+spec:
+  upstream:
+    repo: blueprints
+    package: web
+    revision: {}
+  targets:
+  - repositories:
+    - name: east
+    - name: north
+    - name: west
+"""
+
+
+def make_world(root: Path, canary: str) -> World:
+    """Return a fleet with web/v1 everywhere and web/v2 in review in the canary, the east."""
+    root.mkdir()
+    blueprints = make_repository(
+        root / "blueprints.git", {"web/Kptfile": kptfile("web"), "web/app.yaml": app("web", 1)}
+    )
+    blueprints.tag("web/v1")
+    blueprints.commit({"web/app.yaml": app("web", 2)})
+    blueprints.tag("web/v2")
+    for edge in EDGES:
+        make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
+    files = {"reconciler.yaml": CONFIGURATION.format(canary), "manifests/web.yaml": SET.format(1)}
+    files |= {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", *EDGES)}
+    make_repository(root / "control.git", files)
+    world = World(root, timed=True)
+    configuration = files["reconciler.yaml"]
+    change(world, {"reconciler.yaml": configuration.partition("  rollouts")[0]})
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        assert world.run(*line).code == Exit.DONE
+    change(world, {"reconciler.yaml": configuration, "manifests/web.yaml": SET.format(2)})
+    assert world.run("apply").out.count("opened") == 1
+    world.clock += 5 * DAY_S
+    return world
+
+
+def change(world: World, files: dict[str, str], name: str = "control") -> None:
+    world.clock += 60
+    Repo(world.root / f"{name}.git").commit(files, time=world.clock)
+
+
+def fast_forward(world: World, edge: str) -> None:
+    """Merge as forges with "fast-forward merge" do: main gets the commit of the draft, with its old date."""
+    git(world.root / f"{edge}.git", "update-ref", "refs/heads/main", world.draft_branch(edge, "web"))
+
+
+def merge_at(when: int) -> Callable[[World, str], None]:
+    """Return a merge by a person who writes any date on it."""
+
+    def merge(world: World, edge: str) -> None:
+        with tempfile.TemporaryDirectory(dir=world.root) as scratch:
+            copy, draft = Path(scratch) / "copy", world.draft_branch(edge, "web")
+            git(world.root, "clone", "-q", str(world.root / f"{edge}.git"), str(copy))
+            git(copy, "merge", "--no-ff", "-q", "-m", "Merge", f"origin/{draft}", when=when)
+            git(copy, "push", "-q", "origin", "HEAD:main", f":{draft}")
+
+    return merge
+
+
+MERGES = {"ff": fast_forward, "back-dated": merge_at(EPOCH), "dated 2100": merge_at(FAR_AWAY)}
+
+
+def moved(world: World, command: str = "plan") -> bool:
+    """Tell whether a run moves the packages behind the canary."""
+    return "update  north/web" in world.run(command).out
+
+
+@pytest.mark.parametrize("merge", MERGES.values(), ids=MERGES)
+def test_soak_counts_from_the_run_that_first_saw_the_package_on_main(
+    merge: Callable[[World, str], None], tmp_path: Path
+) -> None:
+    world = make_world(tmp_path / "w", SOAK)
+    merge(world, "east")
+
+    planned, applied = world.run("plan"), world.run("apply")
+
+    due = format_time(world.clock + HOUR_S)[:16].replace("T", " ")
+    assert f"wave canary: verifying, 1 of 1 published, soaks until {due} UTC" in planned.out
+    assert planned.out == applied.out[: len(planned.out)]
+    before, seen = world.all_refs(), world.clock
+    for later in (0, 60, HOUR_S - 1):
+        world.clock = seen + later
+        assert not moved(world, "apply"), later
+        assert world.all_refs() == before, later
+    world.clock = seen + HOUR_S
+    assert moved(world, "apply")
+
+
+def test_a_plan_has_the_checksum_that_apply_has_seconds_later(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w", SOAK)
+    fast_forward(world, "east")
+
+    checksum = json.loads(world.run("plan", "--output", "json").out)["checksum"]
+    world.clock += 7
+
+    assert world.run("apply", "--checksum", checksum).code == Exit.DONE
+
+
+def test_without_the_state_soak_counts_from_now(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w", SOAK)
+    fast_forward(world, "east")
+    world.run("apply")
+    world.clock += HOUR_S
+    assert moved(world)
+
+    git(world.control, "update-ref", "-d", "refs/heads/reconciler/fleet/state")
+
+    assert not moved(world)
+    assert not moved(world, "apply")
+    world.clock += HOUR_S
+    assert moved(world)
+
+
+def test_a_time_in_the_future_opens_nothing_and_the_order_that_it_names_does(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w", SOAK)
+    fast_forward(world, "east")
+    right, world.clock = world.clock, FAR_AWAY
+    world.run("apply")
+    world.clock = right
+
+    said = world.run("apply").out
+
+    assert "east/web was recorded as published 2100-01-01 00:00 UTC, which is in the future" in said
+    order = 'reconciler.dev/rollout-skip: "web/v2/canary"'
+    assert order in said
+    change(
+        world, {"manifests/web.yaml": SET.format(2).replace("spec:", f"  annotations:\n    {order}\nspec:")}
+    )
+    assert moved(world)
+
+
+def snapshot(world: World, taken: int | None) -> None:
+    """Commit a snapshot of healthy Deployments, with the present date on the commit."""
+    spec = "{}" if taken is None else f'{{time: "{format_time(taken)}"}}'
+    header = f"apiVersion: reconciler.dev/v1alpha1\nkind: Snapshot\nmetadata: {{}}\nspec: {spec}\n"
+    healthy = {
+        f"snapshot/{edge}.yaml": app("web", 1).replace(
+            "  name: web\n", f"  name: web\n  namespace: {edge}\n", 1
+        )
+        + "status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, readyReplicas: 1,"
+        " availableReplicas: 1}\n"
+        for edge in EDGES
+    }
+    change(world, {"snapshot/snapshot.yaml": header, "snapshot/note": str(world.clock), **healthy})
+
+
+@pytest.mark.parametrize("merge", MERGES.values(), ids=MERGES)
+def test_a_snapshot_from_before_a_run_saw_the_package_opens_no_wave(
+    merge: Callable[[World, str], None], tmp_path: Path
+) -> None:
+    world = make_world(tmp_path / "w", HEALTH)
+    yesterday = world.clock - DAY_S
+    snapshot(world, yesterday)
+    merge(world, "east")
+    assert not moved(world, "apply")
+    seen = world.clock
+
+    world.clock += HOUR_S
+    for taken in (yesterday, seen, None, FAR_AWAY):
+        snapshot(world, taken)  # its commit is newer than the package
+        assert not moved(world, "apply"), taken
+    snapshot(world, seen + 1)
+
+    assert moved(world)
+
+
+def test_forged_kptfiles_in_one_repository_change_nothing_in_another(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w", SOAK)
+    before = rows(world)
+    commit = git(world.root / "blueprints.git", "rev-parse", "web/v2^{commit}").strip()
+    upstream = "repo: ../blueprints.git, directory: web, ref: web/v2"
+    forged = kptfile("zz") + (
+        f"upstream:\n  type: git\n  git: {{{upstream}}}\n"
+        f"upstreamLock:\n  type: git\n  git: {{{upstream}, commit: {commit}}}\n"
+    )
+    Repo(world.root / "east.git").commit(
+        {f"zz{n}/Kptfile": forged for n in range(3)}, time=EPOCH - 90 * DAY_S
+    )
+
+    assert rows(world) == before
+    change(world, {"reconciler.yaml": CONFIGURATION.format("gates: {confidence: {packages: 3}}")})
+    said = world.run("apply")
+    assert said.code == Exit.INVALID_INPUT
+    assert (
+        "error: reconciler.yaml:11:15: Unknown field spec.rollouts[0].waves[0].gates.confidence" in said.err
+    )
+    assert "open a wave by soak, gates.objects or gates.checks" in said.err
+
+
+def rows(world: World) -> list[object]:
+    changes = json.loads(world.run("plan", "--output", "json").out)["changes"]
+    return [row for row in changes if row["package"] == "web"]
+
+
+def test_a_wrong_clock_in_another_repository_stops_no_deletion(tmp_path: Path) -> None:
+    world = gone_cluster(tmp_path)
+    for name in ("cluster-2", "blueprints"):
+        Repo(world.root / f"{name}.git").commit({"README.md": "Later\n"}, time=FAR_AWAY)
+
+    assert "delete  cluster-1/web" in world.run("plan").out
+
+
+def test_a_wrong_date_in_the_control_repository_is_named_with_its_commit(tmp_path: Path) -> None:
+    world = gone_cluster(tmp_path)
+    commit = Repo(world.control).commit({"README.md": "Later\n"}, time=FAR_AWAY)
+
+    said = world.run("plan").out
+
+    assert "keep    cluster-1/web  SnapshotStale" in said
+    assert "The snapshot is from 2026-01-02 03:47 UTC, more than snapshot.maxAge before commit " in said
+    assert f"commit {commit[:8]} of the control repository, which is dated 2100-01-01 00:00 UTC" in said
+    assert "Import a newer one with `reconciler snapshot import`" in said
+    Repo(world.control).commit({"README.md": "Now\n"}, time=world.clock)
+    assert "delete  cluster-1/web" in world.run("plan").out
+
+
+def gone_cluster(tmp_path: Path) -> World:
+    """Return a fleet of which one cluster left the snapshot."""
+    world = build_world(FIXTURES / "02-object-selector", tmp_path / "w")
+    assert world.run("apply").code == Exit.DONE
+    with world.edit("control", "A cluster is gone") as copy:
+        (copy / "snapshot/clusters/cluster-1.yaml").unlink()
+        header = copy / "snapshot/snapshot.yaml"
+        header.write_text(header.read_text().replace("count: 3", "count: 2"))
+    return world
