@@ -47,7 +47,7 @@ from reconciler.read.state import (
     state_ref,
     status_ref,
 )
-from reconciler.read.trust import read_trust
+from reconciler.read.trust import read_trust, unused_rules
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 from reconciler.state import PullHistory
@@ -116,6 +116,7 @@ def read_inventory(
             *content.declared.manifests.notes,
             *_read_commit(options.control, inventory.policy),
             *_unused_secrets(forge_state.views),
+            *unused_rules(inventory.policy, inventory.control, forge_state.views.values()),
             *_other_instances(options.control, inventory.policy, recorded.tip),
             *shard_notes,
         ),
