@@ -37,7 +37,7 @@ from reconciler.git.command import (
 )
 from reconciler.git.commit_signing import UNSIGNED, CommitSigning
 from reconciler.git.database import NO_OBJECT, Database, open_repository
-from reconciler.git.urls import Credential, parse_remote
+from reconciler.git.urls import Credential, Remote, parse_remote
 from reconciler.ids import Oid
 from reconciler.progress import open_task
 
@@ -345,7 +345,7 @@ class Mirrors:
         return mirror
 
     def _open(self, remote: str) -> Mirror:
-        parsed = parse_remote(remote, self._base)
+        parsed = self.parse(remote)
         mirror = self._mirrors.get(parsed.url)
         if mirror is None:
             location = MirrorLocation.of(self.cache_dir, parsed, self._credentials(parsed.address))
@@ -357,12 +357,12 @@ class Mirrors:
             raise UnavailableError(message, hint=hint)
         return mirror
 
-    def identify(self, remote: str) -> str:
-        """Return the normalised URL of an address, also without its credential; "" if it is unusable."""
-        try:
-            return parse_remote(remote, self._base).url
-        except UnavailableError:
-            return ""
+    def parse(self, remote: str) -> Remote:
+        """Return a parsed address without opening the repository.
+
+        Raises: UnavailableError if the address is unusable.
+        """
+        return parse_remote(remote, self._base)
 
     def of(self, url: str) -> Mirror:
         """Return the opened mirror of a normalised URL.
