@@ -274,7 +274,7 @@ class Mirror(Database):
         self._tag_objects = {}
         for reference in self._repository.references.iterator():
             name, target = reference.name, reference.target
-            if not name.startswith(_NAMESPACES) or not isinstance(target, pygit2.Oid):
+            if not name.startswith(_NAMESPACES) or not isinstance(target, pygit2.Oid) or not _is_text(name):
                 continue
             oid = Oid(str(target))
             peeled = self._peel(oid) if name.startswith("refs/tags/") else oid
@@ -411,6 +411,15 @@ def _fetch_error(mirror: Mirror) -> UnavailableError | None:
     except UnavailableError as error:
         return error
     return None
+
+
+def _is_text(name: str) -> bool:
+    """Tell whether a name is UTF-8: no other one is ours, and none can be shown or recorded."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _same(path: Path, other: Path) -> bool:
