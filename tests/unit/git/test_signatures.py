@@ -188,3 +188,44 @@ def test_verifier_has_no_environment_but_its_path_and_an_empty_home(
         ["HOME=" + str(tmp_path), "LC_ALL=C", f"PATH={path}"],
     )
     assert _run(["cat"], tmp_path, b"in").stdout == b"in"
+
+
+def gpg(home: Path, *arguments: str) -> str:
+    command = [
+        "gpg",
+        "--homedir",
+        str(home),
+        "--batch",
+        "--yes",
+        "--passphrase",
+        "",
+        "--pinentry-mode",
+        "loopback",
+    ]
+    return subprocess.run([*command, *arguments], capture_output=True, check=True, text=True).stdout
+
+
+def test_key_that_has_expired_or_was_revoked_verifies_nothing(
+    signed: Signed, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("g")
+    key = make_gpg_key(root / "k", created=978_307_200)
+    signed.git(*signing_options(key), "tag", "-s", "-f", "-m", "x", "web/key", key=key)
+    tag = signed.tag("web/key")
+
+    def fault() -> str:
+        rule = VerifyRule("https://git.example", gpg_keys=(gpg(key.home, "--armor", "--export"),))
+        return tag_fault(tag, "web/key", rule)
+
+    assert fault() == ""
+    gpg(key.home, "--faked-system-time", "20010102T000000!", "--quick-set-expire", key.id, "seconds=86400")
+    assert fault() == OTHER
+    gpg(key.home, "--quick-set-expire", key.id, "0")
+    assert fault() == ""
+    revocation = (
+        (key.home / f"openpgp-revocs.d/{key.id}.rev").read_text().replace(":-----BEGIN", "-----BEGIN")
+    )
+    (root / "revocation").write_text(revocation)
+    gpg(key.home, "--import", str(root / "revocation"))
+    assert fault() == OTHER
+    shutil.rmtree(root, ignore_errors=True)
