@@ -79,7 +79,7 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
         raise _error(configuration, document, path, environment)
     instance = _instance(configuration, document, path, environment)
     policy = replace(configuration.spec, instance=instance, config_path=path)
-    return _with_selectors(policy, document, path, environment)
+    return _with_selectors(_with_lines(policy, document), document, path, environment)
 
 
 def parse_given_settings(value: object) -> Configuration | None:
@@ -96,6 +96,15 @@ def parse_given_settings(value: object) -> Configuration | None:
     if isinstance(settings, tuple) or isinstance(header, tuple):
         return None
     return Configuration.model_construct(**dict(header), spec=Policy(**dict(settings)))
+
+
+def _with_lines(policy: Policy, document: Document) -> Policy:
+    """Return the policy with the line of each rule of `verify`."""
+    marks = (document.mark(("spec", "verify", number, "prefix")) for number in range(len(policy.verify)))
+    return replace(
+        policy,
+        verify=tuple(replace(rule, line=line) for rule, (line, _) in zip(policy.verify, marks, strict=True)),
+    )
 
 
 def _load(data: bytes, path: str) -> Document:

@@ -83,7 +83,7 @@ def group_of(api_version: str) -> str:
 _SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*)://(.*)$", re.DOTALL)
 _SCP = re.compile(r"^(?:[^/@:]+@)?([^/:@]{2,}):(?!//|[0-9]+/)(.*)$", re.DOTALL)
 _HTTP_USER = re.compile(r"^(https?://)[^/@]*@", re.IGNORECASE)
-_DEFAULT_PORTS = {"http": "80", "https": "443", "ssh": "22", "git": "9418"}
+DEFAULT_PORTS = {"http": "80", "https": "443", "ssh": "22", "git": "9418"}
 
 
 @lru_cache(maxsize=4096)
@@ -105,7 +105,7 @@ def normalise_url(url: str) -> str:
         return _trim(text)
     authority, _, path = rest.partition("/")
     host, _, port = authority.rpartition("@")[2].lower().partition(":")
-    keep = f":{port}" if port and port != _DEFAULT_PORTS.get(scheme) else ""
+    keep = f":{port}" if port and port != DEFAULT_PORTS.get(scheme) else ""
     return _trim(f"{host}{keep}/{path}")
 
 

@@ -1,7 +1,7 @@
 """The inventory of a run: one immutable value that `read` fills and the pure stages compute from."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, field
 from enum import StrEnum
 from functools import cached_property
@@ -289,6 +289,13 @@ def available_by_url(views: Iterable[RepositoryView]) -> dict[str, list[Reposito
     return by_url
 
 
+def counted_views(views: Collection[RepositoryView]) -> list[RepositoryView]:
+    """Return the views without refused ones of repositories that another view is of."""
+    refused = {v.key: v.url for v in views if v.problem and v.problem.reason is Reason.REPOSITORY_REFUSED}
+    used = {view.url for view in views if view.key not in refused}
+    return [view for view in views if refused.get(view.key) not in used]
+
+
 class PullState(StrEnum):
     """State of a pull request."""
 
@@ -469,17 +476,17 @@ class TreeAt(NamedTuple):
 class Trust:
     """Verified revisions of one repository: those signed with the keys of its rule in `spec.verify`.
 
-    `commits` are those that are signed themselves, `refs` the verified branches and tags by short name and
-    commit; `faults` tell why others are not.
+    `tags` are the verified ones by short name and commit; `faults` tell why others are not. `older` are the
+    tagged commits that each locked commit contains.
     """
 
-    commits: frozenset[Oid] = frozenset()
-    refs: frozenset[tuple[str, Oid]] = frozenset()
+    tags: frozenset[tuple[str, Oid]] = frozenset()
     faults: Mapping[tuple[str, Oid], str] = field(default_factory=dict)
+    older: Mapping[Oid, frozenset[Oid]] = field(default_factory=dict)
 
     def has(self, commit: Oid) -> bool:
-        """Tell whether a commit is verified: signed itself, or under any name."""
-        return commit in self.commits or any(oid == commit for _, oid in self.refs)
+        """Tell whether a commit is verified, under any name."""
+        return any(oid == commit for _, oid in self.tags)
 
 
 class Opening(NamedTuple):
@@ -574,6 +581,7 @@ class Inventory:
     @cached_property
     def _views_by_url(self) -> Mapping[str, tuple[RepositoryView, ...]]:
         by_url: dict[str, list[RepositoryView]] = {}
-        for view in sorted(self.repositories.values(), key=lambda v: (-len(v.directory), v.key)):
+        views = counted_views(self.repositories.values())
+        for view in sorted(views, key=lambda v: (-len(v.directory), v.key)):
             by_url.setdefault(view.url, []).append(view)
         return {url: tuple(views) for url, views in by_url.items()}

@@ -37,7 +37,7 @@ from reconciler.git.command import (
 )
 from reconciler.git.commit_signing import UNSIGNED, CommitSigning
 from reconciler.git.database import NO_OBJECT, Database, open_repository
-from reconciler.git.urls import Credential, parse_remote
+from reconciler.git.urls import Credential, Remote, parse_remote
 from reconciler.ids import Oid
 from reconciler.progress import open_task
 
@@ -274,7 +274,7 @@ class Mirror(Database):
         self._tag_objects = {}
         for reference in self._repository.references.iterator():
             name, target = reference.name, reference.target
-            if not name.startswith(_NAMESPACES) or not isinstance(target, pygit2.Oid):
+            if not name.startswith(_NAMESPACES) or not isinstance(target, pygit2.Oid) or not _is_text(name):
                 continue
             oid = Oid(str(target))
             peeled = self._peel(oid) if name.startswith("refs/tags/") else oid
@@ -345,7 +345,7 @@ class Mirrors:
         return mirror
 
     def _open(self, remote: str) -> Mirror:
-        parsed = parse_remote(remote, self._base)
+        parsed = self.parse(remote)
         mirror = self._mirrors.get(parsed.url)
         if mirror is None:
             location = MirrorLocation.of(self.cache_dir, parsed, self._credentials(parsed.address))
@@ -357,12 +357,12 @@ class Mirrors:
             raise UnavailableError(message, hint=hint)
         return mirror
 
-    def identify(self, remote: str) -> str:
-        """Return the normalised URL of an address, also without its credential; "" if it is unusable."""
-        try:
-            return parse_remote(remote, self._base).url
-        except UnavailableError:
-            return ""
+    def parse(self, remote: str) -> Remote:
+        """Return a parsed address without opening the repository.
+
+        Raises: UnavailableError if the address is unusable.
+        """
+        return parse_remote(remote, self._base)
 
     def of(self, url: str) -> Mirror:
         """Return the opened mirror of a normalised URL.
@@ -411,6 +411,15 @@ def _fetch_error(mirror: Mirror) -> UnavailableError | None:
     except UnavailableError as error:
         return error
     return None
+
+
+def _is_text(name: str) -> bool:
+    """Tell whether a name is UTF-8: no other one is ours, and none can be shown or recorded."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _same(path: Path, other: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Signatures of commits and tags, verified with given public keys by `ssh-keygen` and `gpgv`.
+"""Signatures of tags, verified with given public keys by `ssh-keygen` and `gpgv`.
 
 The programs decide, not a second implementation of their formats: git itself asks the same ones.
 """
@@ -18,7 +18,6 @@ _SIGNATURE = lazy_pattern(
     rb"^-----BEGIN (?:PGP SIGNATURE|PGP MESSAGE|SSH SIGNATURE|SIGNED MESSAGE)-----", re.MULTILINE
 )
 _SSH = b"-----BEGIN SSH SIGNATURE-----"
-_HEADER = re.compile(rb"^gpgsig(?:-sha256)? [^\n]*(?:\n [^\n]*)*\n", re.MULTILINE)
 _SIGNER = "signer"
 _TIMEOUT_S = 30
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -33,37 +32,24 @@ class _Signed(NamedTuple):
     signature: bytes
 
 
-def commit_fault(data: bytes, rule: VerifyRule) -> str:
-    """Return why a commit object is not verified, "" if it is: a clause about the commit.
-
-    Source: git commit.c, parse_signed_commit.
-    """
-    head, blank, message = data.partition(b"\n\n")
-    head += b"\n"
-    headers = [match.group() for match in _HEADER.finditer(head)]
-    signatures = [header for header in headers if header.startswith(b"gpgsig ")]
-    if len(signatures) > 1:
-        return "has two signatures"
-    payload = _HEADER.sub(b"", head)[:-1] + blank + message
-    signature = signatures[0].removeprefix(b"gpgsig ").replace(b"\n ", b"\n") if signatures else b""
-    return _fault(_Signed(payload, signature), rule)
-
-
 def tag_fault(data: bytes, name: str, rule: VerifyRule) -> str:
     """Return why a tag object is not verified under its name, "" if it is: a clause about the tag.
 
     A signed tag vouches for its own name only: under another one it would make an old revision a new one.
+    The same keys sign commits and certificates of pushes, so what was signed must be a tag of a commit.
 
-    Source: git gpg-interface.c, parse_signed_buffer.
+    Source: git gpg-interface.c, parse_signed_buffer; fsck.c, fsck_tag_standalone.
     """
     start = max((match.start() for match in _SIGNATURE.finditer(data)), default=len(data))
-    fault = _fault(_Signed(data[:start], data[start:]), rule)
-    header, _, _ = data.partition(b"\n\n")
-    if not fault and f"tag {name}".encode() not in header.split(b"\n"):
-        return "was signed under another name"
-    if not fault and b"type commit" not in header.split(b"\n"):
+    signed = _Signed(data[:start], data[start:])
+    if fault := _fault(signed, rule):
+        return fault
+    lines = signed.payload.partition(b"\n\n")[0].split(b"\n")
+    if not lines[0].startswith(b"object ") or lines[1:2] != [b"type commit"]:
         return "names no commit"
-    return fault
+    if lines[2:3] != [f"tag {name}".encode()]:
+        return "was signed under another name"
+    return "has two names" if any(line.startswith(b"tag ") for line in lines[3:]) else ""
 
 
 def _fault(signed: _Signed, rule: VerifyRule) -> str:

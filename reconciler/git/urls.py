@@ -1,13 +1,16 @@
 """Addresses of repositories, without the secrets that a URL may contain."""
 
 import os
+import posixpath
 import re
+import unicodedata
 from dataclasses import field
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from reconciler.errors import UnavailableError
-from reconciler.ids import normalise_url
+from reconciler.ids import DEFAULT_PORTS, normalise_url
 from reconciler.report.redact import learn_address
 from reconciler.values import dataclass
 
@@ -17,6 +20,8 @@ _SCP = re.compile(r"^(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._-]+:(?!//)")
 _HELPER = re.compile(r"^[A-Za-z0-9+.-]+::")
 _USER = re.compile(r"(?<=:)//[^/]*@")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_HOST = re.compile(r"^(?:.*@)?(\[.*\]|[^:]*):?(.*)$", re.DOTALL)
+_QUERY = re.compile(r"[?#].*$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,60 @@ def local_path(remote: str, base: Path | None = None) -> Path | None:
     return Path(os.path.abspath((base or Path()) / remote))  # noqa: PTH100 - resolve() follows links
 
 
+class Place(NamedTuple):
+    """Where an address leads, for checks: whatever two spellings may have in common is left out.
+
+    To be compared with `covers` only. Never for a credential: another scheme or port is not its server.
+    """
+
+    scheme: str
+    host: str
+    port: str
+    steps: tuple[str, ...]
+
+    def covers(self, other: "Place") -> bool:
+        """Tell whether the other place may be this one, or below it."""
+        if (self.scheme == "file") != (other.scheme == "file") or self.host not in ("", other.host):
+            return False
+        # The same server has another port for another scheme.
+        other_port = self.scheme == other.scheme and self.port and other.port and self.port != other.port
+        return not other_port and other.steps[: len(self.steps)] == self.steps
+
+
+def find_place(address: str) -> Place:
+    """Return where an address leads. Total.
+
+    The scheme of a remote address, its user, a default port, percent-encoding, letter case, `.git`, slashes,
+    `..`, and the links on the way to a local repository do not tell two places apart.
+    """
+    text = address.strip()
+    if (path := local_path(text)) is not None:
+        return Place("file", "", "", _steps(os.path.realpath(path)))
+    match = _SCHEME.match(text)
+    scheme, rest = match.group(1).lower() if match else "ssh", text[match.end() :] if match else text
+    authority, _, path_text = rest.partition("/" if match else ":")
+    host, port = _HOST.sub(r"\1", authority), _HOST.sub(r"\2", authority)
+    path_text = unquote(_QUERY.sub("", path_text) if match else path_text)
+    return Place(scheme, _host(host), "" if port == DEFAULT_PORTS.get(scheme) else port, _steps(path_text))
+
+
+def _host(name: str) -> str:
+    name = unquote(name).lower().rstrip(".")
+    try:
+        return name.encode("idna").decode()
+    except UnicodeError:
+        return name
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    folded = unicodedata.normalize("NFKC", path.replace("\\", "/")).casefold()
+    return tuple(
+        name
+        for step in posixpath.normpath(f"/{folded}").split("/")
+        if (name := step.removesuffix(".git")) not in ("", "~")
+    )
+
+
 def without_user(url: str) -> str:
     """Return a URL without user and password, to be shown. Total."""
     return _USER.sub("//", url, count=1)
@@ -85,21 +144,39 @@ def parse_remote(remote: str, base: Path | None = None) -> Remote:
     if path := local_path(text, base):
         return Remote(str(path), normalise_url(str(path)), path)
     if not (match := _SCHEME.match(text)):
+        _refuse_steps(text, text.partition(":")[2])
         return Remote(text, normalise_url(text))
     scheme = match.group(1).lower()
     host = urlsplit(text).hostname or ""
     if scheme not in _SCHEMES or not host or host.startswith("-"):
         hint = "Use https, ssh, http, file or a path."
         raise UnavailableError(f"Repository address {without_user(text)!r} is not supported", hint=hint)
-    if scheme != "file" and {".", ".."} & {unquote(step) for step in urlsplit(text).path.split("/")}:
-        # Credentials are chosen by the prefix of an address; `..` would leave it.
-        raise UnavailableError(f"Repository address {without_user(text)!r} is not usable", hint="Drop `..`.")
+    if scheme != "file":
+        _refuse_steps(text, urlsplit(text).path)
     if scheme == "ssh":
         return Remote(_without_password(text), normalise_url(text))
     parts = urlsplit(text)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     credential = Credential(user, password) if user or password else None
     return Remote(without_user(text), normalise_url(text), credential=credential)
+
+
+def reading_of(remote: str) -> tuple[str, str]:
+    """Return in which way a usable address is read: its scheme, and its user with the password if any."""
+    text = remote.strip()
+    if local_path(text) is not None:
+        return "file", ""
+    scheme, separator, rest = text.partition("://")
+    authority = rest.partition("/")[0] if separator else text.partition(":")[0]
+    return scheme.lower() if separator else "ssh", authority.rpartition("@")[0]
+
+
+def _refuse_steps(address: str, path: str) -> None:
+    """Refuse `..` in a remote address: credentials are chosen by its prefix, which `..` would leave."""
+    if {".", ".."} & {unquote(step) for step in path.split("/")}:
+        raise UnavailableError(
+            f"Repository address {without_user(address)!r} is not usable", hint="Drop `..`."
+        )
 
 
 def _without_password(url: str) -> str:

@@ -201,6 +201,8 @@ class SnapshotPolicy(SettingsGroup):
     """Directory of the snapshot in the control repository."""
     max_age_s: Annotated[Duration, Field(alias="maxAge")] = 7 * 24 * 3600
     """Older than the commit of the control repository by more than this (`7d`, `12h`): nothing is deleted."""
+    repositories: bool = False
+    """Read and write repositories that only a snapshot names; otherwise a manifest has to register them."""
 
 
 @settled_dataclass(frozen=True, slots=True)
@@ -393,7 +395,6 @@ class Policy(SettingsGroup):
 PROPOSED = (
     "default_namespace",
     "manifests",
-    "snapshot",
     "publish",
     "suspend",
     "deletions",
@@ -419,6 +420,7 @@ def govern(trusted: Policy, proposed: Policy) -> Policy:
         trusted,
         **{name: getattr(proposed, name) for name in PROPOSED},
         dependencies=replace(proposed.dependencies, steps=steps, explain_steps=explain_steps),
+        snapshot=replace(proposed.snapshot, repositories=trusted.snapshot.repositories),
         pull_requests=replace(
             trusted.pull_requests,
             open_on=requests.open_on,

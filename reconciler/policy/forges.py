@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from reconciler.ids import is_prefix, normalise_url
 from reconciler.policy.settings import SettingsGroup, VariableName
-from reconciler.policy.verification import VerifyRule
 from reconciler.values import settled_dataclass
 
 
@@ -88,7 +87,7 @@ class WriteLimits:
     max_wait_s: float = 120.0
 
 
-R = TypeVar("R", ForgeRule, CredentialRule, VerifyRule)
+R = TypeVar("R", ForgeRule, CredentialRule)
 
 
 def find_rule(rules: Iterable[R], remote: str) -> R | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from reconciler.lazy import lazy_pattern
-from reconciler.policy.settings import SettingsGroup
+from reconciler.policy.settings import Internal, SettingsGroup
 from reconciler.values import settled_dataclass
 
 _SSH_KEY = r"^(sk-)?(ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\r\n]*)?$"
@@ -40,16 +40,18 @@ def _gpg_key(text: str) -> str:
 
 @settled_dataclass(frozen=True, slots=True)
 class VerifyRule(SettingsGroup):
-    """Keys that the upstream revisions of the repositories below one URL must be signed with."""
+    """Keys that the tags of upstream revisions must be signed with, in the repositories below one URL."""
 
     prefix: Annotated[str, Field(min_length=1)]
-    """Prefix of the repository URLs; the longest match wins."""
-    signed: Literal["either", "tag", "commit"] = "either"
-    """Object that must be signed: the `tag` of a revision, its `commit`, or `either` of them."""
+    """Prefix of the repository URLs, by any scheme and spelling; the longest match wins."""
+    signed: Literal["tag"] = "tag"
+    """Object that must be signed: the tag, because a signed commit has no name of a revision."""
     ssh_keys: tuple[Annotated[str, Field(pattern=_SSH_KEY)], ...] = ()
     """Public keys of OpenSSH, one line each."""
     gpg_keys: tuple[Annotated[str, AfterValidator(_gpg_key)], ...] = ()
     """Public keys of GnuPG, armoured."""
+    line: Internal[int] = 0
+    """Line of the rule in the configuration."""
 
     @model_validator(mode="after")
     def _any_key(self) -> Self:

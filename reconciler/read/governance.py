@@ -12,6 +12,7 @@ from reconciler.inventory import Inventory, RepositoryView
 from reconciler.policy import Policy, find_rule, govern
 from reconciler.read.control import OpenControl, find_default_tip, is_merged, open_commit
 from reconciler.read.locks import read_image_digests, with_image_digests
+from reconciler.read.repositories.addresses import is_of_cluster
 from reconciler.read.schedule import find_zone
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
@@ -128,6 +129,25 @@ def address_check(policy: Policy, control: Mirror) -> RepositoryCheck:
             return None
         message = f"{view.remote} is not an address that the configuration allows; it was not read"
         hint = f"Add its prefix to spec.addresses of {policy.config_path}, if that is meant."
+        return view.problem_at(Reason.REPOSITORY_REFUSED, message, hint)
+
+    return check
+
+
+def snapshot_check(policy: Policy) -> RepositoryCheck:
+    """Return the check that refuses repositories which only a snapshot names, unless they are allowed.
+
+    Whoever may publish in a cluster would else choose where packages are pushed to.
+    """
+
+    def check(view: RepositoryView) -> Problem | None:
+        if policy.snapshot.repositories or not is_of_cluster(view, policy):
+            return None
+        message = f"Only a snapshot names {view.remote}, which the configuration does not allow"
+        hint = (
+            f"Add its Repository to the manifests, or write `spec: {{snapshot: {{repositories: true}}}}` in "
+            f"{policy.config_path} to use whatever repositories the clusters name."
+        )
         return view.problem_at(Reason.REPOSITORY_REFUSED, message, hint)
 
     return check

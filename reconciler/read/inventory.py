@@ -28,7 +28,13 @@ from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.read.dependencies import INDEX_DIRECTORY, IndexFolders, read_index_folders
 from reconciler.read.files import is_below
 from reconciler.read.forges import ForgeState, read_forges
-from reconciler.read.governance import ReadOptions, address_check, read_options, read_policy
+from reconciler.read.governance import (
+    ReadOptions,
+    address_check,
+    read_options,
+    read_policy,
+    snapshot_check,
+)
 from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewed_lock, with_image_digests
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
@@ -45,7 +51,7 @@ from reconciler.read.state import (
     state_ref,
     status_ref,
 )
-from reconciler.read.trust import read_trust
+from reconciler.read.trust import read_trust, unused_rules
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 from reconciler.state import PullHistory
@@ -113,6 +119,7 @@ def read_inventory(
             *content.declared.manifests.notes,
             *_read_commit(options.control, inventory.policy),
             *_unused_secrets(forge_state.views),
+            *unused_rules(inventory.policy, inventory.control, forge_state.views.values()),
             *_other_instances(options.control, inventory.policy, recorded.tip),
             *shard_notes,
         ),
@@ -355,14 +362,16 @@ def _read_views(
         return {key: replace(view, manifest=written[key].manifest) for key, view in views.items()}
 
     if not options.deep:
-        return as_written(describe_repositories(located, mirrors, policy))
-    check_address = address_check(policy, options.control.mirror)
+        home = options.control.mirror.url
+        return as_written(describe_repositories(located, mirrors, policy, snapshot_check(policy), home=home))
+    checks = (snapshot_check(policy), address_check(policy, options.control.mirror), options.check)
     name = f"-{shard_reader.name}" if shard_reader else ""
     views = read_repositories(
         located,
         mirrors,
         policy,
-        lambda v: check_address(v) or options.check(v),
+        lambda view: next((problem for check in checks if (problem := check(view))), None),
+        home=options.control.mirror.url,
         find_needed=(lambda views: shard_reader.needed_urls(as_written(views))) if shard_reader else None,
         index_name=name,
         kept_views=ViewFiles(

@@ -1,76 +1,117 @@
-"""Verified revisions of upstream repositories: which refs and commits are signed with the configured keys."""
+"""Verified revisions of upstream repositories: which tags are signed with the configured keys."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+from functools import partial
 
+from reconciler.errors import UnavailableError
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.git.signatures import commit_fault, tag_fault
+from reconciler.git.signatures import tag_fault
+from reconciler.git.trees import PackageRefusedError
+from reconciler.git.urls import Place, find_place, local_path
 from reconciler.ids import Oid
-from reconciler.inventory import Inventory, Trust, available_by_url
-from reconciler.policy import VerifyRule, find_rule
-from reconciler.refs import HEADS, TAGS
+from reconciler.inventory import Control, Inventory, RepositoryView, Trust, available_by_url
+from reconciler.lazy import LazyMapping
+from reconciler.policy import Policy, VerifyRule
+from reconciler.read.control import absolute_remote
+from reconciler.refs import TAGS
 
 _MOST_BYTES = 1 << 20
 
 
 def read_trust(inventory: Inventory, mirrors: Mirrors) -> Mapping[str, Trust]:
-    """Return what is verified of every repository that a rule of `spec.verify` is about, by URL.
-
-    Raises:
-        UnavailableError: An object of a repository cannot be read.
-    """
-    if not inventory.policy.verify:
+    """Return what is verified of every repository that a rule of `spec.verify` is about, by URL."""
+    rules = [(_places(rule, inventory.control), rule) for rule in inventory.policy.verify]
+    if not rules:
         return {}
     trust = {}
-    locked = _locked_commits(inventory)
+    locked = sorted({Oid(lock.commit) for lock in inventory.locks.values()})
     for url, views in available_by_url(inventory.repositories.values()).items():
-        rule = find_rule(inventory.policy.verify, views[0].remote)
-        if rule is not None:
-            mirror = mirrors.open(views[0].remote)
-            trust[url] = _read(mirror, rule, (oid for oid in locked if mirror.has(oid)))
+        mirror = mirrors.open(views[0].remote)
+        if fitting := _find_rules(rules, _places_of(mirror)):
+            trust[url] = _read(mirror, fitting, locked)
     return trust
 
 
-def _locked_commits(inventory: Inventory) -> set[Oid]:
-    """Return the commits that locks name: a branch or tag may not point to them any more."""
-    reviewed = inventory.reviewed.pins if inventory.reviewed is not None else {}
-    return {Oid(lock.commit) for lock in (*inventory.locks.values(), *reviewed.values())}
+def unused_rules(policy: Policy, control: Control, views: Iterable[RepositoryView]) -> Iterator[str]:
+    """Yield a note on every rule of `spec.verify` that is about no registered repository."""
+    remotes = sorted({view.remote for view in views if view.remote}) if policy.verify else []
+    places = [find_place(remote) for remote in remotes]
+    for rule in policy.verify:
+        prefixes = _places(rule, control)
+        if any(prefix.covers(place) for prefix in prefixes for place in places):
+            continue
+        closest = max(remotes, key=partial(_similarity, rule.prefix), default="")
+        nearest = f"the nearest registered address is {closest}" if closest else "none is registered"
+        yield (
+            f"{policy.config_path}:{rule.line}: the rule of spec.verify for {rule.prefix} is about no "
+            f"registered repository, so it verifies nothing; {nearest}"
+        )
 
 
-def _read(mirror: Mirror, rule: VerifyRule, locked: Iterable[Oid]) -> Trust:
-    refs = {ref: oid for ref, oid in mirror.refs().items() if ref.startswith((HEADS, TAGS))}
-    commits = {oid: _commit_fault(mirror, oid, rule) for oid in sorted({*refs.values(), *locked})}
-    faults = dict(_ref_faults(mirror, refs, commits, rule))
+def _similarity(prefix: str, remote: str) -> float:
+    return SequenceMatcher(None, prefix, remote, autojunk=False).ratio()
+
+
+def _places(rule: VerifyRule, control: Control) -> tuple[Place, ...]:
+    """Return what the prefix of a rule means: an address, relative to the control repository like any.
+
+    `host/path` may mean a server, too.
+    """
+    text = rule.prefix.strip()
+    try:
+        place = find_place(absolute_remote(text, control.remote))
+    except UnavailableError:
+        place = find_place(text)
+    is_bare = local_path(text) is not None and not text.startswith((".", "/", "file:"))
+    return (place, find_place(f"https://{text}")) if is_bare else (place,)
+
+
+def _places_of(mirror: Mirror) -> tuple[Place, ...]:
+    """Return where a repository is: a local one also where its Git directory is."""
+    here = find_place(mirror.remote)
+    return (here, find_place(mirror.open().path)) if mirror.is_local else (here,)
+
+
+def _find_rules(
+    rules: Iterable[tuple[tuple[Place, ...], VerifyRule]], places: tuple[Place, ...]
+) -> tuple[VerifyRule, ...]:
+    """Return the rules with the longest prefix of a repository: of several every one must be satisfied."""
+    fitting: dict[int, list[VerifyRule]] = {}
+    for prefixes, rule in rules:
+        lengths = [len(p.steps) for p in prefixes if any(p.covers(place) for place in places)]
+        if lengths:
+            fitting.setdefault(max(lengths), []).append(rule)
+    return tuple(fitting[max(fitting)]) if fitting else ()
+
+
+def _read(mirror: Mirror, rules: Iterable[VerifyRule], locked: Iterable[Oid]) -> Trust:
+    tags = {ref.removeprefix(TAGS): oid for ref, oid in mirror.refs().items() if ref.startswith(TAGS)}
+    faults = {(name, oid): _fault(mirror, name, rules) for name, oid in sorted(tags.items())}
     return Trust(
-        commits=frozenset(oid for oid, fault in commits.items() if not fault),
-        refs=frozenset(key for key, fault in faults.items() if not fault),
+        tags=frozenset(key for key, fault in faults.items() if not fault),
         faults={key: fault for key, fault in faults.items() if fault},
+        # A walk through the history for each, which a plan that only moves forward does not need.
+        older=LazyMapping(lambda: dict(_older(mirror, frozenset(tags.values()), locked))),
     )
 
 
-def _commit_fault(mirror: Mirror, oid: Oid, rule: VerifyRule) -> str:
-    if rule.signed == "tag":
-        return "its commit does not count"
-    fault = commit_fault(mirror.blob(oid, _MOST_BYTES), rule)
-    return f"commit {oid[:12]} {fault}" if fault else ""
+def _older(
+    mirror: Mirror, tagged: frozenset[Oid], locked: Iterable[Oid]
+) -> Iterator[tuple[Oid, frozenset[Oid]]]:
+    """Yield the tagged commits that each locked commit of a repository contains."""
+    for oid in locked:
+        if mirror.has(oid):
+            yield oid, (mirror.ancestry(oid) & tagged) - {oid}
 
 
-def _ref_faults(
-    mirror: Mirror, refs: Mapping[str, Oid], commits: Mapping[Oid, str], rule: VerifyRule
-) -> Iterator[tuple[tuple[str, Oid], str]]:
-    """Yield every branch and tag by its short name and commit, with why it is not verified."""
-    for ref, oid in sorted(refs.items()):
-        name = ref.removeprefix(HEADS).removeprefix(TAGS)
-        fault = commits[oid]
-        if fault and rule.signed != "commit":
-            of_tag = _tag_fault(mirror, ref, name, rule)
-            of_commit = f", and {fault}" if rule.signed == "either" else ""
-            fault = f"{of_tag}{of_commit}" if of_tag else ""
-        yield (name, oid), fault
-
-
-def _tag_fault(mirror: Mirror, ref: str, name: str, rule: VerifyRule) -> str:
-    tag = mirror.tag_object(ref)
+def _fault(mirror: Mirror, name: str, rules: Iterable[VerifyRule]) -> str:
+    tag = mirror.tag_object(f"{TAGS}{name}")
     if tag is None:
         return f"{name} is no signed tag"
-    fault = tag_fault(mirror.blob(tag, _MOST_BYTES), name, rule)
+    try:
+        data = mirror.blob(tag, _MOST_BYTES)
+    except (PackageRefusedError, UnavailableError) as error:
+        return f"tag {name} cannot be read: {error}"
+    fault = next((fault for rule in rules if (fault := tag_fault(data, name, rule))), "")
     return f"tag {name} {fault}" if fault else ""

@@ -14,7 +14,7 @@ from reconciler.refs import short_tag
 from reconciler.resolve.merge_bases import find_commit
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream, subject_of
-from reconciler.resolve.verification import check_pin
+from reconciler.resolve.verification import check_forward, check_pin
 from reconciler.upstream_lock import UpstreamLock, is_floating, lock_path, lock_upstream
 from reconciler.values import dataclass, replace
 
@@ -50,7 +50,8 @@ def choose_pin(variant: DesiredVariant, inventory: Inventory) -> PinChoice | Pro
         return PinChoice(None, selected, why)
     lock = lock or _applied(variant.key, upstream, inventory)
     if lock is None:
-        return PinChoice(selected, selected)
+        pin = check_forward(selected, variant, inventory)
+        return pin if isinstance(pin, Problem) else PinChoice(pin, pin)
     pin = _locked(lock, variant, selected, inventory)
     pin = pin if isinstance(pin, Problem) else check_pin(pin, variant, inventory)
     return pin if isinstance(pin, Problem) else PinChoice(pin, _steady(selected, pin, variant))

@@ -174,20 +174,30 @@ def _snapshots(inventory: Inventory) -> Iterator[Diagnosis]:
 
 def _repository(url: str, inputs: RunInputs) -> Iterable[Diagnosis]:
     inventory = inputs.inventory
-    views = sorted(inventory.views_of(url), key=lambda view: view.key)
+    every = sorted((v for v in inventory.repositories.values() if v.url == url), key=lambda view: view.key)
+    unread = list(_unread(every))
+    views = [view for view in every if view.is_available]
+    if not views:
+        return unread
     view = views[0]
-    if view.problem is not None:
-        message, hint = view.problem.message, view.problem.hint
-        return [Diagnosis("reach", f"Repository {view.key}", Severity.ERROR, message, hint)]
-    if not view.is_available:
-        return []
     return [
+        *unread,
         Diagnosis("reach", view.remote),
         *(finding for each in views for finding in _branches(each)),
         *_tags(view),
         *_rights(view, inputs),
         *_forge(view, inventory),
     ]
+
+
+def _unread(views: Iterable[RepositoryView]) -> Iterator[Diagnosis]:
+    """Yield why views of one repository were not read, each reason once."""
+    messages = set()
+    for view in views:
+        if view.problem is not None and view.problem.message not in messages:
+            messages.add(view.problem.message)
+            message, hint = view.problem.message, view.problem.hint
+            yield Diagnosis("reach", f"Repository {view.key}", Severity.ERROR, message, hint)
 
 
 def _branches(view: RepositoryView) -> Iterator[Diagnosis]:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,18 @@ def test_hostile_objects_change_no_other_repository(
     assert {name: refs(world.root / f"{name}.git") for name in BYSTANDERS} == undisturbed, pusher.log
     if applied.code:
         assert "edge-1" in applied.out + applied.err, pusher.log
+
+
+@pytest.mark.parametrize("repository", ["blueprints", "edge-1", "control"])
+@pytest.mark.parametrize("ref", [b"refs/tags/web/\xff", b"refs/heads/drafts/web/\xff", b"refs/heads/\xc3("])
+def test_name_of_a_ref_that_is_no_text_ends_no_run(
+    settled: World, undisturbed: dict[str, dict[str, str]], tmp_path: Path, repository: str, ref: bytes
+) -> None:
+    world = World(Path(shutil.copytree(settled.root, tmp_path / "world")))
+    path = world.root / f"{repository}.git"
+    subprocess.run([b"git", b"update-ref", ref, b"refs/heads/main"], cwd=path, check=True)
+
+    ran = world.run("apply")
+
+    assert ran.code == 0, ran.err
+    assert {name: refs(world.root / f"{name}.git") for name in BYSTANDERS} == undisturbed

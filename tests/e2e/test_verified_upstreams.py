@@ -1,6 +1,8 @@
 """Upstreams that must be signed: what is not is a problem of its variant, and reaches nothing in any way."""
 
 import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from reconciler.errors import Exit
 from tests.support.git import Repo
 from tests.support.signing import Key, make_key, signing_options
-from tests.support.small_world import manifest, variant, write_world
+from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.world import World, build_world, git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -19,8 +21,7 @@ metadata: {{name: fleet}}
 spec:
   manifests: [manifests]
   verify:
-  - prefix: {root}/blueprints.git
-    signed: {signed}
+  - prefix: {prefix}
     sshKeys: ["{key}"]
 """
 
@@ -30,9 +31,9 @@ def key(tmp_path: Path) -> Key:
     return make_key(tmp_path / "key")
 
 
-def require_signatures(world: World, key: Key, signed: str = "tag") -> None:
+def require_signatures(world: World, key: Key, prefix: str = "") -> None:
     public = key.private.with_suffix(".pub").read_text().strip()
-    text = CONFIGURATION.format(root=world.root, signed=signed, key=public)
+    text = CONFIGURATION.format(prefix=prefix or world.root / "blueprints.git", key=public)
     Repo(world.control).commit({"reconciler.yaml": text})
 
 
@@ -89,43 +90,237 @@ def test_upgrade_to_an_unsigned_revision_leaves_package_and_draft_as_they_are(
     assert world.all_refs()["edge-1.git"] == before
 
 
-@pytest.mark.parametrize(
-    ("signed", "fault"),
-    [
-        ("tag", "main is no signed tag"),
-        ("commit", "commit {} is not signed"),
-        ("either", "main is no signed tag, and commit {} is not signed"),
-    ],
-)
-def test_branch_counts_by_the_signature_of_its_commit(
-    tmp_path: Path, key: Key, signed: str, fault: str
-) -> None:
+def test_branch_is_not_verified_even_where_its_commit_is_signed(tmp_path: Path, key: Key) -> None:
     world = make(tmp_path / "w")
     branch = variant("edge-1", "web").replace("revision: 1", "branch: main")
     Repo(world.control).commit({manifest("edge-1", "web"): branch, manifest("edge-1", "db"): None})
-    require_signatures(world, key, signed)
+    require_signatures(world, key)
     blueprints = world.root / "blueprints.git"
-    tip = git(blueprints, "rev-parse", "main").strip()
-
-    (message,) = problems(world)
-
-    assert message.endswith(f"is not verified: {fault.format(tip[:12])}")
     tree = git(blueprints, "rev-parse", "main^{tree}").strip()
     new = git(blueprints, *signing_options(key), "commit-tree", "-S", "-p", "main", "-m", "signed", tree)
     git(blueprints, "update-ref", "refs/heads/main", new.strip())
-    assert bool(problems(world)) is (signed == "tag")
-
-
-def test_signed_tag_that_is_copied_to_another_name_is_refused(tmp_path: Path, key: Key) -> None:
-    world = make(tmp_path / "w", revision=2)
-    sign_tags(world, key, "web/v1", "db/v1")
-    require_signatures(world, key)
-    blueprints = world.root / "blueprints.git"
-    git(blueprints, "update-ref", "refs/tags/web/v2", git(blueprints, "rev-parse", "web/v1").strip())
 
     (message,) = problems(world)
 
-    assert message.endswith("is not verified: tag web/v2 was signed under another name")
+    assert message.endswith(f"is not verified: main is no signed tag of commit {new[:12]}")
+
+
+@pytest.mark.parametrize("signed", ["either", "commit"])
+def test_rule_cannot_be_satisfied_by_the_signature_of_a_commit(tmp_path: Path, key: Key, signed: str) -> None:
+    world = make(tmp_path / "w")
+    require_signatures(world, key, f"../blueprints.git\n    signed: {signed}")
+
+    ran = world.run("plan")
+
+    assert ran.code == Exit.INVALID_INPUT
+    assert "reconciler.yaml:8:13: " in ran.err
+    assert "spec.verify[0].signed" in ran.err
+
+
+# Without a key: what who may push to the blueprints makes of what was signed.
+
+
+def follow_latest(root: Path, signer: Key, *, more: str = "") -> World:
+    """Make a world whose commits and tags are all signed, and whose variant has the latest revision, v2."""
+    files = {manifest("edge-1", "web"): variant("edge-1", "web").replace("    revision: 1\n", more)}
+    write_world(root, ("edge-1",), more=files)
+    world = World(root)
+    blueprints, options = root / "blueprints.git", signing_options(signer)
+    parent: list[str] = []
+    for name in ("web/v1", "web/v2"):
+        tree = git(blueprints, "rev-parse", f"{name}^{{tree}}").strip()
+        oid = git(blueprints, *options, "commit-tree", "-S", *parent, "-m", name, tree).strip()
+        parent = ["-p", oid]
+        git(blueprints, *options, "tag", "-s", "-f", "-m", name, name, oid)
+    git(blueprints, "update-ref", "refs/heads/main", oid)
+    git(blueprints, *options, "tag", "-s", "-f", "-m", "db", "db/v1", "web/v1^{commit}")
+    require_signatures(world, signer)
+    assert world.run("apply").code == Exit.DONE
+    assert world.run("approve", "--all").code == Exit.DONE
+    assert world.run("apply").code == Exit.DONE
+    return world
+
+
+def commands(*lines: str) -> Callable[[Path], None]:
+    """Return the trick that is a few commands of git."""
+
+    def trick(blueprints: Path) -> None:
+        for line in lines:
+            git(blueprints, *line.split())
+
+    return trick
+
+
+def replace_bytes(old: bytes, new: bytes) -> Callable[[Path], None]:
+    """Return the trick that changes bytes of the signed tag web/v1 and calls it web/v4."""
+
+    def trick(blueprints: Path) -> None:
+        data = subprocess.run(
+            ["git", "cat-file", "tag", "web/v1"], cwd=blueprints, capture_output=True, check=True
+        ).stdout
+        assert old in data
+        (blueprints / "trick").write_bytes(data.replace(old, new, 1))
+        oid = git(blueprints, "hash-object", "-t", "tag", "--literally", "-w", "trick").strip()
+        git(blueprints, "update-ref", "refs/tags/web/v4", oid)
+
+    return trick
+
+
+TRICKS = {
+    "the signed tag object under a new name": commands("tag web/v4 web/v1"),
+    "a plain tag on an old signed commit": commands("tag web/v4 web/v1^{commit}"),
+    "a plain tag on the newest signed commit": commands("tag web/v4 web/v2^{commit}"),
+    "an unsigned tag object over it": commands("tag -a -m x web/v4 web/v1^{commit}"),
+    "a tag of the signed tag": commands("tag -a -m x web/v4 web/v1"),
+    "a tag of a tag of the signed tag": commands("tag -a -m x other web/v1", "tag -a -m x web/v4 other"),
+    "a second name below the signed one": replace_bytes(b"\ntagger", b"\ntag web/v4\ntagger"),
+    "a second name above the signed one": replace_bytes(b"\ntag ", b"\ntag web/v4\ntag "),
+    "another name": replace_bytes(b"\ntag web/v1", b"\ntag web/v4"),
+    "the name in the message": replace_bytes(b"\n\n", b"\n\ntag web/v4\n"),
+    "a copy of the signature over another tag": replace_bytes(b"\n\nweb/v1\n", b"\n\nweb/v4\n"),
+    "a branch that is called like a tag": commands("update-ref refs/heads/refs/tags/web/v4 web/v1^{commit}"),
+    "the newest tag again, by another name and as a branch": commands(
+        "tag web/v4 web/v2", "branch web/v4 web/v2"
+    ),
+    "the newest tag moved to the older one": commands("tag -f web/v2 web/v1"),
+    "the newest tag moved to the older commit": commands("tag -f web/v2 web/v1^{commit}"),
+    "the newest tag deleted": commands("tag -d web/v2"),
+    "the newest tag renamed": commands("tag web/V2 web/v2", "tag -d web/v2"),
+    "the branch set back": commands("update-ref refs/heads/main web/v1^{commit}"),
+    "the branch set back, the newest tag deleted": commands(
+        "update-ref refs/heads/main web/v1^{commit}", "tag -d web/v2"
+    ),
+}
+
+
+@pytest.mark.parametrize("trick", TRICKS.values(), ids=TRICKS)
+def test_no_trick_with_signed_objects_moves_a_package(
+    tmp_path: Path, key: Key, trick: Callable[[Path], None]
+) -> None:
+    world = follow_latest(tmp_path / "w", key)
+    before = world.all_refs()["edge-1.git"]
+    trick(world.root / "blueprints.git")
+
+    runs = [world.run("apply") for _ in range(2)]
+
+    assert {ran.code for ran in runs} <= {Exit.DONE, Exit.INVALID_INPUT}
+    assert world.all_refs()["edge-1.git"] == before
+    moved = "UpstreamNotVerified" in runs[1].out
+    assert moved is (runs[1].code == Exit.INVALID_INPUT)
+
+
+@pytest.mark.parametrize("trick", ["tag -f web/stable web/v1", "tag -f web/stable other"])
+def test_floating_tag_that_was_set_back_is_not_followed(tmp_path: Path, key: Key, trick: str) -> None:
+    """An old tag object of the very name is still signed well."""
+    root, options = tmp_path / "w", signing_options(key)
+    world = follow_latest(root, key)
+    blueprints = root / "blueprints.git"
+    git(blueprints, *options, "tag", "-s", "-m", "s", "web/stable", "web/v1^{commit}")
+    git(blueprints, "update-ref", "refs/tags/other", git(blueprints, "rev-parse", "web/stable").strip())
+    git(blueprints, *options, "tag", "-s", "-f", "-m", "s", "web/stable", "web/v2^{commit}")
+    floating = variant("edge-1", "web").replace("revision: 1", "tag: stable")
+    Repo(world.control).commit({manifest("edge-1", "web"): floating})
+    assert world.run("apply").code == Exit.DONE
+    before = world.all_refs()["edge-1.git"]
+    git(blueprints, *trick.replace("other", git(blueprints, "rev-parse", "other").strip()).split())
+
+    ran = world.run("apply")
+
+    assert ran.code == Exit.INVALID_INPUT
+    assert "UpstreamNotVerified" in ran.out
+    assert world.all_refs()["edge-1.git"] == before
+
+
+def test_going_back_on_purpose_is_said_in_git(tmp_path: Path, key: Key) -> None:
+    world = follow_latest(tmp_path / "w", key)
+    git(world.root / "blueprints.git", "tag", "-d", "web/v2")
+
+    (message,) = problems(world)
+
+    assert "Upstream web/v1 of repository blueprints is not verified: web/v2, which was taken at" in message
+    assert "run `reconciler lock --upgrade default/web-edge-1`" in world.run("plan").out
+    world.run("lock", "--upgrade", "default/web-edge-1")
+    assert "web/v1" in world.run("plan").out
+    assert problems(world) == []
+    Repo(world.control).commit({manifest("edge-1", "web"): variant("edge-1", "web")})
+    assert problems(world) == []
+
+
+def test_newer_signed_revision_is_taken(tmp_path: Path, key: Key) -> None:
+    world = follow_latest(tmp_path / "w", key)
+    blueprints = world.root / "blueprints.git"
+    git(blueprints, *signing_options(key), "tag", "-s", "-m", "x", "web/v3", "web/v1^{commit}")
+
+    assert [message for message in problems(world) if "web/v3" in message]
+    tree = git(blueprints, "rev-parse", "web/v1^{tree}").strip()
+    new = git(
+        blueprints, "commit-tree", "-p", "web/v2^{commit}", "-m", "back, by a new release", tree
+    ).strip()
+    git(blueprints, *signing_options(key), "tag", "-s", "-f", "-m", "x", "web/v3", new)
+    assert world.run("apply").code == Exit.DONE
+    assert "drafts/web" in "".join(world.all_refs()["edge-1.git"])
+
+
+SPELLINGS = {
+    "the path": "{path}",
+    "without .git": "{bare}",
+    "slashes": "/{path}//",
+    "the directory above": "{root}",
+    "relative to the control repository": "../blueprints.git",
+    "relative, without .git": "../blueprints/",
+    "relative, with a detour": "../x/.././blueprints.git",
+    "a URL": "file://{path}",
+    "a URL with a host": "file://localhost{path}",
+    "a URL in capitals": "FILE://{path}",
+    "percent-encoding": "file://{encoded}",
+    "a link to the directory": "{link}/blueprints.git",
+    "a link to the repository": "{direct}",
+    "letter case": "{capitals}",
+}
+
+
+@pytest.mark.parametrize("registered", ["../blueprints.git", "file://{path}", "{link}/blueprints.git"])
+@pytest.mark.parametrize("prefix", SPELLINGS.values(), ids=SPELLINGS)
+def test_rule_counts_however_it_and_the_repository_are_spelled(
+    tmp_path: Path, key: Key, prefix: str, registered: str
+) -> None:
+    world = make(tmp_path / "w")
+    path = world.root / "blueprints.git"
+    (tmp_path / "link").symlink_to(world.root)
+    (tmp_path / "direct").symlink_to(path)
+    names = {
+        "path": path,
+        "bare": path.with_suffix(""),
+        "root": world.root,
+        "encoded": str(path).replace("b", "%62"),
+        "link": tmp_path / "link",
+        "direct": tmp_path / "direct",
+        "capitals": str(path).upper(),
+    }
+    text = repository("blueprints").replace("../blueprints.git", registered.format(**names))
+    Repo(world.control).commit({"manifests/repositories/blueprints.yaml": text})
+    require_signatures(world, key, prefix.format(**names))
+
+    ran = world.run("plan")
+
+    assert ran.code == Exit.INVALID_INPUT
+    assert ran.out.count("UpstreamNotVerified: ") == 2
+    assert "is about no registered repository" not in ran.out
+
+
+def test_rule_about_no_repository_is_told_by_plan_and_doctor(tmp_path: Path, key: Key) -> None:
+    world = make(tmp_path / "w")
+    require_signatures(world, key, f"{world.root}/bluprints.git")
+
+    plan, doctor = world.run("plan"), world.run("doctor")
+
+    said = (
+        f"reconciler.yaml:7: the rule of spec.verify for {world.root}/bluprints.git is about no registered "
+        f"repository, so it verifies nothing; the nearest registered address is {world.root}/blueprints.git"
+    )
+    assert plan.code == Exit.DONE
+    assert f"note: {said}" in plan.out
+    assert any(line.startswith("warning ") and line.endswith(said) for line in doctor.out.splitlines())
 
 
 def test_pin_of_a_lock_is_verified_like_any_other(tmp_path: Path, key: Key) -> None:
@@ -150,7 +345,7 @@ def test_unsigned_revision_is_no_answer_to_a_dependency(tmp_path: Path, key: Key
     sign_tags(world, key, *(name for name in names if name != "base/v2"))
     text = Repo(world.control).read("main", "reconciler.yaml").decode()
     public = key.private.with_suffix(".pub").read_text().strip()
-    rule = f"  verify:\n  - prefix: {world.root}/blueprints.git\n    signed: tag\n    sshKeys: ['{public}']\n"
+    rule = f"  verify:\n  - prefix: ../blueprints.git\n    signed: tag\n    sshKeys: ['{public}']\n"
     Repo(world.control).commit({"reconciler.yaml": f"{text}{rule}"})
 
     ran = world.run("plan")

@@ -16,7 +16,7 @@ from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, In
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.errors import Location, Problem
 from reconciler.ids import Oid, PackageKey, group_of, normalise_url
-from reconciler.inventory import RepositoryView, Source
+from reconciler.inventory import RepositoryView, Source, counted_views
 from reconciler.models import Checked
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
@@ -284,7 +284,7 @@ def repository_names(views: Iterable[RepositoryView]) -> Mapping[str, str]:
     repository, an absolute URL comes first, then the lowest.
     """
     written: dict[str, set[str]] = {}
-    for view in views:
+    for view in counted_views(tuple(views)):
         git = view.manifest.spec.git
         if git is not None and view.url:
             written.setdefault(view.url, set()).add(_normal(git.repo))

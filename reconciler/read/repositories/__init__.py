@@ -17,6 +17,7 @@ from reconciler.inventory import RepositoryRole, RepositoryView, Sourced, availa
 from reconciler.objects import Commit
 from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
 from reconciler.progress import track
+from reconciler.read.repositories.addresses import settle_addresses
 from reconciler.read.repositories.discovery import PackageAtRef, find_refs, survey_packages
 from reconciler.read.repositories.drafts import read_groups
 from reconciler.read.repositories.kept_views import KeptViews, ViewFiles
@@ -52,6 +53,7 @@ def read_repositories(
     check: Callable[[RepositoryView], Problem | None] = lambda _: None,
     *,
     find_needed: FindNeeded | None = None,
+    home: str = "",
     index_name: str = "",
     kept_views: ViewFiles = ViewFiles(),  # noqa: B008 - a constant
     texts: Mapping[str, str] = MappingProxyType({}),
@@ -67,12 +69,12 @@ def read_repositories(
         check: Refuses repositories that must not be read.
         find_needed: Returns the repositories that a shard needs. They are read round by round until none is
             missing; the others are skipped. By default all are read.
+        home: The normalised URL of the control repository, which is read at the address of the run.
         index_name: Suffix of the cache of Kptfiles, for runs that read other repositories.
         kept_views: Where views of earlier runs are kept, by default nowhere.
         texts: Paths and trees of packages that other values hold already: equal ones are not held twice.
     """
-    views = describe_repositories(registrations, mirrors, policy)
-    views = {key: replace(view, problem=view.problem or check(view)) for key, view in views.items()}
+    views = dict(describe_repositories(registrations, mirrors, policy, check, home=home))
     index = HeaderIndex(mirrors.cache_dir / f"headers-{policy.instance}{index_name}.json")
     reading = _Reading(policy, index, kept_views, texts)
     if find_needed is None:
@@ -113,11 +115,21 @@ def _read_all(
 
 
 def describe_repositories(
-    registrations: Sequence[Registration], mirrors: Mirrors, policy: Policy
+    registrations: Sequence[Registration],
+    mirrors: Mirrors,
+    policy: Policy,
+    check: Callable[[RepositoryView], Problem | None] = lambda _: None,
+    *,
+    home: str = "",
 ) -> Mapping[ObjectName, RepositoryView]:
-    """Return the views of registered repositories without content; none is read."""
-    views = {registration.key: _empty_view(registration, mirrors, policy) for registration in registrations}
-    return dict(sorted(views.items()))
+    """Return the views of registered repositories without content; none is read.
+
+    What `check` refuses is not opened, and of two addresses of one repository only the first one is.
+    """
+    described = (_empty_view(registration, mirrors, policy) for registration in registrations)
+    checked = [replace(view, problem=view.problem or check(view)) for view in described]
+    opened = {view.key: _opened(view, mirrors) for view in settle_addresses(checked, policy, home)}
+    return dict(sorted(opened.items()))
 
 
 def _empty_view(registration: Registration, mirrors: Mirrors, policy: Policy) -> RepositoryView:
@@ -141,11 +153,20 @@ def _empty_view(registration: Registration, mirrors: Mirrors, policy: Policy) ->
         hint = "Set spec.type to git and spec.git.repo to its URL."
         return _failed(view, Reason.INVALID_MANIFEST, "Only Git repositories can be registered", hint, "spec")
     try:
-        mirror = mirrors.open(git.repo)
-        return replace(view, url=mirror.url, remote=mirror.remote)
+        remote = mirrors.parse(git.repo)
+        return replace(view, url=remote.url, remote=remote.address)
     except UnavailableError as error:
-        identified = replace(view, url=mirrors.identify(git.repo))  # or all that fail would be one place
-        return _failed(identified, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint)
+        return _failed(view, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint)
+
+
+def _opened(view: RepositoryView, mirrors: Mirrors) -> RepositoryView:
+    """Return a view at the address by which its repository is read."""
+    if view.problem is not None or view.manifest.spec.git is None:
+        return view
+    try:
+        return replace(view, remote=mirrors.open(view.manifest.spec.git.repo).remote)
+    except UnavailableError as error:
+        return _failed(view, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint)
 
 
 def _read_url(

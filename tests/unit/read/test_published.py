@@ -199,7 +199,7 @@ def test_upstream_can_be_pinned_to_what_a_branch_or_lock_names(world: World) -> 
     }
     assert world.revisions("blue/web", trees=at(world.url, "db")) == main
     assert world.revisions("blue/web", trees=at("other", "web")) == main
-    trusted = {world.url: Trust(commits=frozenset({commit}))}
+    trusted = {world.url: Trust(tags=frozenset({("any", commit)}))}
     assert world.revisions("blue/web", trees=at(world.url, "web"), trust=trusted) == untagged(
         world, "x", "5.0.0"
     )
@@ -230,7 +230,7 @@ def test_unverified_revision_is_refused_by_the_name_of_its_package(world: World)
     world.blue.tag("web/v2")
     trust = {
         world.url: Trust(
-            commits=frozenset({good}), faults={("web/v2", world.blue.oid("main")): "is not signed"}
+            tags=frozenset({("web/v1", good)}), faults={("web/v2", world.blue.oid("main")): "is not signed"}
         )
     }
 

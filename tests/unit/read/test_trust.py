@@ -1,10 +1,10 @@
-"""What is verified of a repository: its commits, branches and tags, by which objects are signed."""
+"""What is verified of a repository: the tags that are signed under their own names, however it is spelled."""
 
 import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -12,129 +12,131 @@ from reconciler.git.repository import Mirrors
 from reconciler.ids import Oid, normalise_url
 from reconciler.inventory import Trust
 from reconciler.policy import Policy, VerifyRule
-from reconciler.read.trust import read_trust
-from tests.support.signing import Key, make_key, signing_options
+from reconciler.read.trust import read_trust, unused_rules
+from tests.support.signing import make_key, signing_options
 from tests.support.world import IDENTITY
 
 
 class Upstream(NamedTuple):
-    """A repository of an unsigned and two signed commits; nothing points to the last one.
+    """A repository of two commits, and the keys of its two signers.
 
-    Branch `old` and the tags `web/signed` and `web/annotated` are at the unsigned commit, branch `main` and
-    the tag `web/light` at the signed one.
+    The tags `web/one` and `web/both` are signed with the first key, `web/two` with the second one.
     """
 
     path: Path
-    key: str
-    plain: Oid
-    signed: Oid
-    loose: Oid
+    keys: tuple[str, str]
+    old: Oid
+    new: Oid
 
 
-def git(path: Path, *arguments: str) -> str:
+def git(path: Path, *arguments: str, stdin: bytes = b"") -> str:
     environment = {**os.environ, **IDENTITY}
-    ran = subprocess.run(["git", *arguments], cwd=path, env=environment, capture_output=True, check=True)
+    command = ["git", *arguments]
+    ran = subprocess.run(command, cwd=path, env=environment, input=stdin, capture_output=True, check=True)
     return ran.stdout.decode().strip()
-
-
-def commit(path: Path, *options: str, key: Key | None = None) -> Oid:
-    git(path, *(signing_options(key) if key else ()), "commit", "-q", "--allow-empty", "-m", "x", *options)
-    return Oid(git(path, "rev-parse", "HEAD"))
 
 
 @pytest.fixture(scope="module")
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
     root = tmp_path_factory.mktemp("trust")
-    key, path = make_key(root / "key"), root / "up"
+    first, second, path = make_key(root / "first"), make_key(root / "second"), root / "up"
     path.mkdir()
     git(path, "init", "-q", "-b", "main", ".")
-    plain = commit(path)
-    git(path, "branch", "old")
-    git(path, *signing_options(key), "tag", "-s", "-m", "x", "web/signed")
+    git(path, *signing_options(first), "commit", "-q", "-S", "--allow-empty", "-m", "x")
+    old = Oid(git(path, "rev-parse", "HEAD"))
+    git(path, *signing_options(first), "tag", "-s", "-m", "x", "web/one")
+    git(path, *signing_options(second), "tag", "-s", "-m", "x", "web/two")
     git(path, "tag", "-a", "-m", "x", "web/annotated")
-    signed = commit(path, "-S", key=key)
+    git(path, *signing_options(first), "commit", "-q", "-S", "--allow-empty", "-m", "y")
     git(path, "tag", "web/light")
-    git(path, "update-ref", "refs/notes/more", plain)
-    loose = commit(path, "-S", "--amend", key=key)
-    git(path, "reset", "-q", "--hard", signed)
-    return Upstream(path, key.private.with_suffix(".pub").read_text().strip(), plain, signed, loose)
+    new = Oid(git(path, "rev-parse", "HEAD"))
+    git(path, "update-ref", "refs/heads/refs/tags/web/branch", git(path, "rev-parse", "web/one^{commit}"))
+    big = f"object {new}\ntype commit\ntag web/big\ntagger K <k@x> 1 +0000\n\n{'x' * (1 << 20)}\n"
+    git(path, "update-ref", "refs/tags/web/big", git(path, "mktag", stdin=big.encode()))
+    keys = (key.private.with_suffix(".pub").read_text().strip() for key in (first, second))
+    return Upstream(path, (next(keys), next(keys)), old, new)
 
 
-def inventory(
-    upstream: Upstream, *rules: VerifyRule, locked: tuple[str, ...] = (), reviewed: tuple[str, ...] = ()
-) -> Any:
-    remote = str(upstream.path)
+def inventory(upstream: Upstream, *rules: VerifyRule, locked: tuple[str, ...] = (), remote: str = "") -> Any:
+    remote = remote or str(upstream.path)
     views = [
         SimpleNamespace(url=normalise_url(remote), remote=remote, is_available=True),
-        SimpleNamespace(url="other.example/up", remote="https://other.example/up", is_available=True),
         SimpleNamespace(url="gone.example/up", remote="https://gone.example/up", is_available=False),
     ]
-    locks = {number: SimpleNamespace(commit=oid) for number, oid in enumerate(locked)}
-    pins = {number: SimpleNamespace(commit=oid) for number, oid in enumerate(reviewed)}
     return SimpleNamespace(
         policy=Policy(verify=rules),
+        control=SimpleNamespace(remote=str(upstream.path.parent / "control")),
         repositories=dict(enumerate(views)),
-        locks=locks,
-        reviewed=SimpleNamespace(pins=pins) if reviewed else None,
+        locks={number: SimpleNamespace(commit=oid) for number, oid in enumerate(locked)},
     )
 
 
-def rule(upstream: Upstream, signed: Literal["either", "tag", "commit"]) -> VerifyRule:
-    return VerifyRule(str(upstream.path.parent), signed, ssh_keys=(upstream.key,))
+def read(upstream: Upstream, tmp_path: Path, *rules: VerifyRule, **others: Any) -> Trust:
+    (trust,) = read_trust(inventory(upstream, *rules, **others), Mirrors(tmp_path)).values()
+    return trust
 
 
-def test_branches_and_tags_are_verified_by_their_commit_or_their_tag(
-    upstream: Upstream, tmp_path: Path
-) -> None:
-    plain, signed = upstream.plain, upstream.signed
-    unsigned = f"commit {plain[:12]} is not signed"
+def test_only_tags_that_are_signed_under_their_name_are_verified(upstream: Upstream, tmp_path: Path) -> None:
+    old, new = upstream.old, upstream.new
+    gone = VerifyRule("https://gone.example", ssh_keys=upstream.keys)
 
-    def read(how: Literal["either", "tag", "commit"]) -> Trust:
-        gone = VerifyRule("https://gone.example", ssh_keys=(upstream.key,))
-        every = read_trust(inventory(upstream, gone, rule(upstream, how)), Mirrors(tmp_path / how))
-        assert every.keys() == {normalise_url(str(upstream.path))}
-        return every[normalise_url(str(upstream.path))]
+    trust = read(upstream, tmp_path, gone, VerifyRule(str(upstream.path), ssh_keys=upstream.keys))
 
-    assert read("commit") == Trust(
-        commits=frozenset({signed}),
-        refs=frozenset({("main", signed), ("web/light", signed)}),
-        faults=dict.fromkeys([("old", plain), ("web/signed", plain), ("web/annotated", plain)], unsigned),
-    )
-    assert read("tag") == Trust(
-        commits=frozenset(),
-        refs=frozenset({("web/signed", plain)}),
+    assert trust == Trust(
+        tags=frozenset({("web/one", old), ("web/two", old)}),
         faults={
-            ("main", signed): "main is no signed tag",
-            ("old", plain): "old is no signed tag",
-            ("web/light", signed): "web/light is no signed tag",
-            ("web/annotated", plain): "tag web/annotated is not signed",
+            ("web/annotated", old): "tag web/annotated is not signed",
+            ("web/big", new): "tag web/big cannot be read: it has 1048673 bytes, more than 1048576",
+            ("web/light", new): "web/light is no signed tag",
         },
-    )
-    assert read("either") == Trust(
-        commits=frozenset({signed}),
-        refs=frozenset({("main", signed), ("web/light", signed), ("web/signed", plain)}),
-        faults={
-            ("old", plain): f"old is no signed tag, and {unsigned}",
-            ("web/annotated", plain): f"tag web/annotated is not signed, and {unsigned}",
-        },
+        older={},
     )
 
 
-def test_commit_of_a_lock_counts_without_a_branch_or_tag(upstream: Upstream, tmp_path: Path) -> None:
-    def verified(**locks: tuple[str, ...]) -> frozenset[Oid]:
-        read = read_trust(inventory(upstream, rule(upstream, "commit"), **locks), Mirrors(tmp_path))
-        (trust,) = read.values()
-        return trust.commits
+def test_every_rule_with_the_longest_prefix_must_be_satisfied(upstream: Upstream, tmp_path: Path) -> None:
+    above = VerifyRule(str(upstream.path.parent), ssh_keys=upstream.keys)
+    first, second = (VerifyRule(str(upstream.path), ssh_keys=(key,)) for key in upstream.keys)
+    other = VerifyRule(f"file://{upstream.path}/.git/", ssh_keys=upstream.keys)
 
-    unknown = "1" * 40
-    assert verified() == {upstream.signed}
-    assert verified(locked=(upstream.loose, unknown)) == {upstream.signed, upstream.loose}
-    assert verified(reviewed=(upstream.loose, upstream.plain)) == {upstream.signed, upstream.loose}
+    def verified(*rules: VerifyRule) -> list[str]:
+        return sorted(name for name, _ in read(upstream, tmp_path, *rules).tags)
+
+    assert verified(above) == ["web/one", "web/two"]
+    assert verified(above, first) == verified(first, above) == ["web/one"]
+    assert verified(first, other) == verified(other, first) == ["web/one"]
+    assert verified(first, second) == verified(second, first) == []
 
 
-def test_nothing_is_read_without_a_rule(upstream: Upstream) -> None:
+def test_locked_commit_knows_the_older_tags(upstream: Upstream, tmp_path: Path) -> None:
+    rule, unknown = VerifyRule(str(upstream.path), ssh_keys=upstream.keys), "1" * 40
+
+    trust = read(upstream, tmp_path, rule, locked=(upstream.new, upstream.old, unknown))
+
+    assert trust.older == {upstream.new: {upstream.old}, upstream.old: frozenset()}
+
+
+def test_nothing_is_read_without_a_rule(upstream: Upstream, tmp_path: Path) -> None:
     never = cast("Any", SimpleNamespace())
+    elsewhere = VerifyRule("https://elsewhere.example", ssh_keys=upstream.keys)
 
     assert read_trust(inventory(upstream), never) == {}
-    elsewhere = VerifyRule("https://elsewhere.example", ssh_keys=(upstream.key,))
-    assert read_trust(inventory(upstream, elsewhere), never) == {}
+    assert read_trust(inventory(upstream, elsewhere), Mirrors(tmp_path)) == {}
+
+
+def test_rule_about_no_repository_is_told_with_its_line_and_the_nearest_address() -> None:
+    def notes(*prefixes: str, remotes: tuple[str, ...] = ()) -> list[str]:
+        rules = tuple(VerifyRule(p, ssh_keys=("k",), line=9 + n) for n, p in enumerate(prefixes))
+        views = [SimpleNamespace(remote=remote) for remote in (*remotes, "")]
+        control = SimpleNamespace(remote="https://git.example/acme/control")
+        policy = Policy(verify=rules, config_path="c.yaml")
+        return list(unused_rules(policy, cast("Any", control), cast("Any", views)))
+
+    start = "is about no registered repository, so it verifies nothing"
+    remotes = ("https://git.example/acme/blueprint", "ssh://git@git.example/acme/edge")
+    assert notes() == notes("ssh://git.example", "../blueprint", remotes=remotes) == []
+    nearest = "the nearest registered address is https://git.example/acme/blueprint"
+    wrong = "https://git.example/acme/blueprints"
+    assert notes(wrong, "git.example/acme", remotes=remotes) == [
+        f"c.yaml:9: the rule of spec.verify for {wrong} {start}; {nearest}"
+    ]
+    assert notes("x") == [f"c.yaml:9: the rule of spec.verify for x {start}; none is registered"]

@@ -16,23 +16,22 @@ from tests.support.sets import world
 
 PIN = a_pin()
 URL, COMMIT = PIN.package.url, PIN.commit.oid
-UNSIGNED = f"commit {COMMIT[:12]} is not signed, or web/v1 was moved"
+UNSIGNED = f"web/v1 is no signed tag of commit {COMMIT[:12]}"
 
 
 @pytest.mark.parametrize(
     ("trust", "fault"),
     [
         (None, ""),
-        (Trust(commits=frozenset({COMMIT})), ""),
-        (Trust(refs=frozenset({("web/v1", COMMIT)})), ""),
-        (Trust(refs=frozenset({("web/v2", COMMIT)})), UNSIGNED),
-        (Trust(refs=frozenset({("web/v1", oid("a9"))})), UNSIGNED),
-        (Trust(commits=frozenset({oid("a9")})), UNSIGNED),
+        (Trust(tags=frozenset({("web/v1", COMMIT)})), ""),
+        (Trust(tags=frozenset({("web/v2", COMMIT)})), UNSIGNED),
+        (Trust(tags=frozenset({("web/v1", oid("a9"))})), UNSIGNED),
+        (Trust(), UNSIGNED),
         (Trust(faults={("web/v1", COMMIT): "its key has expired"}), "its key has expired"),
         (Trust(faults={("web/v2", COMMIT): "its key has expired"}), UNSIGNED),
     ],
 )
-def test_revision_is_verified_by_its_commit_or_its_name_if_a_rule_is_about_its_repository(
+def test_revision_is_verified_by_its_signed_name_if_a_rule_is_about_its_repository(
     trust: Trust | None, fault: str
 ) -> None:
     class Marks:

@@ -1,0 +1,169 @@
+"""Repositories that only a snapshot names: nothing is read or written there until that is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from tests.support.git import Repo
+from tests.support.small_world import manifest, repository, write_world
+from tests.support.world import World, git
+
+ALLOWED = "  snapshot: {repositories: true}\n"
+SET = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata: {name: all}
+spec:
+  upstream: {repo: blueprints, package: db, revision: 1}
+  targets:
+  - repositorySelector: {matchLabels: {role: edge}}
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A world whose repository `edge-2` is registered by the cluster alone."""
+    write_world(tmp_path / "w", ("edge-1", "edge-2"))
+    world = World(tmp_path / "w")
+    files = {
+        "manifests/repositories/edge-2.yaml": None,
+        "snapshot/r.yaml": repository("edge-2"),
+        manifest("edge-2", "db"): None,
+    }
+    Repo(world.control).commit(files)
+    return world
+
+
+def allow(world: World, text: str = ALLOWED) -> None:
+    own = Repo(world.control).read("main", "reconciler.yaml").decode()
+    Repo(world.control).commit({"reconciler.yaml": f"{own}{text}"})
+
+
+def test_it_gets_nothing_and_its_neighbours_proceed(world: World) -> None:
+    before = world.all_refs()["edge-2.git"]
+
+    ran = world.run("apply")
+
+    assert ran.code == Exit.INVALID_INPUT
+    assert world.all_refs()["edge-2.git"] == before
+    assert "drafts/web" in "".join(world.all_refs()["edge-1.git"])
+    assert "RepositoryRefused: Repository default/edge-2 could not be read: Only a snapshot names " in ran.out
+    assert "1 variant or set that needs it is kept as it is" in ran.out
+    assert "write `spec: {snapshot: {repositories: true}}` in reconciler.yaml" in ran.out
+    doctor = world.run("doctor")
+    assert "error    reach: Repository default/edge-2: Only a snapshot names " in doctor.out
+
+
+def test_it_is_not_even_opened(world: World) -> None:
+    (world.root / "edge-2.git").rename(world.root / "elsewhere")
+
+    ran = world.run("plan")
+
+    assert ran.code == Exit.INVALID_INPUT
+    assert "RepositoryRefused" in ran.out
+    assert "RepositoryUnavailable" not in ran.out
+
+
+def test_both_ways_out_that_the_hint_names(world: World) -> None:
+    allow(world)
+    assert world.run("plan").code == Exit.DONE
+    assert "edge-2/web" in world.run("plan").out
+    Repo(world.control).commit(
+        {
+            "reconciler.yaml": "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\n"
+            "metadata: {name: fleet}\nspec: {manifests: [manifests]}\n"
+        }
+    )
+    assert world.run("plan").code == Exit.INVALID_INPUT
+    Repo(world.control).commit({"manifests/repositories/edge-2.yaml": repository("edge-2")})
+    assert world.run("plan").code == Exit.DONE
+
+
+def test_set_that_selects_it_writes_to_the_others(world: World) -> None:
+    files = {f"manifests/repositories/{n}.yaml": labelled(n) for n in ("edge-1",)}
+    removed = {
+        manifest("edge-1", "db"): None,
+        manifest("edge-2", "web"): None,
+        manifest("edge-1", "web"): None,
+    }
+    Repo(world.control).commit(
+        {**files, **removed, "snapshot/r.yaml": labelled("edge-2"), "manifests/set.yaml": SET}
+    )
+    before = world.all_refs()["edge-2.git"]
+
+    ran = world.run("apply")
+
+    assert ran.code == Exit.INVALID_INPUT
+    assert "RepositoryRefused" in ran.out
+    assert world.all_refs()["edge-2.git"] == before
+    assert "drafts/db" in "".join(world.all_refs()["edge-1.git"])
+
+
+def labelled(name: str) -> str:
+    return repository(name).replace("namespace: default", "namespace: default\n  labels: {role: edge}")
+
+
+@pytest.mark.parametrize("gone", [(), (manifest("edge-2", "web"),), ("snapshot/r.yaml",)])
+def test_what_it_owned_before_is_kept(world: World, gone: tuple[str, ...]) -> None:
+    allow(world)
+    assert world.run("apply").code == Exit.DONE
+    assert world.run("approve", "--all").code == Exit.DONE
+    assert world.run("apply").code == Exit.DONE
+    before, state = world.all_refs()["edge-2.git"], records(world)
+    plain = Repo(world.control).read("main", "reconciler.yaml").decode()
+    files: dict[str, str | None] = {"reconciler.yaml": plain.replace(ALLOWED, "")}
+    Repo(world.control).commit({**files, **dict.fromkeys(gone)})
+
+    for _ in range(2):
+        ran = world.run("apply")
+        assert ran.code == Exit.INVALID_INPUT
+        assert "delete" not in ran.out
+
+    assert world.all_refs()["edge-2.git"] == before
+    assert records(world) == state
+
+
+def records(world: World) -> set[str]:
+    names = git(world.control, "ls-tree", "-r", "--name-only", "reconciler/fleet/state").split()
+    return {name for name in names if "packagevariants/" in name}
+
+
+def test_manifest_of_that_name_comes_first(world: World) -> None:
+    evil = repository("edge-1").replace("../edge-1.git", "../edge-2.git")
+    Repo(world.control).commit({"snapshot/r.yaml": evil, manifest("edge-2", "web"): None})
+    before = world.all_refs()["edge-2.git"]
+
+    assert world.run("apply").code == Exit.DONE
+    assert world.all_refs()["edge-2.git"] == before
+
+
+def test_it_changes_nothing_of_a_repository_that_a_manifest_registers(world: World) -> None:
+    """The same address under another name: not its packages, its branch, its name or who commits there."""
+    Repo(world.control).commit({manifest("edge-2", "web"): None, "snapshot/r.yaml": None})
+    alone = world.run("plan", "--output", "json").out
+    note = "namespace: default\n  annotations: {reconciler.dev/cluster: edge-1}"
+    twin = (
+        repository("aa").replace("../aa.git", f"{world.root}/edge-1.git").replace("namespace: default", note)
+    )
+    Repo(world.control).commit({"snapshot/r.yaml": twin})
+
+    ran = world.run("plan")
+
+    assert ran.code == Exit.INVALID_INPUT
+    assert "RepositoryRefused: Repository default/aa could not be read" in ran.out
+    for package in ("edge-1/db", "edge-1/web"):
+        assert package in alone
+        assert f"create  {package}" in ran.out
+
+
+def test_change_that_allows_it_does_not_govern_its_own_check(world: World) -> None:
+    git(world.control, "branch", "proposal", "main")
+    own = Repo(world.control).read("main", "reconciler.yaml").decode()
+    Repo(world.control).commit({"reconciler.yaml": f"{own}{ALLOWED}"}, branch="proposal")
+
+    ran = world.run("check", "--base", "main", "--head", "proposal")
+
+    assert "Merging this changes no package" in ran.out
+    allow(world)
+    assert "create  edge-2/web" in world.run("plan").out
