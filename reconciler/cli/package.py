@@ -310,6 +310,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     from reconciler.cli.output import make_printer
     from reconciler.functions.package_files import other_documents
     from reconciler.functions.pipeline import run_pipeline
+    from reconciler.git import effects
     from reconciler.read.files import read_package
     from reconciler.runtime.pipelines import open_runtimes
     from reconciler.workdir.directory import check_writable, write_directory
@@ -324,7 +325,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
         path, why = others[0]
         hint = "Without --compatible such a document is kept, and functions do not see it."
         raise ConfigurationError(f"This is no resource: {why}", location=Location(path), hint=hint)
-    with open_runtimes(policy) as runtimes:
+    with effects.interruptible(), open_runtimes(policy) as runtimes:
         result = run_pipeline(before, runtimes, policy)
     if results_dir is not None:
         _write_results(results_dir, result)
