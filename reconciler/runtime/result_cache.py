@@ -51,7 +51,8 @@ class ResultStore:
         if self._directory is None:
             return
         with suppress(OSError):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._directory.mkdir(mode=0o700, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self._directory)
             with os.fdopen(handle, "wb") as file:
                 file.write(with_digest(data))
