@@ -1,5 +1,6 @@
 """`package`: update, render, compare and list packages in directories, as kpt does."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -313,6 +314,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     from reconciler.git import effects
     from reconciler.read.files import read_package
     from reconciler.runtime.pipelines import open_runtimes
+    from reconciler.runtime.time_limits import limited
     from reconciler.workdir.directory import check_writable, write_directory
 
     policy = _policy(**{name: options[name] for name in _POLICY})
@@ -326,7 +328,8 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
         hint = "Without --compatible such a document is kept, and functions do not see it."
         raise ConfigurationError(f"This is no resource: {why}", location=Location(path), hint=hint)
     with effects.interruptible(), open_runtimes(policy) as runtimes:
-        result = run_pipeline(before, runtimes, policy)
+        ends_s = time.monotonic() + policy.run_timeout_s
+        result = run_pipeline(before, runtimes, policy, limited(policy, ends_s))
     if results_dir is not None:
         _write_results(results_dir, result)
     if result.ok and (dict(result.files) != before or target != directory):

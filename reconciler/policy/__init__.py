@@ -320,6 +320,8 @@ class FunctionPolicy(SettingsGroup):
     """Copy the faults of the functions that are reproduced."""
     timeout_s: Annotated[Bound, Field(alias="timeout")] = 300
     """Longest time of one function, in seconds."""
+    run_timeout_s: Annotated[Bound, Field(alias="runTimeout")] = 900
+    """Longest time of all functions of one run, in seconds; packages beyond it wait for the next run."""
     memory_bytes: Annotated[int, Field(ge=1 << 24)] = 512 << 20
     """Memory of one function, in bytes."""
     output_bytes: Annotated[int, Field(ge=1 << 10)] = 64 << 20
