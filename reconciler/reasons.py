@@ -32,6 +32,7 @@ class Reason(StrEnum):
     DUPLICATE_OBJECT = "DuplicateObject"
     DUPLICATE_PACKAGE = "DuplicatePackage"
     FOREIGN_DRAFT = "ForeignDraft"
+    FUNCTIONS_POSTPONED = "FunctionsPostponed"
     HELD_BACK = "HeldBack"
     INHERITED_DIFFERENTLY = "InheritedDifferently"
     INVALID_ANNOTATION = "InvalidAnnotation"

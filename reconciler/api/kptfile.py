@@ -5,6 +5,7 @@ from reconciler.values import dataclass
 OWNER = "reconciler.dev/owner"
 LOCATION = "reconciler.dev/location"
 KPTFILE = "Kptfile"
+KPTFILE_VERSION = "kpt.dev/v1"
 INJECTION_PREFIX = "config.injection."
 """Prefix of conditions and readiness gates that config injection writes."""
 PACKAGE_CONTEXT_FILE = "package-context.yaml"

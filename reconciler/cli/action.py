@@ -9,7 +9,7 @@ import click
 
 from reconciler.cli.check import LEVELS, check
 from reconciler.cli.html import write_page
-from reconciler.cli.output import Output, make_printer, with_shard
+from reconciler.cli.output import Output, make_printer, usable_cache, with_shard
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import Annotation, Runner, check_event, current_runner, pull_number
 from reconciler.errors import ConfigurationError, Exit, Location, ReconcilerError, UsageError
@@ -161,7 +161,7 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
         check_event(os.environ)
     detailed = inputs.flag("detailed-exitcode")
     printer = make_printer(color=False)
-    planned = plan_run(_settings(inputs), to_apply=apply)
+    planned = plan_run(_settings(inputs, writes=apply), to_apply=apply)
     show_plan(printer, planned, Output.TEXT)
     outcome = None
     try:
@@ -174,10 +174,10 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
     return code
 
 
-def _settings(inputs: Inputs) -> "RunOptions":
+def _settings(inputs: Inputs, *, writes: bool) -> "RunOptions":
     from reconciler.run.options import RunOptions
 
-    return with_shard(RunOptions(inputs.control), inputs.text("shard"))
+    return with_shard(RunOptions(inputs.control, usable_cache(None, writes=writes)), inputs.text("shard"))
 
 
 def _tell(

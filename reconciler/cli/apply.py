@@ -12,7 +12,6 @@ from reconciler.cli.measuring import measuring_options
 from reconciler.cli.output import (
     Output,
     Printer,
-    control_options,
     full_option,
     listing_options,
     make_printer,
@@ -21,6 +20,7 @@ from reconciler.cli.output import (
     resolving_options,
     shard_option,
     with_shard,
+    writing_control_options,
 )
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@control_options
+@writing_control_options
 @shard_option
 @output_options(Output.TEXT, Output.JSON, Output.MARKDOWN)
 @click.option(

@@ -9,13 +9,13 @@ import click
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
-    control_options,
     dry_run_option,
     filter_options,
     make_printer,
     output_options,
     require_readable,
     show_unread,
+    writing_control_options,
 )
 from reconciler.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
 from reconciler.progress import open_task, track
@@ -52,7 +52,7 @@ class Approved(NamedTuple):
 
 
 @click.command()
-@control_options
+@writing_control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("names", nargs=-1, metavar="[REPO/PACKAGE]...", shell_complete=complete_names("packages"))
 @click.option("--all", "every", is_flag=True, help="Every open pull request of every repository.")

@@ -14,6 +14,7 @@ from reconciler.cli.output import (
     output_options,
     resolving_options,
     show_unread,
+    writing_control_options,
 )
 from reconciler.errors import Exit, RefusedError, UsageError, worst
 from reconciler.progress import open_task
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.group(invoke_without_command=True)
-@control_options
+@writing_control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.option("--check", is_flag=True, help="Write nothing; exit 10 if a lock would change.")
 @click.option("--frozen", is_flag=True, help="Write nothing; exit 4 if a pin would have to change.")
@@ -95,7 +96,7 @@ def _check_frozen(locking: "LockResult") -> None:
 
 
 @lock.command()
-@control_options
+@writing_control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("name", metavar="[NAMESPACE/]VARIANT", shell_complete=complete_names("variants"))
 @click.argument("what", default="", metavar="[REVISION|TAG|BRANCH]")
@@ -116,7 +117,7 @@ def hold(settings: "RunOptions", output: str, name: str, what: str) -> Exit:
 
 
 @lock.command()
-@control_options
+@writing_control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.argument(
     "names",

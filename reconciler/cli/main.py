@@ -16,6 +16,7 @@ import click
 from reconciler import __version__
 from reconciler.cli.common import add_common_options, terminal_width
 from reconciler.cli.output import redact_standard_streams
+from reconciler.cli.watching import run_watched
 from reconciler.collector import COLLECT
 from reconciler.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.git import effects
@@ -166,7 +167,8 @@ _laid_out(main)
 def entrypoint() -> None:
     """Run the command line and leave with its exit code.
 
-    SIGTERM, with which a cluster stops a pod, lets the effect under way finish (exit 6); a second one kills.
+    SIGTERM, with which a cluster stops a pod, and SIGINT let the effect under way finish, and end every other
+    wait (exit 6); a second one kills.
     """
     gc.set_threshold(*COLLECT)
     # Looking for plugins of pydantic reads the metadata of every installed package.
@@ -177,12 +179,21 @@ def entrypoint() -> None:
         from reconciler.cli.log import use_json
 
         use_json()
+    if COMPLETING in os.environ:
+        sys.exit(invoke(sys.argv[1:]))
+    sys.exit(run_watched(_work, _stop, _stopped))
+
+
+def _work() -> int:
     _show_progress()
-    signal.signal(signal.SIGTERM, _stop)
     code = invoke(sys.argv[1:])
     # The process ends: looking for cycles among all that it made would take a fifth of a short run.
     gc.freeze()
-    sys.exit(code)
+    return code
+
+
+def _stopped() -> int:
+    return _explain(effects.StoppedError(), Redactor.of_environment(os.environ))
 
 
 def _show_progress() -> None:
@@ -197,11 +208,15 @@ def _show_progress() -> None:
 
 
 def _stop(number: int, _frame: object) -> None:
-    effects.request_shutdown()
-    signal.signal(number, signal.SIG_DFL)
-    # The stream may be in the middle of a line when a signal comes: this one goes past it, as a whole.
-    form = getattr(sys.stderr, "form", None) or str
-    os.write(_STDERR, form(_STOPPING).encode())
+    """Note that the run shall end. A second signal kills: here, or by the watching process."""
+    if effects.request_shutdown():
+        # The stream may be in the middle of a line when a signal comes: this one goes past it, as a whole.
+        form = getattr(sys.stderr, "form", None) or str
+        os.write(_STDERR, form(_STOPPING).encode())
+    if not effects.is_watched():
+        signal.signal(number, signal.SIG_DFL)
+    if effects.is_interruptible(number):
+        raise effects.StoppedError
 
 
 def invoke(arguments: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from reconciler.cli.common import complete_names, is_quiet, terminal_width, wants_color
-from reconciler.errors import Exit, Problem, UnavailableError, UsageError
+from reconciler.errors import Exit, Problem, RefusedError, UnavailableError, UsageError
 from reconciler.progress import current_display
 from reconciler.report.console import Paint, ansi, folded, plain
 from reconciler.report.escape import inert, terminal
@@ -243,8 +243,43 @@ cache_dir_option = click.option(
 
 
 def control_options(command: Command) -> Command:
-    """Give a command `--control` and `--cache-dir`; it receives them as one `settings`."""
+    """Give a command that writes nothing `--control` and `--cache-dir`; it receives them as `settings`.
 
+    A cache that cannot be used is replaced by a temporary one, with a note.
+    """
+    return _with_control(command, writes=False)
+
+
+def writing_control_options(command: Command) -> Command:
+    """Give a command that writes the same; a cache that cannot be used is an error."""
+    return _with_control(command, writes=True)
+
+
+def usable_cache(cache_dir: Path | None, *, writes: bool) -> Path | None:
+    """Return the cache directory, or a temporary one until the end of the command.
+
+    Raises:
+        RefusedError: Others may write it, and the command `writes`.
+        UnavailableError: This user may not, and the command `writes`.
+    """
+    from tempfile import TemporaryDirectory
+
+    from reconciler.git.cache_directory import open_cache
+    from reconciler.run.name_cache import default_cache
+
+    try:
+        open_cache(cache_dir or default_cache())
+    except (RefusedError, UnavailableError) as error:
+        if writes:
+            raise
+        other = TemporaryDirectory(prefix="reconciler-")
+        click.get_current_context().call_on_close(other.cleanup)
+        make_printer().notes([f"{error}: this run uses a temporary one. {error.hint}"])
+        return Path(other.name)
+    return cache_dir
+
+
+def _with_control(command: Command, *, writes: bool) -> Command:
     @click.option(
         "--control",
         default=".",
@@ -257,6 +292,8 @@ def control_options(command: Command) -> Command:
     def with_settings(*args: Any, control: str, cache_dir: Path | None, **options: Any) -> Any:
         from reconciler.run.options import RunOptions
 
+        if click.get_current_context().invoked_subcommand is None:  # else that opens it
+            cache_dir = usable_cache(cache_dir, writes=writes)
         return command(*args, settings=RunOptions(control, cache_dir), **options)
 
     return with_settings

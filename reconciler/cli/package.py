@@ -1,5 +1,6 @@
 """`package`: update, render, compare and list packages in directories, as kpt does."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from reconciler.cli.output import (
     out_directory_option,
     output_options,
 )
-from reconciler.errors import Exit, UsageError
+from reconciler.errors import ConfigurationError, Exit, Location, UsageError
 from reconciler.policy import Engine, MergeMode, OnConflict, Strategy
 
 if TYPE_CHECKING:
@@ -78,12 +79,12 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output: str, 
     Example:
       reconciler package update --original nginx-v1 --upstream nginx-v2 --local nginx --out-dir nginx
     """
-    from reconciler.read.files import read_directory
+    from reconciler.read.files import read_package
     from reconciler.render.update import UpdateRefused
     from reconciler.workdir.directory import check_writable, write_directory
 
     check_writable(out, replaces=local)
-    sides = tuple(read_directory(side) for side in (original, upstream, local))
+    sides = tuple(read_package(side) for side in (original, upstream, local))
     try:
         updated = _update(*sides, **options)
     except UpdateRefused as refused:
@@ -107,10 +108,10 @@ def diff(first: Path, second: Path, output: str, *, detailed_exitcode: bool) -> 
       reconciler package diff blueprints/nginx edge-east/nginx
     """
     from reconciler.cli.output import make_printer
-    from reconciler.read.files import read_directory
+    from reconciler.read.files import read_package
     from reconciler.report.json import API_VERSION
 
-    before, after = read_directory(first), read_directory(second)
+    before, after = read_package(first), read_package(second)
     paths = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
     lines = {path: list(_file_diff(path, before.get(path), after.get(path))) for path in paths}
     if output == Output.JSON:
@@ -123,7 +124,7 @@ def diff(first: Path, second: Path, output: str, *, detailed_exitcode: bool) -> 
 
 
 @package.command()
-@click.argument("directory", type=EXISTING)
+@click.argument("directory", type=EXISTING, default=".")
 @output_options(Output.TEXT, Output.JSON)
 def tree(directory: Path, output: str) -> int:
     r"""List a package's resources and sub-packages.
@@ -133,11 +134,11 @@ def tree(directory: Path, output: str) -> int:
       reconciler package tree edge-east/nginx
     """
     from reconciler.cli.output import make_printer
-    from reconciler.read.files import read_directory
+    from reconciler.read.files import read_package
     from reconciler.render.update.documents import list_package, package_contents
     from reconciler.report.json import API_VERSION
 
-    files = read_directory(directory)
+    files = read_package(directory)
     if output == Output.JSON:
         head = {"apiVersion": API_VERSION, "kind": "PackageTree", "name": directory.resolve().name}
         make_printer().value({**head, "files": package_contents(files)})
@@ -276,7 +277,7 @@ runtime_option = click.option(
 
 
 @package.command()
-@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("directory", type=EXISTING, default=".")
 @out_directory_option("Where the result goes.  [default: DIRECTORY]")
 @output_options(Output.TEXT, Output.JSON)
 @click.option(
@@ -310,23 +311,34 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     Example:
       reconciler package render edge-east/nginx --out-dir rendered
     """
+    from reconciler.cli.output import make_printer
+    from reconciler.functions.package_files import other_documents
     from reconciler.functions.pipeline import run_pipeline
-    from reconciler.read.files import read_directory
+    from reconciler.git import effects
+    from reconciler.read.files import read_package
     from reconciler.runtime.pipelines import open_runtimes
+    from reconciler.runtime.time_limits import limited
     from reconciler.workdir.directory import check_writable, write_directory
 
     policy = _policy(**{name: options[name] for name in _POLICY})
     target = out or directory
     if out is not None:
         check_writable(target, replaces=directory)
-    before = read_directory(directory)
-    with open_runtimes(policy) as runtimes:
-        result = run_pipeline(before, runtimes, policy)
+    before = read_package(directory)
+    others = list(other_documents(before))
+    if others and policy.compatible:
+        path, why = others[0]
+        hint = "Without --compatible such a document is kept, and functions do not see it."
+        raise ConfigurationError(f"This is no resource: {why}", location=Location(path), hint=hint)
+    with effects.interruptible(), open_runtimes(policy) as runtimes:
+        ends_s = time.monotonic() + policy.run_timeout_s
+        result = run_pipeline(before, runtimes, policy, limited(policy, ends_s))
     if results_dir is not None:
         _write_results(results_dir, result)
     if result.ok and (dict(result.files) != before or target != directory):
         write_directory(result.files, target, replaces=directory)
     _print_result(result, before, options["output"])
+    make_printer().notes(f"{path} is no resource: {why}. Functions do not see it" for path, why in others)
     if not result.ok:
         return Exit.REFUSED if result.unrunnable else Exit.INVALID_INPUT
     changed = dict(result.files) != before

@@ -18,6 +18,7 @@ from reconciler.cli.output import (
     output_options,
     require_readable,
     show_unread,
+    writing_control_options,
 )
 from reconciler.errors import Exit, RefusedError, worst
 from reconciler.progress import track
@@ -123,7 +124,7 @@ def show(settings: "RunOptions", output: str, name: str) -> Exit:
 
 
 @pr.command()
-@control_options
+@writing_control_options
 @output_options(*FORMS)
 @click.argument("name", shell_complete=complete_names("packages"))
 @dry_run_option
@@ -155,7 +156,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
 
 
 @pr.command()
-@control_options
+@writing_control_options
 @output_options(*FORMS)
 @click.argument("name", shell_complete=complete_names("packages"))
 @click.option("--comment", default="", help="Why.")
@@ -184,7 +185,7 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
 
 
 @pr.command()
-@control_options
+@writing_control_options
 @output_options(*FORMS)
 @click.argument("name", shell_complete=complete_names("packages"))
 @dry_run_option

@@ -18,6 +18,7 @@ from reconciler.cli.output import (
     show_unread,
 )
 from reconciler.errors import Exit, UsageError, worst
+from reconciler.git import effects
 from reconciler.progress import current_display
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ def _seconds(text: str) -> int:
 
 def _read(name: str) -> tuple[str, bytes]:
     if name == "-":
-        with current_display().paused():  # a person may type it
+        with current_display().paused(), effects.interruptible():  # a person may type it
             return "standard input", sys.stdin.buffer.read()
     try:
         return name, Path(name).read_bytes()

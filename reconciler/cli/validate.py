@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import ConfigurationError, Exit, UsageError
+from reconciler.git import effects
 from reconciler.progress import current_display
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes]]":
         named = {_shown(path): path for path in configured.values() if path.exists()}
     files = read_manifest_files(named, frozenset({(root / policy.snapshot.path).resolve()}))
     if _STDIN in paths:
-        with current_display().paused():  # a person may type it
+        with current_display().paused(), effects.interruptible():  # a person may type it
             files["standard input"] = sys.stdin.buffer.read()
     return policy, files
 

@@ -1,7 +1,6 @@
 """The forge of each repository of a run, with its credential and its budget of writes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -12,6 +11,7 @@ from reconciler.forge.dialect import ApiDialect, validated
 from reconciler.forge.http import Authorization, Read, StaticToken, Transport
 from reconciler.forge.local import LocalForge
 from reconciler.forge.reply_cache import ReplyCache
+from reconciler.git.local import read_secret
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, is_loopback
 from reconciler.inventory import CheckState, PullRequest, RepositoryView
@@ -299,9 +299,10 @@ def _read_key(rule: CredentialRule, environment: Mapping[str, str]) -> str:
             )
         return key
     try:
-        return Path(rule.app_key_file).read_text(encoding="utf-8")
+        return read_secret(rule.app_key_file).decode()
     except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", "it is no text")
         raise UnavailableError(
-            f"The key of App {rule.app_id} is missing: {rule.app_key_file} cannot be read",
+            f"The key of App {rule.app_id} is missing: {rule.app_key_file} cannot be read: {why}",
             hint="Check appKeyFile of the credentials, and the permissions of the file.",
         ) from error

@@ -40,7 +40,7 @@ class ReplyCache:
         """Keep a reply, in place of an older one."""
         data = orjson.dumps([url, reply.etag, reply.link]) + b"\n" + reply.body
         with suppress(OSError):
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Runs share the cache: a reader sees the old file or the new one, never a part.
             with NamedTemporaryFile(dir=self.directory, delete=False) as file:
                 file.write(zlib.compress(data, level=1))

@@ -142,6 +142,21 @@ def read_resources(files: Files) -> PackageResources:
     return PackageResources(files, split, resources)
 
 
+def other_documents(files: Files) -> Iterator[tuple[str, str]]:
+    """Yield path and reason of each YAML document that is no resource, so that no function sees it."""
+    for path, split in read_resources(files).split.items():
+        if split.problem is not None:
+            yield path, f"it is no YAML: {split.problem}"
+        for document in split.documents:
+            if document.kind is DocumentKind.DATA:
+                yield path, f"it has no {_missing_field(document.value)}"
+
+
+def _missing_field(value: object) -> str:
+    fields = value if isinstance(value, dict) else {}
+    return next((name for name in ("apiVersion", "kind") if not fields.get(name)), "metadata.name")
+
+
 def write_resources(package: PackageResources, resources: Iterable[Resource]) -> dict[str, File]:
     """Return the files with these resources and no others; a file that loses its last resource is deleted.
 

@@ -15,8 +15,10 @@ from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRuntime
 from reconciler.functions.secrets import hide_secrets, secret_values
 from reconciler.functions.step import (
+    FunctionTimeoutError,
     InvalidPipelineError,
     PipelineResult,
+    RunTimeoutError,
     Stage,
     Step,
     StepRun,
@@ -111,6 +113,7 @@ def run_steps(
         message = "; ".join(f"{each.function}: {each.reason}" for each in listed)
         return PipelineResult(files, error=message, unrunnable=listed, declared=True)
     run = _Run(package, policy)
+    step = steps[0]
     try:
         for step, engine in zip(steps, engines, strict=True):
             if isinstance(engine, StepEngine):
@@ -120,6 +123,12 @@ def run_steps(
     except _StepError as failed:
         protected, done = isinstance(failed, _ProtectedFieldError), tuple(run.done)
         return PipelineResult(files, done, str(failed), declared=True, changes_protected=protected)
+    except FunctionTimeoutError as late:
+        return PipelineResult(files, tuple(run.done), f"{step}: {late}", declared=True, is_late=True)
+    except RunTimeoutError as late:
+        done = tuple(run.done)
+        is_late = late.is_running
+        return PipelineResult(files, done, str(late), declared=True, is_late=is_late, is_postponed=True)
     except YamlError as error:
         return PipelineResult(files, tuple(run.done), error.message, declared=True)
     return PipelineResult(rendered, tuple(run.done), declared=True)

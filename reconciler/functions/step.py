@@ -178,12 +178,29 @@ class Unrunnable:
     reason: str
 
 
+class FunctionTimeoutError(Exception):
+    """A function takes longer than it may: its step fails."""
+
+
+class RunTimeoutError(Exception):
+    """The time of all functions of a run is over: the package is not rendered.
+
+    `is_running` tells that the function had begun.
+    """
+
+    def __init__(self, message: str, *, is_running: bool) -> None:
+        super().__init__(message)
+        self.is_running = is_running
+
+
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
     """A rendered package. With an `error`, `files` are the unchanged input.
 
     `unrunnable` lists the functions without a runtime, each once, sorted. `declared` is set if the package
-    has a pipeline, `changes_protected` if a function changed a protected field of the Kptfile.
+    has a pipeline, `changes_protected` if a function changed a protected field of the Kptfile. `is_late` is
+    set if a function was stopped because of the time, `is_postponed` if the time of all functions was over
+    before the package was done: another run may render it.
     """
 
     files: Files
@@ -192,6 +209,8 @@ class PipelineResult:
     unrunnable: tuple[Unrunnable, ...] = ()
     declared: bool = False
     changes_protected: bool = False
+    is_late: bool = False
+    is_postponed: bool = False
 
     @property
     def results(self) -> tuple[FunctionResult, ...]:

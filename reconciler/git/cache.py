@@ -13,10 +13,13 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pygit2
 
 from reconciler.errors import UnavailableError
+from reconciler.git import effects
+from reconciler.git.command import DEFAULT_TIMEOUT_S
 from reconciler.git.database import objects_directory
 from reconciler.git.urls import Credential, Remote
 from reconciler.lazy import lazy_pattern
@@ -27,6 +30,8 @@ CACHE_HINT = "Check the disk, the permissions and the limits of the process (`ul
 MANY_PACKS = 50
 """Number of packs from which look-ups become slow."""
 _KEPT_S = 24 * 3600
+_LOCK_S = 0.05
+"""How often a lock that another process holds is tried."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 _LOCKED_FILES = ("*.lock", "refs/**/*.lock", "objects/info/*.lock")
 _CHECKED = (
@@ -200,7 +205,8 @@ def _settings(remote: Remote) -> dict[str, str]:
 def locked(directory: Path) -> Iterator[None]:
     """Lock the mirror: only the process that holds the lock writes its refs.
 
-    Raises: UnavailableError if the cache directory cannot be written.
+    Raises: UnavailableError if the cache directory cannot be written, or another process holds the lock for
+    longer than any git command may take; StoppedError after a request to shut down.
     """
     lock = directory.with_suffix(".flock")
     try:
@@ -209,8 +215,21 @@ def locked(directory: Path) -> Iterator[None]:
     except OSError as error:
         raise cache_error(f"Cannot write {lock}", error) from error
     with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        until = time.monotonic() + DEFAULT_TIMEOUT_S
+        while not _try_lock(file):
+            if time.monotonic() > until:
+                message = f"Another process has held {lock} for {DEFAULT_TIMEOUT_S:.0f} s"
+                raise UnavailableError(message, hint="End it, or name another directory with --cache-dir.")
+            effects.sleep(_LOCK_S)
         yield
+
+
+def _try_lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def count_packs(directory: Path) -> int:

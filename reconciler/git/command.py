@@ -133,7 +133,8 @@ def run_git(
     def run(target: str) -> GitResult:
         instead = ["-c", f"url.{target}.insteadOf={remote}"] if target else []
         where = [f"--git-dir={directory}"] if directory else []
-        with effect(f"git {name}"), timed(SpanKind.GIT, f"git {name}", str(remote or directory or "")):
+        span = timed(SpanKind.GIT, f"git {name}", str(remote or directory or ""))
+        with effect(f"git {name}", finishes=name == "push"), span:
             _started.append(name)
             process = _start([*command, *instead, *where, *arguments], variables, with_input=bool(stdin))
             return _communicate(process, stdin, timeout_s, finish=name == "push")

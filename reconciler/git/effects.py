@@ -1,18 +1,19 @@
 """Effects of a run: none begins after a request to shut down, and tests count or fail them at failpoints.
 
-SIGTERM requests a shutdown: the effect under way is finished, then the run ends. A signal is for the
-whole process, so these flags are the only state that is kept for the whole process.
+SIGTERM or SIGINT requests a shutdown: the effect under way is finished, then the run ends. A signal is for
+the whole process, so these flags are the only state that is kept for the whole process.
 
 Failpoints are armed by the environment of a whole process, read once. `RECONCILER_FAILPOINT=<n>:kill` ends
 the process with SIGKILL at point number n (from 1), `<n>:raise` raises there; every effect has a point
 before it and one after it. `RECONCILER_FAILPOINT_LOG=<file>` appends one line per point passed.
 """
 
+import mmap
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -52,6 +53,33 @@ class Flag:
 
 _requested = Flag()
 _recording = Flag()
+_interruptible = Flag()
+_applying = Flag()
+
+
+class _UnderWay:
+    """The number of effects under way, in memory that the watching process shares."""
+
+    def __init__(self) -> None:
+        self.shared: mmap.mmap | None = None
+        self.count = 0
+        self._lock = threading.Lock()
+
+    def add(self, number: int) -> None:
+        """Add to the number of effects."""
+        with self._lock:
+            self.count += number
+            if self.shared is not None:
+                self.shared[0] = min(self.count, 255)
+
+
+_under_way = _UnderWay()
+
+
+def share_progress() -> Callable[[], bool]:
+    """Return a function that tells, also in the parent of a fork, whether an effect is under way."""
+    shared = _under_way.shared = mmap.mmap(-1, 1)
+    return lambda: shared[0] > 0
 
 
 class StoppedError(ReconcilerError):
@@ -64,9 +92,52 @@ class StoppedError(ReconcilerError):
         super().__init__("The run was stopped by a signal")
 
 
-def request_shutdown() -> None:
-    """Ask this process to end between two effects."""
+def request_shutdown() -> bool:
+    """Ask this process to end between two effects; tell whether this is the first request."""
+    is_first = not _requested.is_set()
     _requested.set()
+    return is_first
+
+
+def keep_progress() -> None:
+    """Share nothing: there is no watching process."""
+    _under_way.shared = None
+
+
+def is_watched() -> bool:
+    """Tell whether another process ends this one where it does not end by itself."""
+    return _under_way.shared is not None
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let a request to shut down end what the main thread does at once, with a StoppedError.
+
+    For what waits and writes nothing: functions of packages, and input that a person types.
+    """
+    check_shutdown()
+    _interruptible.set()
+    try:
+        yield
+    finally:
+        _interruptible.clear()
+
+
+@contextmanager
+def applying() -> Iterator[None]:
+    """Let Ctrl-C, too, end what the main thread does only between two effects, so that they are recorded."""
+    _applying.set()
+    try:
+        yield
+    finally:
+        _applying.clear()
+
+
+def is_interruptible(number: int) -> bool:
+    """Tell whether the handler of this signal shall raise StoppedError."""
+    return _interruptible.is_set() or (
+        number == signal.SIGINT and not _applying.is_set() and not _under_way.count
+    )
 
 
 def is_shutting_down() -> bool:
@@ -92,9 +163,11 @@ def sleep(seconds: float) -> None:
 def recording() -> Iterator[None]:
     """Permit the effects that record a run's results even after a shutdown was requested."""
     _recording.set()
+    _under_way.add(1)
     try:
         yield
     finally:
+        _under_way.add(-1)
         _recording.clear()
 
 
@@ -141,14 +214,22 @@ _failpoints = Failpoints.of(os.environ)
 
 
 @contextmanager
-def effect(name: str) -> Iterator[None]:
+def effect(name: str, *, finishes: bool = True) -> Iterator[None]:
     """Mark an effect: a failpoint before it and, if it did not raise, another after it.
+
+    One that `finishes` is waited for after a request to shut down; a read from a server is not.
 
     Raises: StoppedError if a shutdown was requested; the effect has not begun.
     """
     check_shutdown()
     if _failpoints is not None:
         _failpoints.reach(f"before {name}")
-    yield
+    if finishes:
+        _under_way.add(1)
+    try:
+        yield
+    finally:
+        if finishes:
+            _under_way.add(-1)
     if _failpoints is not None:
         _failpoints.reach(f"after {name}")

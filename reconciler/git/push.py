@@ -10,6 +10,7 @@ from typing import NamedTuple
 from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.command import GitResult, is_local_failure, last_line, run_git
 from reconciler.git.database import objects_directory
+from reconciler.git.local import is_sha256, sha256_error
 from reconciler.git.receive_pack import Missing, RefUpdate, push_local
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
@@ -193,6 +194,8 @@ def _push_error(remote: str, stderr: str) -> ReconcilerError:
         reason = next((line for line in lines if _FORBIDDEN.search(line)), last_line(stderr))
         hint = "Check that the credential may write to the repository, and that it is not archived."
         return RefusedError(f"{remote} takes no push: {reason}", hint=hint)
+    if is_sha256(stderr):  # a server tells it of an empty repository only when something is pushed
+        return sha256_error(remote)
     return UnavailableError(f"Cannot push to {remote}: {last_line(stderr)}")
 
 

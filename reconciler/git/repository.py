@@ -37,6 +37,7 @@ from reconciler.git.command import (
 )
 from reconciler.git.commit_signing import UNSIGNED, CommitSigning
 from reconciler.git.database import NO_OBJECT, Database, open_repository
+from reconciler.git.local import DEFAULT_READ_S, check_repository, is_sha256, sha256_error
 from reconciler.git.urls import Credential, Remote, parse_remote
 from reconciler.ids import Oid
 from reconciler.progress import open_task
@@ -44,8 +45,6 @@ from reconciler.progress import open_task
 _REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/reconciler/*:refs/reconciler/*")
 _NAMESPACES = ("refs/heads/", "refs/tags/", "refs/reconciler/")
 _AT_ONCE = 16
-DEFAULT_READ_S = 300.0
-"""`limits.readSeconds`, before the configuration is read."""
 
 
 class Mirror(Database):
@@ -65,6 +64,7 @@ class Mirror(Database):
         self._snapshot: dict[str, Oid] | None = None
         self._tag_objects: dict[str, Oid] = {}
         self._timed_out: UnavailableError | None = None
+        self._is_checked = False
         self.read_s = DEFAULT_READ_S
 
     @property
@@ -78,6 +78,7 @@ class Mirror(Database):
         Raises: UnavailableError if the repository cannot be read.
         """
         self._snapshot = None
+        self._is_checked = False
         if not self.is_local:
             self._fetch_remote()
         for name in ("_repository", "_alone"):  # opened again, to see new packs and refs
@@ -162,6 +163,9 @@ class Mirror(Database):
 
     def _opened(self) -> pygit2.Repository:
         directory = self.location.remote.path or self.location.directory
+        if not self._is_checked:
+            check_repository(directory, self.read_s)
+            self._is_checked = True
         try:
             return open_repository(directory)
         except pygit2.GitError as error:
@@ -261,6 +265,8 @@ class Mirror(Database):
         if result.code and is_too_slow(result.err):
             self._timed_out = self._timeout_error(last_line(result.err))
             raise self._timed_out
+        if result.code and is_sha256(result.err):
+            raise sha256_error(self.remote)
         if result.code:
             raise UnavailableError(f"Cannot read {self.remote}: {last_line(result.err)}")
         return result.out
@@ -308,7 +314,7 @@ class Mirrors:
         self._base = base
         self._credentials = credentials
         self._signing = UNSIGNED
-        self._read_s = DEFAULT_READ_S
+        self.read_s = DEFAULT_READ_S
         self._mirrors: dict[str, Mirror] = {}
         self._opened: dict[str, Mirror] = {}
         self._fetched: dict[str, UnavailableError | None] | None = None
@@ -323,7 +329,7 @@ class Mirrors:
 
     def limit_reads(self, seconds: float) -> None:
         """Limit the time of each command on a remote, also in repositories that are open already."""
-        self._read_s = seconds
+        self.read_s = seconds
         for mirror in self._mirrors.values():
             mirror.read_s = seconds
 
@@ -350,7 +356,7 @@ class Mirrors:
         if mirror is None:
             location = MirrorLocation.of(self.cache_dir, parsed, self._credentials(parsed.address))
             mirror = self._mirrors[parsed.url] = Mirror(location, self._signing)
-            mirror.read_s = self._read_s
+            mirror.read_s = self.read_s
         elif parsed.path and (other := mirror.location.remote.path) and not _same(parsed.path, other):
             hint = "Rename one of the two directories."
             message = f"{parsed.path} and {mirror.remote} are two repositories with one identity"
@@ -426,6 +432,8 @@ def _same(path: Path, other: Path) -> bool:
     if path == other:
         return True
     try:
+        check_repository(path, DEFAULT_READ_S)
+        check_repository(other, DEFAULT_READ_S)
         return Path(open_repository(path).path).samefile(open_repository(other).path)
     except (pygit2.GitError, OSError):
         return True

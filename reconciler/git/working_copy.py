@@ -8,6 +8,7 @@ import pygit2
 
 from reconciler.errors import UnavailableError
 from reconciler.git.command import GitResult, run_checked, run_git
+from reconciler.git.local import DEFAULT_READ_S, check_around, check_repository, find_odd_rules
 from reconciler.ids import Oid
 from reconciler.objects import Signature
 from reconciler.values import dataclass
@@ -22,7 +23,13 @@ class WorkingCopy(NamedTuple):
     origin: str
 
     def uncommitted(self) -> tuple[str, ...]:
-        """Return the sorted paths of changed and new files, staged or not. Total."""
+        """Return the sorted paths of changed and new files, staged or not.
+
+        Raises: UnavailableError if the file system does not answer.
+        """
+        # libgit2 would wait for them, and what they hide is unknown.
+        if odd := find_odd_rules(self.root, DEFAULT_READ_S):
+            return odd
         try:
             status = pygit2.Repository(str(self.root)).status(untracked_files="all")
         except (pygit2.GitError, OSError):
@@ -32,8 +39,13 @@ class WorkingCopy(NamedTuple):
         )
 
 
-def find_working_copy(path: Path) -> WorkingCopy | None:
-    """Return the working copy that contains `path`, None if there is none. Total."""
+def find_working_copy(path: Path, seconds: float = DEFAULT_READ_S) -> WorkingCopy | None:
+    """Return the working copy that contains `path`, None if there is none.
+
+    Raises: UnavailableError if there is one that cannot be read: its file system does not answer within so
+    many seconds, something in it is no file, or its format is not supported.
+    """
+    check_around(path.absolute(), seconds)
     pygit2.settings.owner_validation = False
     try:
         git_directory = pygit2.discover_repository(str(path))
@@ -48,8 +60,12 @@ def find_working_copy(path: Path) -> WorkingCopy | None:
     return WorkingCopy(root, commit, branch, _origin(repository, root))
 
 
-def is_repository(path: Path) -> bool:
-    """Tell whether a path is a repository itself, also without its suffix `.git`. Total."""
+def is_repository(path: Path, seconds: float = DEFAULT_READ_S) -> bool:
+    """Tell whether a path is a repository itself, also without its suffix `.git`.
+
+    Raises: UnavailableError if it is one that cannot be read, as for `find_working_copy`.
+    """
+    check_repository(path, seconds)
     for candidate in (path, path.with_name(f"{path.name}.git")):
         try:
             pygit2.Repository(str(candidate), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)

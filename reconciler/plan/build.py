@@ -134,6 +134,8 @@ def _exits(
     failed = any(rollout.phase is RolloutPhase.FAILED for rollout in context.resolution.rollouts)
     if failed or any(change.waits for change in every):
         yield Exit.WAITING
+    if any(change.reason is Reason.FUNCTIONS_POSTPONED for change in changes):
+        yield Exit.PARTIAL
     if any(change.pending for change in every):
         yield Exit.PENDING
 

@@ -28,6 +28,7 @@ _UNENSURED = frozenset(
         Reason.PATH_TAKEN,
         Reason.DUPLICATE_DOWNSTREAM,
         Reason.FOREIGN_DRAFT,
+        Reason.FUNCTIONS_POSTPONED,
         Reason.HELD_BACK,
         Reason.LOCK_PENDING,
         Reason.NOT_OURS,

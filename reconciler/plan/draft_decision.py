@@ -347,13 +347,14 @@ def _answer_notes(answers: tuple[Answer, ...]) -> tuple[AnswerNote, ...]:
 
 
 def _blocked(change: Change, reason: Reason, message: str, conflicts: tuple[Conflict, ...]) -> Change:
+    is_postponed = reason is Reason.FUNCTIONS_POSTPONED  # by this run alone, and for nobody to settle
     return replace(
         change,
-        op=Op.BLOCK,
+        op=Op.KEEP if is_postponed else Op.BLOCK,
         reason=reason,
         message=message,
         conflicts=_notes(conflicts),
-        waits=True,
+        waits=not is_postponed,
         after=change.before,
         ready=False,
     )

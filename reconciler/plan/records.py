@@ -45,6 +45,7 @@ _UNDECIDED = frozenset(
         Reason.OWNER_STALLED,
         Reason.PACKAGE_EXISTS,
         Reason.DUPLICATE_DOWNSTREAM,
+        Reason.FUNCTIONS_POSTPONED,
         Reason.HELD_BACK,
         Reason.PIPELINE_FAILED,
         Reason.PULL_REQUEST_UNREADABLE,

@@ -56,6 +56,7 @@ _BY_REASON = {
     Reason.MERGE_CONFLICT: Phase.CONFLICT,
     Reason.PIPELINE_FAILED: Phase.NOT_READY,
     Reason.LOCK_PENDING: Phase.PENDING,
+    Reason.FUNCTIONS_POSTPONED: Phase.PENDING,
     **dict.fromkeys(
         (
             Reason.AWAITING_WAVE,

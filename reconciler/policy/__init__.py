@@ -153,9 +153,10 @@ class Limits(SettingsGroup):
     """Bounds on every input."""
 
     read_seconds: Bound = 300
-    """Longest wait for one answer of a Git server, in seconds; a silent HTTP server has at most 60.
+    """Longest wait for one answer of a Git server or of the file system of a repository, in seconds.
 
-    Only the environment variable applies to the control repository, which is read before this file.
+    A silent HTTP server has at most 60. Only the environment variable applies to the control repository,
+    which is read before this file.
     """
     repositories_at_once: Bound = 4
     """Repositories that a run writes to side by side; each of them gets one push at a time."""
@@ -321,6 +322,8 @@ class FunctionPolicy(SettingsGroup):
     """Copy the faults of the functions that are reproduced."""
     timeout_s: Annotated[Bound, Field(alias="timeout")] = 300
     """Longest time of one function, in seconds."""
+    run_timeout_s: Annotated[Bound, Field(alias="runTimeout")] = 900
+    """Longest time of all functions of one run, in seconds; packages beyond it wait for the next run."""
     memory_bytes: Annotated[int, Field(ge=1 << 24)] = 512 << 20
     """Memory of one function, in bytes."""
     output_bytes: Annotated[int, Field(ge=1 << 10)] = 64 << 20

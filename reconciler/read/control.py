@@ -45,10 +45,10 @@ def open_control(control: str, mirrors: Mirrors) -> OpenControl:
         UsageError: It is a path without a repository.
     """
     path = local_path(control)
-    copy = find_working_copy(path) if path else None
+    copy = find_working_copy(path, mirrors.read_s) if path else None
     if copy is not None:
         return _open_copy(copy, mirrors)
-    if path and not is_repository(path):
+    if path and not is_repository(path, mirrors.read_s):
         hint = "Run the command in a working copy of the control repository, or pass --control PATH or URL."
         raise UsageError(f"{path} is not a Git repository or working copy", hint=hint)
     mirror = mirrors.open(control)
@@ -86,6 +86,7 @@ def _open_copy(copy: WorkingCopy, mirrors: Mirrors) -> OpenControl:
         hint = "Commit something first; `reconciler init` writes the first files."
         raise ConfigurationError(f"The control repository {copy.root} has no commit yet", hint=hint)
     local = Mirror(MirrorLocation.of(mirrors.cache_dir, parse_remote(str(copy.root)), None))
+    local.read_s = mirrors.read_s
     if not copy.origin:
         mirror = mirrors.open(str(copy.root))
         mirror.fetch()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.errors import UnavailableError
 from reconciler.git.commit_signing import CommitSigning
+from reconciler.git.local import read_secret
 from reconciler.git.urls import Credential
 from reconciler.report.redact import learn_credential
 
@@ -69,9 +70,9 @@ def _signing_key(policy: "CommitPolicy", environment: Mapping[str, str]) -> byte
         message = f"Commits cannot be signed: environment variable {policy.signing_key_env} is not set"
         raise UnavailableError(message, hint=hint)
     try:
-        return Path(policy.signing_key_file).read_bytes()
+        return read_secret(policy.signing_key_file)
     except OSError as error:
-        message = f"Commits cannot be signed: file {policy.signing_key_file} cannot be read"
+        message = f"Commits cannot be signed: file {policy.signing_key_file} cannot be read: {error.strerror}"
         raise UnavailableError(message, hint=hint) from error
 
 
@@ -91,9 +92,10 @@ def _token(rule: "CredentialRule", environment: Mapping[str, str]) -> str:
             return token
         raise _missing(rule, f"environment variable {rule.token_env} is not set")
     try:
-        token = Path(rule.token_file).read_text(encoding="utf-8").strip()
+        token = read_secret(rule.token_file).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise _missing(rule, f"file {rule.token_file} cannot be read") from error
+        why = getattr(error, "strerror", "it is no text")
+        raise _missing(rule, f"file {rule.token_file} cannot be read: {why}") from error
     if not token:
         raise _missing(rule, f"file {rule.token_file} is empty")
     return token
@@ -103,7 +105,7 @@ def _learn_key(path: str) -> None:
     """Mask a private key that ssh reads by itself; ssh reports one that is unreadable."""
     if path:
         with suppress(OSError, UnicodeDecodeError):
-            learn_credential(Path(path).read_text(encoding="utf-8"))
+            learn_credential(read_secret(path).decode())
 
 
 def _path(text: str) -> Path | None:

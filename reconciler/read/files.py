@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from reconciler.api.kptfile import KPTFILE
+from reconciler.api.kptfile import KPTFILE, KPTFILE_VERSION
 from reconciler.errors import ConfigurationError, Location, UsageError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import UnsafeEntry
@@ -113,6 +113,60 @@ def read_directory(root: Path, limits: Limits = Limits()) -> dict[str, File]:  #
         if size > limits.package_bytes:
             raise _refused(path, f"the package has more than {plural(limits.package_bytes, 'byte')}")
     return files
+
+
+def read_package(root: Path) -> dict[str, File]:
+    """Return the files of a package, as `read_directory`, once its Kptfiles can be read.
+
+    Raises:
+        UsageError: `root` is not a directory.
+        ConfigurationError: It has no Kptfile, one of its Kptfiles is none, or see `read_directory`.
+
+    Source: kpt pkg/lib/kptops, pkg.ReadKptfile: the same errors, with file and line.
+    """
+    files = read_directory(root)
+    kptfiles = sorted(path for path in files if path.rpartition("/")[2] == KPTFILE)
+    if KPTFILE not in kptfiles:
+        below = ", ".join(str(root / path.removesuffix(f"/{KPTFILE}")) for path in kptfiles[:3])
+        hint = f"Name the directory of a package{f', as {below}' if below else ': one with a Kptfile'}."
+        raise ConfigurationError(f"No Kptfile found at {root.absolute()}", hint=hint)
+    for path in kptfiles:
+        _check_kptfile(str(root / path), files[path])
+    return files
+
+
+def _check_kptfile(path: str, file: File) -> None:
+    """Raise ConfigurationError unless kpt takes a file for a Kptfile."""
+    from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents  # noqa: PLC0415 - not for runs
+
+    if file.mode == Mode.SYMLINK:
+        hint = "Put the file itself there."
+        raise ConfigurationError("The Kptfile is a symbolic link", location=Location(path), hint=hint)
+    try:
+        documents = load_documents(file.data, PACKAGE_LIMITS)
+    except YamlError as error:
+        where = Location(path, error.line, error.column)
+        message = f"The Kptfile cannot be read: {error.message}"
+        raise ConfigurationError(message, location=where, hint=error.hint) from error
+    value = documents[0].value if documents else None
+    if not isinstance(value, dict):
+        message = "The Kptfile cannot be read: it has no fields"
+        raise ConfigurationError(message, location=Location(path, 1), hint=_KPTFILE_HINT)
+    version, kind = value.get("apiVersion"), value.get("kind")
+    where = Location(path, *documents[0].key_mark(("kind" if version == KPTFILE_VERSION else "apiVersion",)))
+    if kind == KPTFILE and version in _OLD_VERSIONS:
+        message = f"The Kptfile has an old version ({version}) of its schema"
+        hint = "Bring the package to kpt.dev/v1: https://kpt.dev/installation/migration."
+        raise ConfigurationError(message, location=where, hint=hint)
+    if kind != KPTFILE or version != KPTFILE_VERSION:
+        message = (
+            f"The Kptfile has an unknown resource type ({version or 'no apiVersion'}, kind {kind or 'none'})"
+        )
+        raise ConfigurationError(message, location=where, hint=_KPTFILE_HINT)
+
+
+_OLD_VERSIONS = ("kpt.dev/v1alpha1", "kpt.dev/v1alpha2")
+_KPTFILE_HINT = "Write `apiVersion: kpt.dev/v1`, `kind: Kptfile` and `metadata.name` into it."
 
 
 def _entries(directory: Path, prefix: str, limits: Limits) -> Iterator[tuple[str, os.DirEntry[str]]]:

@@ -18,7 +18,7 @@ def load_kept(path: Path) -> bytes:
 def save_kept(path: Path, data: bytes) -> None:
     """Write a file of the cache; a failure is ignored."""
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Write and rename: another run may read the file meanwhile.
         with NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(with_digest(data))

@@ -43,12 +43,13 @@ class RenderedUpstreams(NamedTuple):
     """The old and the new upstream of an update, rendered.
 
     `configuration` are configuration files of functions that were rendered with upstream's own values, so
-    that they can be compared too.
+    that they can be compared too. `postponed` is why they could not be rendered yet, "" if they are.
     """
 
     original: Files
     upstream: Files
     configuration: frozenset[str] = frozenset()
+    postponed: str = ""
 
 
 RenderedSides = Mapping[UpdateTrees, RenderedUpstreams]
@@ -73,6 +74,10 @@ def render_sides(
     rendered: dict[UpdateTrees, RenderedUpstreams] = {}
     for update, needed in inputs.items():
         done = [next(results) for _ in needed.runs]
+        if late := next((each.error for each in done if each.is_postponed), ""):
+            # Compared unrendered, what the functions would do would count as an edit.
+            rendered[update] = RenderedUpstreams({}, {}, postponed=late)
+            continue
         # If a pipeline fails on an upstream side, the sides are compared unrendered.
         if done[0].ok and done[1].ok:
             rendered[update] = RenderedUpstreams(done[0].files, done[1].files)

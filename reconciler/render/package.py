@@ -18,7 +18,7 @@ from reconciler.render.context import ensure_context
 from reconciler.render.draft import draft_context, package_policy, update_draft
 from reconciler.render.injection import inject_config
 from reconciler.render.kptfile import add_functions, stamp_kptfile, strip_ownership, unmet_gates
-from reconciler.render.merge_sides import RenderedSides, render_sides
+from reconciler.render.merge_sides import RenderedSides, render_sides, updates_of
 from reconciler.render.merging import (
     Contents,
     PackageInProgress,
@@ -99,6 +99,9 @@ def render_variant(
     missing = [tree for _, tree in variant_trees(resolved) if tree not in contents]
     if missing:
         return RenderedVariant(key, _unreadable(missing, resolved, contents), time=time)
+    late = (sides[each].postponed for each in updates_of(resolved) if each in sides)
+    if why := next(filter(None, late), ""):
+        return RenderedVariant(key, Blocked(Reason.FUNCTIONS_POSTPONED, why), time=time)
     inputs = VariantInputs(resolved, contents, sides, inventory.policy)
     own, view = _own_values(resolved, inventory), inventory.repositories[resolved.view]
     fresh = shared.render(inputs, view, own, lambda: _render_fresh(inputs, inventory))
@@ -258,6 +261,8 @@ def _apply_result(
     if result.changes_protected:
         hint = "Remove the function from the pipeline, or have it select other resources than the Kptfile."
         return Blocked(Reason.PROTECTED_FIELD, _one_line(result.error), hint)
+    if result.is_postponed:
+        return Blocked(Reason.FUNCTIONS_POSTPONED, result.error)
     if result.error:
         kind = "cannot run" if result.unrunnable else "failed"
         failure = f"{FUNCTIONS} {kind}: {_one_line(result.error)}"

@@ -8,6 +8,7 @@ from reconciler.apply.links import Links
 from reconciler.apply.outcome import Target
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
+from reconciler.git import effects
 from reconciler.plan.changes import Effect, Outcome
 from reconciler.plan.commits import repository_commits
 from reconciler.resolve.fleet import unsolved_files
@@ -51,7 +52,7 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects
     unsolved = unsolved_files(inventory, inputs.dependencies, planned.fleet, planned.resolving)
     others = {**(planned.plan.other_status or {}), **unsolved}
     plan = replace(planned.plan, other_status=others)
-    with timed(SpanKind.STAGE, "apply") as span:
+    with effects.applying(), timed(SpanKind.STAGE, "apply") as span:
         outcome = apply_changes(plan, inventory, targets, control, on_effects, dashboards=dashboards)
         span.items = len(outcome.effects)
     return outcome

@@ -43,7 +43,7 @@ def keep_names(cache_dir: Path, control: str, inventory: "Inventory") -> None:
     with suppress(OSError):
         if file.is_file() and file.read_bytes() == data:
             return
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Write and rename: a shell may read the file meanwhile.
         with NamedTemporaryFile(dir=file.parent, delete=False) as new:
             new.write(data)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.git.cache_directory import open_cache
 from reconciler.git.repository import Mirrors
 from reconciler.plan.shard import WHOLE, Shard
 from reconciler.read.control import OpenControl
@@ -44,8 +45,13 @@ def open_mirrors(options: RunOptions) -> Mirrors:
 
     The control repository is read before its configuration is known: its token and its time limit come
     from the environment.
+
+    Raises:
+        RefusedError: Others may write the cache.
+        UnavailableError: This user may not.
     """
-    mirrors = Mirrors(options.cache_dir or default_cache(), control_credential(os.environ))
+    cache = open_cache(options.cache_dir or default_cache())
+    mirrors = Mirrors(cache, control_credential(os.environ))
     seconds = os.environ.get(READ_SECONDS, "")
     if re.fullmatch(r"[1-9][0-9]{0,5}", seconds):
         mirrors.limit_reads(float(seconds))

@@ -8,6 +8,7 @@ from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptio
 from reconciler.errors import UsageError
 from reconciler.expand import Desired, expand
 from reconciler.forge.registry import Forges
+from reconciler.git import effects
 from reconciler.inventory import Inventory
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
@@ -154,7 +155,7 @@ def _render(inputs: RunInputs, fleet: ResolvedFleet, contents: Contents) -> Rend
     inventory = inputs.inventory
     cache = inputs.mirrors.cache_dir / "functions"
     definitions = [definition.body for definition in inventory.snapshot.in_any_cluster(*_CRD)]
-    with open_pipelines(inventory.policy.functions, cache, definitions) as run:
+    with effects.interruptible(), open_pipelines(inventory.policy.functions, cache, definitions) as run:
         rendered = render_packages(
             fleet.resolution, contents, inventory, run, partial(track, name="rendering packages")
         )

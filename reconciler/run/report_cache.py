@@ -145,7 +145,7 @@ class ReportCache:
             data = msgspec.json.encode(_Kept(inputs, Report(tuple(printed), code, counts)))
             if len(data) > _MOST_BYTES:
                 return
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Write and rename: another run may read the file meanwhile.
             with NamedTemporaryFile(dir=self._path.parent, delete=False) as file:
                 file.write(with_digest(data))

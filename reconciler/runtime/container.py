@@ -95,22 +95,30 @@ class ContainerRuntime:
         name = f"krm-{uuid.uuid4()}"
         command = [self.engine, *self._arguments(name, call), self.pinned(call.image)]
         with self._semaphore:
-            ended = run_process(
-                command,
-                write_call(call),
-                environment=_environment(),
-                timeout_s=self._policy.timeout_s,
-                output_bytes=self._policy.output_bytes,
-            )
-            # Killing the client leaves the container running; podman waits ten seconds unless told not to.
+            try:
+                ended = run_process(
+                    command,
+                    write_call(call),
+                    environment=_environment(),
+                    timeout_s=self._policy.timeout_s,
+                    output_bytes=self._policy.output_bytes,
+                )
+            except BaseException:
+                self._remove(name)
+                raise
             if ended.problem or ended.exit_code:
-                self._engine("rm", "-f", *(("-t", "0") if self.engine == "podman" else ()), name)
+                self._remove(name)
         if not ended.problem and ended.exit_code in (_ENGINE_FAILED, *_NOT_RUNNABLE, _TIMED_OUT):
             return FunctionRun(
                 None, (), ended.exit_code, _without_pull_messages(ended.stderr), self._engine_error(ended)
             )
         run = read_run(ended, self._policy.output_bytes)
         return replace(run, stderr=_without_pull_messages(run.stderr))
+
+    def _remove(self, name: str) -> None:
+        """Remove a container: killing the client of the engine leaves it running."""
+        # Podman waits ten seconds unless told not to.
+        self._engine("rm", "-f", *(("-t", "0") if self.engine == "podman" else ()), name)
 
     def pull(self, image: str) -> tuple[str, str]:
         """Pull an image; return its digest (`id:...` if it is local) and the problem, one of them empty."""

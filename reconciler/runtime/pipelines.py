@@ -1,10 +1,13 @@
 """The pipelines of many packages: cached results are looked up, others are computed in several processes."""
 
 import gc
+import math
 import os
+import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -25,6 +28,7 @@ from reconciler.runtime.process import ExecRuntime
 from reconciler.runtime.result_cache import PackageCache, changed_files
 from reconciler.runtime.schemas import SchemaRuntime
 from reconciler.runtime.starlark import StarlarkRuntime
+from reconciler.runtime.time_limits import limited
 from reconciler.timing import SpanKind, TimeSpan, emit, is_watched, timed, watching
 from reconciler.values import dataclass
 
@@ -72,6 +76,7 @@ def open_pipelines(
     processes, by default one for each core.
     """
     cached = PackageCache(cache and cache / "packages", policy, definitions)
+    spent = [0.0]
     with ExitStack() as stack:
         pool = _Pool(_Settings(policy, cache, definitions), processes or _cores(), stack)
 
@@ -80,17 +85,32 @@ def open_pipelines(
                 cached.find(files) if may_have_pipeline(files) else PipelineResult(files)
                 for files in packages
             ]
-            missing = [files for files, hit in zip(packages, hits, strict=True) if hit is None]
+            missing = _fairly(packages, (number for number, hit in enumerate(hits) if hit is None), cached)
+            begun = time.monotonic()
             with open_task("running functions", len(missing)) as task:
-                computed = _counted(pool.run(missing), task)
-                results = [hit or next(computed) for hit in hits]
-            for files, hit, result in zip(packages, hits, results, strict=True):
-                if hit is None:
-                    cached.keep(files, result)
-            return results
+                ends_s = begun + max(0.0, policy.run_timeout_s - spent[0])
+                computed = _counted(pool.run([packages[number] for number in missing], ends_s), task)
+                done = dict(zip(missing, computed, strict=True))
+            spent[0] += time.monotonic() - begun
+            for number, result in done.items():
+                cached.keep(packages[number], result)
+                if result.is_late:
+                    cached.keep_slow(packages[number])
+            return [hit or done[number] for number, hit in enumerate(hits)]
 
         yield run
     cached.prune()
+
+
+def _fairly(packages: Sequence[Files], numbers: Iterable[int], cached: PackageCache) -> list[int]:
+    """Return the numbers of packages in the order in which to render them before the time is over.
+
+    Another order in each run, and those that took too long before come last: none keeps the others from being
+    rendered for ever. The order decides about nothing else.
+    """
+    shuffled = list(numbers)
+    random.shuffle(shuffled)
+    return sorted(shuffled, key=lambda number: cached.is_slow(packages[number]))
 
 
 def _counted(results: Iterable[PipelineResult], task: Task) -> Iterator[PipelineResult]:
@@ -137,10 +157,11 @@ class _Pool:
         self._processes = processes
         self._stack = stack
         self._runtimes: tuple[FunctionRuntime, ...] | None = None
+        self._ends_s = math.inf
 
-    def run(self, packages: Sequence[Files]) -> Iterator[PipelineResult]:
-        """Yield the result of each package, in their order."""
-        done = 0
+    def run(self, packages: Sequence[Files], ends_s: float = math.inf) -> Iterator[PipelineResult]:
+        """Yield the result of each package, in their order; what is not done at `ends_s` is postponed."""
+        done, self._ends_s = 0, ends_s
         with current_display().paused():
             can_fork = self._can_fork(len(packages))
         if can_fork:
@@ -163,7 +184,7 @@ class _Pool:
             settings = self._settings
             runtimes = open_runtimes(settings.policy, settings.cache, settings.definitions)
             self._runtimes = self._stack.enter_context(runtimes)
-        return _measured(files, self._runtimes, self._settings.policy)
+        return _measured(files, self._runtimes, self._settings.policy, self._ends_s)
 
     def _run_forked(self, packages: Sequence[Files]) -> Iterator[_ResultDelta]:
         """Yield the results of forked processes; end early if one of them is killed from outside."""
@@ -174,7 +195,7 @@ class _Pool:
         context = multiprocessing.get_context("fork")
         semaphore = context.BoundedSemaphore(max(1, self._settings.policy.parallel))
         count = min(self._processes, len(packages))
-        arguments = (self._settings, semaphore, packages)
+        arguments = (self._settings, semaphore, packages, self._ends_s)
         size = max(1, len(packages) // (count * _CHUNKS))
         with ProcessPoolExecutor(count, context, _start_worker, arguments) as pool:
             try:
@@ -196,14 +217,16 @@ def _divide(packages: Sequence[Files], size: int) -> Iterator[range]:
         yield range(first, min(first + size, len(packages)))
 
 
-_worker: list[tuple[Sequence[Files], FunctionPolicy, tuple[FunctionRuntime, ...]]] = []
+_worker: list[tuple[Sequence[Files], FunctionPolicy, tuple[FunctionRuntime, ...], float]] = []
 """The work of a forked process, once it has started; empty in every other process."""
 _worker_stack: Final = ExitStack()
 _is_working = False
 """Whether a forked process renders a package."""
 
 
-def _start_worker(settings: _Settings, semaphore: Semaphore, packages: Sequence[Files]) -> None:
+def _start_worker(
+    settings: _Settings, semaphore: Semaphore, packages: Sequence[Files], ends_s: float
+) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     _end_with_parent()
@@ -211,7 +234,7 @@ def _start_worker(settings: _Settings, semaphore: Semaphore, packages: Sequence[
     gc.set_threshold(*COLLECT)
     gc.freeze()
     runtimes = open_runtimes(settings.policy, settings.cache, settings.definitions, semaphore)
-    _worker.append((packages, settings.policy, _worker_stack.enter_context(runtimes)))
+    _worker.append((packages, settings.policy, _worker_stack.enter_context(runtimes), ends_s))
 
 
 def _end_with_parent() -> None:
@@ -247,24 +270,27 @@ def _run_in_worker(numbers: range) -> list[_ResultDelta]:
 
 
 def _render(number: int) -> _ResultDelta:
-    ((packages, policy, runtimes),) = _worker
+    ((packages, policy, runtimes, ends_s),) = _worker
     files, spans = packages[number], list[TimeSpan]()
     if is_watched():  # as its parent was
         with watching(spans.append):
-            result = _measured(files, runtimes, policy)
+            result = _measured(files, runtimes, policy, ends_s)
     else:
-        result = run_pipeline(files, runtimes, policy)
+        result = run_pipeline(files, runtimes, policy, limited(policy, ends_s))
     changed = changed_files(files, result.files) if result.files is not files else {}
     removed = frozenset(files.keys() - result.files.keys())
     return _ResultDelta(replace(result, files={}), changed, removed, tuple(spans))
 
 
-def _measured(files: Files, runtimes: Sequence[FunctionRuntime], policy: FunctionPolicy) -> PipelineResult:
-    """Render a package; its functions are spans if there is a watcher."""
+def _measured(
+    files: Files, runtimes: Sequence[FunctionRuntime], policy: FunctionPolicy, ends_s: float
+) -> PipelineResult:
+    """Render a package within the limits of time; its functions are spans if there is a watcher."""
     if not is_watched():
-        return run_pipeline(files, runtimes, policy)
+        return run_pipeline(files, runtimes, policy, limited(policy, ends_s))
     with timed(SpanKind.PACKAGE, _location(files)) as span:
-        result = run_pipeline(files, runtimes, policy, lambda name: timed(SpanKind.FUNCTION, name))
+        spans = limited(policy, ends_s, lambda name: timed(SpanKind.FUNCTION, name))
+        result = run_pipeline(files, runtimes, policy, spans)
         span.is_kept = result.declared
     return result
 

@@ -25,6 +25,7 @@ from reconciler.policy import FunctionPolicy
 _FORMAT: Final = 1
 """Incremented when the meaning of cached bytes changes."""
 MOST_BYTES: Final = 256 << 20
+_SLOW: Final = "slow"
 _LIBRARIES: Final = ("google-re2", "jsonschema-rs", "kubernetes-validate", "pyyaml", "starlark-pyo3")
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _CODE: Final = ("api", "functions", "krm", "render", "runtime")
@@ -51,7 +52,8 @@ class ResultStore:
         if self._directory is None:
             return
         with suppress(OSError):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._directory.mkdir(mode=0o700, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self._directory)
             with os.fdopen(handle, "wb") as file:
                 file.write(with_digest(data))
@@ -138,6 +140,14 @@ class PackageCache:
         """Cache a pipeline that ran and succeeded."""
         if result.ok and result.steps:
             self._store.keep(self._key(files), _encode(result, files))
+
+    def is_slow(self, files: Files) -> bool:
+        """Tell whether the last run that rendered a package had no time to end it."""
+        return self._store.find([*self._key(files), _SLOW]) is not None
+
+    def keep_slow(self, files: Files) -> None:
+        """Remember that there was no time to render a package."""
+        self._store.keep([*self._key(files), _SLOW], b"")
 
     def prune(self, most_bytes: int = MOST_BYTES) -> None:
         """Remove the oldest results beyond `most_bytes`, if any were added since."""

@@ -70,7 +70,12 @@ class StarlarkRuntime:
             "functionConfig": call.config,
         }
         request = orjson.dumps(
-            {"source": source, "resourceList": listed, "steps": self._policy.starlark_steps}
+            {
+                "source": source,
+                "resourceList": listed,
+                "steps": self._policy.starlark_steps,
+                "seconds": self._policy.timeout_s,
+            }
         )
         with self._lock:
             reply = self._exchange(request)
@@ -88,6 +93,9 @@ class StarlarkRuntime:
             body = self._read(worker, deadline)
         except BrokenPipeError:
             body = None
+        except BaseException:
+            self.close()  # it would answer the next request with the result of this one
+            raise
         if body is None:
             late = time.monotonic() >= deadline
             self.close()

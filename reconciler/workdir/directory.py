@@ -1,13 +1,15 @@
-"""Write a package to a directory, atomically."""
+"""Write a package to a directory: all of it or nothing, and without a moment in which something is lost."""
 
 import os
 import shutil
+import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from reconciler.errors import RefusedError, UsageError
 from reconciler.objects import File, Files, Mode
-from reconciler.read.files import stays_inside
+from reconciler.read.files import read_directory, stays_inside
 
 
 def check_writable(output: Path, *, replaces: Path | None = None) -> None:
@@ -15,7 +17,7 @@ def check_writable(output: Path, *, replaces: Path | None = None) -> None:
 
     Raises:
         UsageError: `output` is a file.
-        RefusedError: `output` has files and is not `replaces`, or is a working copy.
+        RefusedError: `output` has files and is not `replaces`.
     """
     if not output.exists():
         return
@@ -25,41 +27,102 @@ def check_writable(output: Path, *, replaces: Path | None = None) -> None:
         return
     if replaces is None or not output.samefile(replaces):
         raise RefusedError(f"{output} is not empty", hint="Name a directory that does not exist yet.")
-    if (output / ".git").exists():
-        raise RefusedError(f"{output} is a working copy", hint="Name another output, and copy from there.")
 
 
 def write_directory(files: Files, output: Path, *, replaces: Path | None = None) -> None:
-    """Write a package so that `output` is either as before or complete; modes and links are kept.
+    """Write a package; modes and links are kept.
 
-    The new content is written beside `output` and put in its place by renaming.
+    A new directory is written beside its place and renamed. In one that exists only the files that differ
+    are written: the directory itself stays, so that it may be the working directory of a shell, a mount or
+    a link. Every new file is complete before the first one takes its place, and the old ones are kept aside
+    until the last one has: a failure puts them back, and a process that is killed leaves them there.
 
     Raises:
         UsageError: `output` is a file.
         RefusedError: `output` may not be replaced, or a path or link leads out of it.
     """
     check_writable(output, replaces=replaces)
-    parent = output.absolute().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=parent))
+    root = output.resolve()
+    if not root.exists():
+        root.parent.mkdir(parents=True, exist_ok=True)
+        scratch = _scratch(root.parent, root.name)
+        try:
+            for path in sorted(files):
+                _write(scratch / "new", path, files[path])
+            (scratch / "new").rename(root)
+        finally:
+            shutil.rmtree(scratch)
+        return
+    scratch = _scratch_of(root)
     try:
-        content = scratch / "new"
-        content.mkdir()
-        for path in sorted(files):
-            _write(content, path, files[path])
-        if output.exists():
-            output.rename(scratch / "old")
-        content.rename(output)
+        _replace_files(root, scratch, files)
     finally:
-        _restore(scratch, output)
+        shutil.rmtree(scratch)
 
 
-def _restore(scratch: Path, output: Path) -> None:
-    """Put the old directory back if the new one did not get there, and leave nothing behind."""
-    old = scratch / "old"
-    if old.exists() and not output.exists():
-        old.rename(output)
-    shutil.rmtree(scratch)
+def _scratch(parent: Path, name: str) -> Path:
+    scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=parent))
+    (scratch / "new").mkdir()
+    (scratch / "old").mkdir()
+    return scratch
+
+
+def _scratch_of(root: Path) -> Path:
+    """Return a directory from which files can be renamed into `root`: beside it, or in a mount."""
+    with suppress(OSError):  # the parent cannot be written
+        scratch = _scratch(root.parent, root.name)
+        with suppress(OSError):  # a link crosses no mount, as a rename does not
+            file = next((path for path in root.iterdir() if path.is_file()), root)
+            os.link(file, scratch / "probe", follow_symlinks=False)
+            return scratch
+        shutil.rmtree(scratch)
+    return _scratch(root, root.name)
+
+
+def _replace_files(root: Path, scratch: Path, files: Files) -> None:
+    inside = f"{scratch.relative_to(root)}/" if scratch.is_relative_to(root) else "/"
+    before = {path: file for path, file in read_directory(root).items() if not path.startswith(inside)}
+    changed = sorted(path for path in files if before.get(path) != files[path])
+    gone = sorted(before.keys() - files.keys())
+    for path in changed:
+        _write(scratch / "new", path, files[path])
+        if path in before:
+            _keep_permissions(root / path, scratch / "new" / path)
+    kept = [*gone, *(path for path in changed if path in before)]
+    for path in kept:
+        (scratch / "old" / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(root / path, scratch / "old" / path, follow_symlinks=False)
+    placed: list[str] = []
+    try:
+        for path in gone:
+            (root / path).unlink()
+        for path in gone:
+            _remove_empty(root, (root / path).parent)
+        for path in changed:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (scratch / "new" / path).replace(root / path)
+            placed.append(path)
+    except BaseException:
+        for path in placed:
+            (root / path).unlink()
+            _remove_empty(root, (root / path).parent)
+        for path in kept:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (scratch / "old" / path).replace(root / path)
+        raise
+
+
+def _remove_empty(root: Path, directory: Path) -> None:
+    while directory != root and directory.is_dir() and not any(directory.iterdir()):
+        directory.rmdir()
+        directory = directory.parent
+
+
+def _keep_permissions(old: Path, new: Path) -> None:
+    """Give a new file the permissions of the one that it replaces; whether it is executable is its own."""
+    before, after = old.lstat().st_mode, new.lstat().st_mode
+    if stat.S_ISREG(before) and stat.S_ISREG(after):
+        new.chmod((stat.S_IMODE(before) & ~0o111) | (stat.S_IMODE(after) & 0o111))
 
 
 def _write(root: Path, path: str, file: File) -> None:

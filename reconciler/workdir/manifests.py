@@ -48,7 +48,8 @@ def _below(directory: Path, skipped: frozenset[Path]) -> Iterator[Path]:
         )
         for name in sorted(names):
             path = here / name
-            if name.endswith(SUFFIXES) and not name.startswith(".") and not path.is_symlink():
+            is_listed = name.endswith(SUFFIXES) and not name.startswith(".")
+            if is_listed and path.is_file() and not path.is_symlink():  # Git tracks no pipes and devices
                 yield path
 
 

@@ -343,7 +343,7 @@ def test_key_of_an_app_is_read_from_its_file_or_variable(tmp_path: Path, content
         assert _read_key(by_file, {}) == "pem"
     else:
         with pytest.raises(
-            UnavailableError, match=f"^The key of App 12 is missing: {file} cannot be read$"
+            UnavailableError, match=f"^The key of App 12 is missing: {file} cannot be read: .+$"
         ) as caught:
             _read_key(by_file, {})
         assert caught.value.hint.startswith("Check appKeyFile")

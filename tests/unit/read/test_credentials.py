@@ -147,8 +147,16 @@ def test_key_has_the_user_and_the_known_hosts_of_its_rule(tmp_path: Path) -> Non
     ("rule", "content", "why"),
     [
         (CredentialRule("https://host", token_env="TOKEN"), None, "environment variable TOKEN is not set"),
-        (CredentialRule("https://host", token_file="{file}"), None, "file {file} cannot be read"),
-        (CredentialRule("https://host", token_file="{file}"), b"\xff", "file {file} cannot be read"),
+        (
+            CredentialRule("https://host", token_file="{file}"),
+            None,
+            "file {file} cannot be read: No such file or directory",
+        ),
+        (
+            CredentialRule("https://host", token_file="{file}"),
+            b"\xff",
+            "file {file} cannot be read: it is no text",
+        ),
         (CredentialRule("https://host", token_file="{file}"), b" \n", "file {file} is empty"),
     ],
 )
@@ -202,7 +210,11 @@ def test_key_of_signatures_is_that_of_the_variable_or_the_file(tmp_path: Path) -
     [
         (CommitPolicy(sign="ssh", signing_key_env="KEY"), {}, "environment variable KEY is not set"),
         (CommitPolicy(sign="ssh", signing_key_env="KEY"), {"KEY": ""}, "environment variable KEY is not set"),
-        (CommitPolicy(sign="ssh", signing_key_file="/nowhere/key"), {}, "file /nowhere/key cannot be read"),
+        (
+            CommitPolicy(sign="ssh", signing_key_file="/nowhere/key"),
+            {},
+            "file /nowhere/key cannot be read: No such file or directory",
+        ),
     ],
 )
 def test_missing_key_of_signatures_is_named(

@@ -93,6 +93,7 @@ class Done:
 
     files: Files
     ok: bool = True
+    is_postponed: bool = False
 
 
 def texts(files: Files) -> dict[str, str]:

@@ -1,0 +1,61 @@
+"""Limits of time that no function escapes: one for each function, one for all functions of a run."""
+
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Final, NoReturn
+
+from reconciler.functions.pipeline import Measure
+from reconciler.functions.step import FunctionTimeoutError, RunTimeoutError
+from reconciler.policy import FunctionPolicy
+
+_SHORTEST_S: Final = 0.001
+"""A timer of no time at all would never ring."""
+
+
+def limited(
+    policy: FunctionPolicy, ends_s: float = math.inf, measure: Measure = lambda _: nullcontext()
+) -> Measure:
+    """Return a measure that also stops each function after `policy.timeout_s`, and all at `ends_s`.
+
+    `ends_s` is a time of the monotonic clock. What waits for a process, and what computes in this one, is
+    stopped by a signal that raises FunctionTimeoutError or RunTimeoutError: the runtimes then end their
+    processes. Builtin functions change copies only, so nothing is left half done. In another thread than the
+    main one, which gets no signals, only the limits of the runtimes themselves hold.
+    """
+
+    @contextmanager
+    def limited_measure(name: str) -> Iterator[None]:
+        left = ends_s - time.monotonic()
+        if left <= 0:
+            raise _run_timeout(policy, is_running=False)
+        is_last = left < policy.timeout_s
+
+        def ring(_number: int, _frame: object) -> NoReturn:
+            if is_last:
+                raise _run_timeout(policy, is_running=True)
+            raise FunctionTimeoutError(f"It was stopped after {policy.timeout_s} s")
+
+        with measure(name):
+            if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+                yield
+                return
+            before = signal.signal(signal.SIGALRM, ring)
+            signal.setitimer(signal.ITIMER_REAL, max(_SHORTEST_S, min(left, policy.timeout_s)))
+            try:
+                yield
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, before)
+
+    return limited_measure
+
+
+def _run_timeout(policy: FunctionPolicy, *, is_running: bool) -> RunTimeoutError:
+    limit = f"functions.runTimeout, {policy.run_timeout_s} s"
+    message = f"The time of all functions of a run is over ({limit}); the next run goes on"
+    return RunTimeoutError(message, is_running=is_running)

@@ -1,0 +1,242 @@
+"""Only the user that applies may write the cache: others are refused, or left out by what writes nothing."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from tests.support.command_server import run_reconciler
+from tests.support.small_world import write_world
+from tests.support.world import refs
+
+EDGES = ("edge-1", "edge-2")
+OTHER = 12345
+is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write_world(tmp_path / "world", EDGES)
+    return tmp_path / "world"
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with the cache `cache`, under the umask of this process."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "RECONCILER_"))
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "reconciler.cli.main", *arguments, "--control", "control.git"],
+        cwd=root,
+        env={**kept, "RECONCILER_CACHE_DIR": str(root / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def is_written(root: Path) -> bool:
+    return any("/drafts/" in ref for edge in EDGES for ref in refs(root / f"{edge}.git"))
+
+
+def group_writable(cache: Path) -> None:
+    cache.chmod(0o770)
+
+
+def world_writable(cache: Path) -> None:
+    cache.chmod(0o777)
+
+
+def sticky(cache: Path) -> None:
+    cache.chmod(0o1777)
+
+
+def writable_below(cache: Path) -> None:
+    (cache / "functions").mkdir(exist_ok=True)
+    (cache / "functions").chmod(0o775)
+
+
+def writable_deeper(cache: Path) -> None:
+    (cache / "functions" / "packages").mkdir(parents=True, exist_ok=True)
+    (cache / "functions").chmod(0o755)
+    (cache / "functions" / "packages").chmod(0o777)
+
+
+def writable_file(cache: Path) -> None:
+    cache.chmod(0o755)
+    (cache / "headers-fleet.json").write_text("")
+    (cache / "headers-fleet.json").chmod(0o666)
+
+
+def link_to_writable(cache: Path) -> None:
+    cache.rename(cache.with_name("real"))
+    cache.symlink_to("real")
+    cache.with_name("real").chmod(0o777)
+
+
+def link_inside(cache: Path) -> None:
+    shutil.rmtree(cache / "names", ignore_errors=True)
+    (cache.parent / "elsewhere").mkdir()
+    (cache.parent / "elsewhere").chmod(0o777)
+    (cache / "names").symlink_to("../elsewhere")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        group_writable,
+        world_writable,
+        sticky,
+        writable_below,
+        writable_deeper,
+        writable_file,
+        link_to_writable,
+        link_inside,
+    ],
+)
+def test_a_cache_that_others_may_write_is_refused(spoil: Callable[[Path], None], root: Path) -> None:
+    assert run(root, "plan").returncode == Exit.DONE
+    spoil(root / "cache")
+
+    for command in (["apply"], ["approve", "--all"], ["lock"]):
+        done = run(root, *command)
+        assert done.returncode == Exit.REFUSED, (command, done)
+        assert "may be written by" in done.stderr
+        assert "--cache-dir" in done.stderr
+    assert not is_written(root)
+
+    planned = run(root, "plan")
+    assert planned.returncode == Exit.DONE, planned
+    assert "4 to create" in planned.stdout
+    assert "note: " in planned.stderr
+    assert "uses a temporary one" in planned.stderr
+
+
+def test_what_the_refusal_says_works(root: Path) -> None:
+    assert run(root, "plan").returncode == Exit.DONE
+    (root / "cache").chmod(0o777)
+    refused = run(root, "apply")
+    command = next(part for part in refused.stderr.split("`") if part.startswith("chmod"))
+
+    subprocess.run(command.split(), check=True)
+
+    assert run(root, "apply").returncode == Exit.DONE
+    assert is_written(root)
+
+
+@is_root
+@pytest.mark.parametrize("below", ["", "functions", "reports/x"])
+def test_a_cache_of_another_user_is_refused(below: str, root: Path) -> None:
+    assert run(root, "plan").returncode == Exit.DONE
+    file = root / "cache" / below
+    file.mkdir(parents=True, exist_ok=True)
+    for each in (file, file.parent) if "/" in below else (file,):
+        os.chown(each, OTHER, OTHER)
+
+    done = run(root, "apply")
+    planned = run(root, "plan")
+
+    assert done.returncode == Exit.REFUSED, done
+    assert f"belongs to another user ({OTHER})" in done.stderr
+    assert not is_written(root)
+    assert planned.returncode == Exit.DONE
+    assert "uses a temporary one" in planned.stderr
+
+
+READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+
+
+def test_a_cache_that_cannot_be_written_is_not_needed_to_plan(root: Path) -> None:
+    assert run(root, "plan").returncode == Exit.DONE
+    cache = root / "cache"
+    cache.chmod(0o500)
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "RECONCILER_"))
+    }
+    before: list[str] = []
+    if os.geteuid() == 0:  # permissions hold nothing from root
+        before = ["unshare", "-m", "sh", "-c", READ_ONLY, str(cache)]
+        if subprocess.run([*before, "true"], capture_output=True, check=False).returncode:
+            pytest.skip("nothing can be mounted here")
+
+    def read_only(command: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-m", "reconciler.cli.main", command, "--control", "control.git"]
+        return subprocess.run(
+            [*before, *line, "--cache-dir", str(cache)],
+            cwd=root,
+            env=kept,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    planned, applied = read_only("plan"), read_only("apply")
+
+    assert planned.returncode == Exit.DONE, planned
+    assert "4 to create" in planned.stdout
+    assert f"note: The cache {cache} cannot be written: this run uses a temporary one." in planned.stderr
+    assert applied.returncode == Exit.UNAVAILABLE, applied
+    assert f"error: The cache {cache} cannot be written" in applied.stderr
+    assert not is_written(root)
+
+
+@pytest.mark.parametrize("mask", [0o002, 0o022, 0o077, 0o000])
+def test_the_cache_that_a_run_makes_is_its_user_s_whatever_the_umask(mask: int, root: Path) -> None:
+    with umask(mask):
+        for _ in range(3):
+            assert run(root, "apply").returncode == Exit.DONE
+    cache = root / "cache"
+
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    for path in cache.iterdir():
+        assert not path.is_dir() or not path.stat().st_mode & 0o022, path
+
+
+def test_a_volume_that_a_group_may_write_holds_a_cache_inside(tmp_path: Path, root: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    volume.chmod(0o2777)
+
+    direct = run_reconciler(["apply", "--control", "control.git", "--cache-dir", str(volume)], cwd=root)
+    inside = [
+        run_reconciler(["apply", "--control", "control.git", "--cache-dir", str(volume / "cache")], cwd=root)
+        for _ in range(2)
+    ]
+
+    assert direct.returncode == Exit.REFUSED
+    assert [done.returncode for done in inside] == [Exit.DONE, Exit.DONE], inside
+    assert stat.S_IMODE((volume / "cache").stat().st_mode) & 0o777 == 0o700
+
+
+def test_names_are_not_completed_from_a_cache_of_others(root: Path) -> None:
+    assert run(root, "apply").returncode == Exit.DONE
+    words = {
+        "COMP_WORDS": "reconciler explain edge",
+        "COMP_CWORD": "2",
+        "_RECONCILER_COMPLETE": "bash_complete",
+    }
+
+    def completed() -> str:
+        environment = {**os.environ, **words, "RECONCILER_CACHE_DIR": str(root / "cache")}
+        environment["RECONCILER_CONTROL"] = "control.git"
+        return run_reconciler([], cwd=root, env=environment).stdout
+
+    assert "edge-1/web" in completed()
+    (root / "cache").chmod(0o777)
+    assert "edge-1/web" not in completed()
