@@ -39,7 +39,7 @@ def run_workflow(file: str, name: str, event: str = "push", head: str = "") -> i
             "GITHUB_SERVER_URL": address,
             "GITHUB_API_URL": os.environ["FORGE_API"],
             "GITHUB_REPOSITORY": CONTROL,
-            **_of_pull_request(head),
+            **_of_head(head, event),
         }
         results: list[Result] = []
 
@@ -62,10 +62,12 @@ def run_workflow(file: str, name: str, event: str = "push", head: str = "") -> i
         return result.code
 
 
-def _of_pull_request(head: str) -> dict[str, str]:
+def _of_head(head: str, event: str) -> dict[str, str]:
     if not head:
         return {}
     oid = _git("rev-parse", head).strip()
+    if event == "merge_group":
+        return {"GITHUB_SHA": oid, "GITHUB_REF": f"refs/heads/gh-readonly-queue/main/pr-1-{oid}"}
     return {"GITHUB_SHA": oid, "GITHUB_REF": "refs/pull/1/merge", "GITHUB_BASE_REF": "main"}
 
 
