@@ -22,7 +22,7 @@ import yaml
 from tests.support.workflow import Result, installed_job, run_action, run_job
 
 PROJECT = Path(__file__).resolve().parents[2]
-ACTION, CHECKOUT = "YOUR-ORG/reconciler", "actions/checkout"
+ACTIONS, CHECKOUT = ("YOUR-ORG/reconciler", "acme/reconciler"), "actions/checkout"
 CONTROL = "acme/fleet"
 
 
@@ -53,7 +53,7 @@ def run_workflow(file: str, name: str, event: str = "push", head: str = "") -> i
             _git("-C", str(job.workspace), "checkout", "-q", inputs.get("ref") or head or "main")
             return {}
 
-        job.used = {**job.used, ACTION: act, CHECKOUT: check_out}
+        job.used = {**job.used, **dict.fromkeys(ACTIONS, act), CHECKOUT: check_out}
         key = Path.home() / "fleet-app.pem"
         secrets = {"FLEET_APP_KEY": key.read_text(encoding="utf-8")} if key.exists() else {}
         run_job(Path(file), name, job, {"secrets": secrets, "github": {"token": job.token}})
