@@ -1,5 +1,5 @@
 // Look at HTML reports in Chromium; .ci/report calls this.
-//   shoot PAGE#VIEW FILE SIZE SCHEME   a picture
+//   shoot PAGE#VIEW FILE SIZE SCHEME   a picture; of the size `forge`, the whole page
 //   check PAGE VIEW...                 axe-core, errors, requests and width in both sizes and schemes
 //   keys PAGE                          what keys and filters do
 //   time PAGE                          milliseconds until the page can be used; at most 1,000
@@ -12,7 +12,7 @@ const require = createRequire(`${home}/`);
 const puppeteer = require("puppeteer-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const MOST_MILLISECONDS = 1000;
-const SIZES = { desktop: { width: 1280, height: 900 }, phone: { width: 390, height: 844, isMobile: true, hasTouch: true } };
+const SIZES = { desktop: { width: 1280, height: 900 }, phone: { width: 390, height: 844, isMobile: true, hasTouch: true }, forge: { width: 860, height: 200 } };
 const browser = await puppeteer.launch({
   executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu", "--hide-scrollbars"],
 });
@@ -33,7 +33,7 @@ const open = async (address, { size = "desktop", scheme = "light", bypass = fals
 
 const shoot = async (address, file, size, scheme) => {
   const { page, errors } = await open(address, { size, scheme });
-  await page.screenshot({ path: file });
+  await page.screenshot({ path: file, fullPage: size === "forge" });
   await page.close();
   return errors;
 };

@@ -8,7 +8,7 @@ from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential
 from reconciler.policy import ForgeKind, ForgeRule, Policy, find_rule
-from reconciler.read.credentials import control_credential, find_credentials
+from reconciler.read.credentials import control_credential, find_credentials, lacks_credential
 
 KEY = "check"
 
@@ -22,6 +22,9 @@ def write_check_comment(
     own repository. A run for a fork may not write, and that is no fault of the change: nothing is raised.
     """
     policy = _with_runner(control, trusted, environment)
+    if lacks_credential(policy, environment, control.remote):
+        # A check of pull requests has no secret; the runner's own token may comment all the same.
+        policy = replace(policy, credentials=())
     forges = Forges()
     try:
         forges.configure(policy, _Find(policy, environment, forges), environment)

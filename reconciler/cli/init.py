@@ -167,7 +167,7 @@ def _next_steps(
     if starter.forge == "gitea":
         yield "  put a token of the forge into the variable GIT_TOKEN (docs/forges.md has its permissions)"
     if any(map(_UNRELEASED.search, files.values())):
-        yield "  write your copy of the reconciler into the workflow: this version was not released"
+        yield "  write your copy of the reconciler into the workflow (docs/guides/host-your-copy.md says how)"
     if directory.resolve() != Path.cwd():
         yield f"  cd {directory}"
     if find_working_copy(directory.absolute()) is None:

@@ -346,8 +346,12 @@ def filter_options(command: Command) -> Command:
 def resolving_options(command: Command) -> Command:
     """Give a command the options of dependency resolution; they are in the `resolving` of its `settings`."""
 
-    @click.option("--upgrade", multiple=True, metavar="NAME", help="Let this package move; repeatable.")
-    @click.option("--no-dependencies", is_flag=True, help="Leave what is installed for others as it is.")
+    @click.option(
+        "--upgrade", multiple=True, metavar="NAME", help="Let this package take a newer version; repeatable."
+    )
+    @click.option(
+        "--no-dependencies", is_flag=True, help="Keep what is there because others need it at its version."
+    )
     @click.option("--prune", is_flag=True, help="Also remove unneeded packages that are retained by default.")
     @wraps(command)
     def with_resolving(

@@ -196,7 +196,7 @@ def _extensions(pvs: Sourced[PackageVariantSet]) -> tuple[frozenset[str], tuple[
         return requested, ()
     path = ("metadata", "annotations", CEL_EXTENSIONS)
     finding = Finding(
-        path, f"unknown CEL extension: {unknown}", hint=f"There is {', '.join(sorted(KNOWN_EXTENSIONS))}."
+        path, f"unknown CEL extension: {unknown}", hint=f"Known: {', '.join(sorted(KNOWN_EXTENSIONS))}."
     )
     return requested & KNOWN_EXTENSIONS, (finding,)
 

@@ -51,6 +51,18 @@ def find_credentials(
     return find
 
 
+def lacks_credential(policy: "Policy", environment: Mapping[str, str], remote: str) -> bool:
+    """Tell whether the rule of an address names a variable that is not set, or a file that is not there."""
+    from reconciler.policy import find_rule  # noqa: PLC0415 - the control repository is opened without it
+
+    rule = find_rule(policy.credentials, remote)
+    if rule is None:
+        return False
+    variables = filter(None, (rule.token_env, rule.app_key_env))
+    files = filter(None, (rule.token_file, rule.app_key_file, rule.ssh_key_file))
+    return not (all(map(environment.get, variables)) and all(Path(file).is_file() for file in files))
+
+
 def commit_signing(policy: "CommitPolicy", environment: Mapping[str, str]) -> CommitSigning:
     """Return the signing of commits. The key is read when the first one is signed.
 

@@ -242,7 +242,7 @@ def _near(name: str, names: list[str]) -> str:
     """Return a hint that lists what exists: names like this one first, else some of all."""
     existing = sorted(set(names))
     more = f" and {len(existing) - _SHOWN} more" if len(existing) > _SHOWN else ""
-    listed = f"There is {', '.join(existing[:_SHOWN])}{more}." if existing else "There is none."
+    listed = f"Known: {', '.join(existing[:_SHOWN])}{more}." if existing else "There is none."
     return suggest(name, existing, otherwise=listed, most=_SHOWN)
 
 

@@ -1,7 +1,7 @@
 """The run of `check`: read both sides of a change at one moment, plan and compare them. Writes nothing."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 
@@ -18,6 +18,7 @@ from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.progress import open_task
 from reconciler.read.control import ProposedChange, is_merged, open_proposed_change
+from reconciler.read.credentials import lacks_credential
 from reconciler.read.governance import (
     ReadOptions,
     policy_governor,
@@ -32,6 +33,11 @@ from reconciler.run.inputs import RunInputs
 from reconciler.run.options import RunOptions, open_mirrors
 from reconciler.run.plan import PlannedRun, plan_fleet
 from reconciler.values import dataclass
+
+SECOND_CHECK = (
+    "Nothing to do for this check, which has no credential. A second one, with a credential, compares "
+    "packages: docs/guides/pre-merge-check.md shows its workflow."
+)
 
 
 class Level(StrEnum):
@@ -102,9 +108,10 @@ def check_proposal(
         return before, read(ReadOptions(proposal.head, policy_governor(trusted), check))
 
     merged, proposed = read_both()
-    unread = _unread(merged, proposed)
+    unread = {} if level is Level.MANIFESTS else _unread(merged, proposed)
     if level is Level.AUTO and not _is_readable((merged or proposed).inventory):
         level = Level.MANIFESTS
+        unread = _without_credential(unread, merged, proposed)
         merged, proposed = read_both()
     deep = level is not Level.MANIFESTS
     old = (
@@ -174,6 +181,26 @@ def _is_readable(inventory: Inventory) -> bool:
 def _unread(*sides: RunInputs | None) -> dict[Problem, OnUnavailable]:
     """Return the problem of every unread repository of both sides, and whether it is a failure."""
     return {p: fails for side in sides if side for p, fails in find_unread(side.inventory).items()}
+
+
+def _without_credential(
+    unread: Mapping[Problem, OnUnavailable], *sides: RunInputs | None
+) -> dict[Problem, OnUnavailable]:
+    """Lead from a credential that is missing, perhaps on purpose, to the check that may have one.
+
+    A check of pull requests must have no secret: whoever proposes a change could take it.
+    """
+    inventories = [side.inventory for side in sides if side]
+    missing = {
+        view.problem
+        for inventory in inventories
+        for view in inventory.repositories.values()
+        if view.problem and lacks_credential(inventory.policy, os.environ, view.remote)
+    }
+    return {
+        replace(problem, hint=SECOND_CHECK) if problem in missing else problem: fails
+        for problem, fails in unread.items()
+    }
 
 
 def _side(inputs: RunInputs, planned: PlannedRun | None) -> Side:

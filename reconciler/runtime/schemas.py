@@ -44,7 +44,9 @@ class SchemaRuntime:
             return "It is not built in"
         if all(find_spec(name) for name in _LIBRARIES):
             return ""
-        return "Its schemas are not installed: pip install 'package-reconciler[schemas]'"
+        return (
+            "Its schemas are not installed: install the reconciler with its extra `schemas` (docs/install.md)"
+        )
 
     def run(self, call: FunctionCall) -> FunctionRun:
         """Return each error of each resource as a result of severity error."""

@@ -1,5 +1,6 @@
 """The comment of a check on the control repository's pull request: one, in place, only where permitted."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,20 @@ def make(world: ForgeWorld, monkeypatch: pytest.MonkeyPatch) -> Proposed:
     for name in ("GITHUB_SERVER_URL", "GITHUB_API_URL", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
     return Proposed(world, repo, pull)
+
+
+@pytest.mark.parametrize("missing", ["tokenEnv: FLEET_KEY", "APP"])
+def test_without_the_secret_of_the_fleet_the_token_of_the_job_comments(
+    proposed: Proposed, missing: str
+) -> None:
+    app = 'appId: "1"\n    installationId: "2"\n    appKeyEnv: FLEET_KEY'
+    rule = f"  - prefix: {proposed.world.simulator.address}\n    {app if missing == 'APP' else missing}\n"
+    text = proposed.repo.read("main", "reconciler.yaml").decode()
+    kept = re.sub(r"(?m)^  credentials:\n(?:^  [- ] .*\n)*", "", text)
+    proposed.repo.commit({"reconciler.yaml": f"{kept}  credentials:\n{rule}"})
+
+    assert proposed.check("--comment-on", "1") == 0
+    assert len(proposed.comments) == 1
 
 
 def test_there_is_one_comment_and_it_follows_the_change(

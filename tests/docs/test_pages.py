@@ -21,6 +21,25 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path, update_golden: boo
     if update_golden and wrong:
         page.write_text(corrected(page.read_text(encoding="utf-8"), wrong), encoding="utf-8")
     assert not wrong, "\n".join(map(str, wrong))
+    assert left_behind(tmp_path / "machine/ada") == []
+
+
+def left_behind(home: Path) -> list[str]:
+    """Return what `git add .` would take by mistake: a repository in a working copy, a stray HTML page."""
+    copies = [git.parent for git in home.rglob(".git")]
+    nested = [str(c) for c in copies for other in copies if c != other and c.is_relative_to(other)]
+    return nested + [str(page) for copy in copies for page in copy.glob("*.html")]
+
+
+def test_a_page_that_leaves_things_in_a_working_copy_is_found(tmp_path: Path) -> None:
+    for name in ("control", "control/tour/control"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+    (tmp_path / "control/plan.html").touch()
+
+    assert left_behind(tmp_path) == [
+        str(tmp_path / "control/tour/control"),
+        str(tmp_path / "control/plan.html"),
+    ]
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
@@ -46,6 +65,10 @@ two three
 ```
 
 Write a file:
+
+```console
+$ mkdir sub
+```
 
 <!-- file: sub/a.txt -->
 ```text
@@ -109,6 +132,16 @@ def test_a_page_that_says_something_else_is_found(old: str, new: str, at: str, t
     wrong = run_page(page, tmp_path / "machine", os.environ["PATH"])
 
     assert [one.step.script for one in wrong] == [at]
+
+
+def test_a_file_in_a_directory_that_a_page_never_makes_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- file: sub/a.txt -->\n```text\nfirst\n```\n", encoding="utf-8")
+
+    (wrong,) = run_page(page, tmp_path / "machine", os.environ["PATH"])
+
+    assert wrong.code == 1
+    assert "sub/a.txt" in wrong.printed[0]
 
 
 def test_what_commands_printed_can_be_written_into_the_page(tmp_path: Path) -> None:

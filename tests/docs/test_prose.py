@@ -1,5 +1,6 @@
 """User documentation is in plain words: short sentences, and no numbers of our design."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,22 @@ PAGES = [
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_is_in_plain_words(page: Path) -> None:
     assert list(findings(page.read_text(encoding="utf-8"))) == []
+
+
+FOR_NEWCOMERS = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / name for name in ("tutorial.md", "install.md", "check.md", "index.md")),
+    *sorted((ROOT / "docs/guides").glob("*.md")),
+]
+LONGEST_PARAGRAPH = 80
+
+
+@pytest.mark.parametrize("page", FOR_NEWCOMERS, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_for_newcomers_has_short_paragraphs(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    lines = [line for line in prose.splitlines() if not line.startswith(("|", "!["))]
+
+    assert [line[:60] for line in lines if len(line.split()) > LONGEST_PARAGRAPH] == []
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,20 @@ def test_every_diagram_is_described_for_those_who_cannot_see_it() -> None:
     assert all(found == ["accTitle", "accDescr"] for found in described.values()), described
 
 
+def test_every_picture_of_a_page_is_there_and_says_what_it_shows() -> None:
+    alone, tag = r"!\[([^\]]*)\]\(([^)]+\.png)\)", r'<img alt="([^"]*)" src="([^"]+\.png)"'
+    shown = [
+        (page, alt, page.parent / source)
+        for page in (*PAGES, DOCS.parent / "README.md")
+        for form in (alone, tag)
+        for alt, source in re.findall(form, page.read_text())
+    ]
+
+    assert {"pull-request.png", "check-comment.png", "dashboard.png"} <= {path.name for _, _, path in shown}
+    assert [(page.name, path.name) for page, _, path in shown if not path.is_file()] == []
+    assert [(page.name, path.name) for page, alt, path in shown if len(alt.split()) < 5] == []
+
+
 def test_every_page_is_in_the_contents() -> None:
     listed = {
         page.relative_to(DOCS).as_posix()

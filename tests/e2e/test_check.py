@@ -132,6 +132,35 @@ def test_manifests_alone_need_no_other_repository(root: Path) -> None:
     assert json.loads(check(root, "--output", "json").out)["complete"] is False
 
 
+@pytest.mark.parametrize("source", ["tokenEnv: FLEET_TOKEN", "APP", "tokenFile: /nonexistent/token"])
+def test_a_check_without_credentials_leads_to_the_second_level_and_asks_for_no_secret(
+    root: Path, source: str, project_root: Path
+) -> None:
+    control = Repo(root / "control.git")
+    app = 'appId: "1"\n    installationId: "2"\n    appKeyEnv: RECONCILER_APP_KEY'
+    rule = f"  credentials:\n  - prefix: https://git.example.com/\n    {app if source == 'APP' else source}\n"
+    configuration = control.read("main", "reconciler.yaml").decode() + rule
+    private = {
+        f"manifests/repositories/{name}.yaml": repository(name).replace("../", "https://git.example.com/")
+        for name in ("blueprints", *EDGES)
+    }
+    control.commit({"reconciler.yaml": configuration, **private})
+    propose(root, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+
+    asked, auto, fleet = (check(root, "--level", level) for level in ("manifests", "auto", "fleet"))
+    summary = check(root, "--output", "markdown").out
+
+    assert (asked.code, auto.code, fleet.code) == (0, 0, 5)
+    assert "not read" not in asked.out, "what was not to be read is no news"
+    assert auto.out.count("not read: ") == 4
+    hints = set(re.findall(r"hint: (.*)", auto.out))
+    assert [re.findall(r"docs/\S+\.md", hint) for hint in hints] == [["docs/guides/pre-merge-check.md"]]
+    assert "Only manifests were compared" in summary
+    assert not re.search(r"\bSet\b", auto.out + summary), "whoever proposes a change could take that secret"
+    assert (project_root / "docs/guides/pre-merge-check.md").is_file()
+    assert "  hint: Set " in fleet.out, "the second check needs what it has not"
+
+
 def test_the_base_decides_credentials_what_is_executed_and_whom_to_talk_to(root: Path) -> None:
     control = Repo(root / "control.git")
     with serve(root) as server:

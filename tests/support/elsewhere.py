@@ -22,7 +22,7 @@ import yaml
 from tests.support.workflow import Result, installed_job, run_action, run_job
 
 PROJECT = Path(__file__).resolve().parents[2]
-ACTION, CHECKOUT = "YOUR-ORG/reconciler", "actions/checkout"
+ACTIONS, CHECKOUT = ("YOUR-ORG/reconciler", "acme/reconciler"), "actions/checkout"
 CONTROL = "acme/fleet"
 
 
@@ -39,7 +39,7 @@ def run_workflow(file: str, name: str, event: str = "push", head: str = "") -> i
             "GITHUB_SERVER_URL": address,
             "GITHUB_API_URL": os.environ["FORGE_API"],
             "GITHUB_REPOSITORY": CONTROL,
-            **_of_pull_request(head),
+            **_of_head(head, event),
         }
         results: list[Result] = []
 
@@ -53,7 +53,7 @@ def run_workflow(file: str, name: str, event: str = "push", head: str = "") -> i
             _git("-C", str(job.workspace), "checkout", "-q", inputs.get("ref") or head or "main")
             return {}
 
-        job.used = {**job.used, ACTION: act, CHECKOUT: check_out}
+        job.used = {**job.used, **dict.fromkeys(ACTIONS, act), CHECKOUT: check_out}
         key = Path.home() / "fleet-app.pem"
         secrets = {"FLEET_APP_KEY": key.read_text(encoding="utf-8")} if key.exists() else {}
         run_job(Path(file), name, job, {"secrets": secrets, "github": {"token": job.token}})
@@ -62,10 +62,12 @@ def run_workflow(file: str, name: str, event: str = "push", head: str = "") -> i
         return result.code
 
 
-def _of_pull_request(head: str) -> dict[str, str]:
+def _of_head(head: str, event: str) -> dict[str, str]:
     if not head:
         return {}
     oid = _git("rev-parse", head).strip()
+    if event == "merge_group":
+        return {"GITHUB_SHA": oid, "GITHUB_REF": f"refs/heads/gh-readonly-queue/main/pr-1-{oid}"}
     return {"GITHUB_SHA": oid, "GITHUB_REF": "refs/pull/1/merge", "GITHUB_BASE_REF": "main"}
 
 

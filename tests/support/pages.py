@@ -4,7 +4,7 @@ A page has three forms that count; everything else is for readers only:
 
 - a fenced block ``console``: lines with ``$ `` are commands (``> `` goes on), what follows is their output;
 - a fenced block after a comment ``<!-- file: PATH -->``: the text of a file, relative to the directory that
-  the commands have reached. ``<!-- append: PATH -->`` adds to it;
+  the commands have reached, in a directory that is there. ``<!-- append: PATH -->`` adds to it;
 - a fenced block after a comment ``<!-- prints: COMMAND -->``: a text that readers see elsewhere, such as the
   summary of a workflow; the command prints it here. ``<!-- runs: COMMAND -->`` alone, without a block, does
   quietly what readers do elsewhere, such as a click.
@@ -104,7 +104,7 @@ def _steps_of(language: str, number: int, block: Sequence[str], notes: dict[str,
     for key, operator in (("file", ">"), ("append", ">>")):
         if key in notes:
             path = notes[key]
-            script = f"mkdir -p $(dirname {path}) && cat {operator} {path} <<'END_OF_FILE'\n"
+            script = f"cat {operator} {path} <<'END_OF_FILE'\n"
             return [Step(number, script + "\n".join([*block, "END_OF_FILE"]))]
     exits = int(notes.get("exits", "0"))
     if "prints" in notes:

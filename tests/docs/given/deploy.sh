@@ -1,2 +1,2 @@
-# A copy of this repository, as far as the guide uses it.
-mkdir reconciler && cp -r "$PROJECT/deploy" reconciler/
+# A clone of this repository, as far as the guide uses it.
+mkdir reconciler && cp -r "$PROJECT/deploy" "$PROJECT/.github" reconciler/

@@ -396,7 +396,7 @@ PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
     ),
     "an extension is unknown": (
         ("metadata", "annotations", "reconciler.dev/cel-extensions"),
-        "There is strings.",
+        "Known: strings.",
     ),
 }
 

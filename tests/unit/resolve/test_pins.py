@@ -470,7 +470,7 @@ def test_name_that_means_nothing_is_refused_with_what_there_is(world: ModelWorld
     ):
         with pytest.raises(UsageError) as caught:
             refused()
-        assert (str(caught.value), caught.value.hint) == (f"{missing} gone", "There is stable, v1, v2.")
+        assert (str(caught.value), caught.value.hint) == (f"{missing} gone", "Known: stable, v1, v2.")
 
 
 def test_variant_with_a_floating_upstream_is_found_by_its_name_alone_if_no_other_has_it(

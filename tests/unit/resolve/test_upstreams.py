@@ -141,7 +141,7 @@ WRONG = [
         {"repo": None},
         "repo",
         "could not find upstream package revision: repository default/ is not registered",
-        "Register it as a Repository object. There is blueprints.",
+        "Register it as a Repository object. Known: blueprints.",
         Reason.REPOSITORY_NOT_FOUND,
     ),
     Wrong(
@@ -149,7 +149,7 @@ WRONG = [
         {"package": None},
         "package",
         f"{NOT_FOUND}  in repository blueprints has no published revision",
-        "There is db, old, web.",
+        "Known: db, old, web.",
     ),
     Wrong(
         "revision zero",
@@ -192,7 +192,7 @@ WRONG = [
         {"tag": "quite-other"},
         "tag",
         f"{WEB} no tag quite-other",
-        "There is both, same, stable, v1, v1.2.0 and 4 more.",
+        "Known: both, same, stable, v1, v1.2.0 and 4 more.",
     ),
     Wrong(
         "two tags disagree",
@@ -245,7 +245,7 @@ WRONG = [
         {"package": "old", "workspace_name": "quite-other"},
         "workspaceName",
         f"{NOT_FOUND} old in repository blueprints has no workspace quite-other",
-        "There is v1, v2, v3, v4, v5 and 2 more.",
+        "Known: v1, v2, v3, v4, v5 and 2 more.",
     ),
     Wrong(
         "no workspace at all",
@@ -299,7 +299,7 @@ def test_a_repository_that_is_down_is_unavailable_and_not_missing(world: ModelWo
 
 @pytest.mark.parametrize(
     ("namespace", "hint"),
-    [("default", "There is blueprints."), ("elsewhere", "There is none.")],
+    [("default", "Known: blueprints."), ("elsewhere", "There is none.")],
 )
 def test_repository_of_a_downstream_must_be_registered_in_the_namespace(
     world: ModelWorld, namespace: str, hint: str
