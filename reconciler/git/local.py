@@ -48,7 +48,7 @@ SHA256_HINT: Final = (
     "`git fast-export --all --signed-tags=strip | git --git-dir=NEW fast-import`."
 )
 _SIGNS: Final = re.compile(r"mismatched algorithms|repository's hash algorithm|\b[0-9a-f]{64}\b")
-"""What git says of a server's SHA-256 repository: a message of its own, or a name of 64 digits."""
+"""Signs of a SHA-256 repository in the messages of git about a server: its words, or a name of 64 digits."""
 
 
 def sha256_error(name: str) -> UnavailableError:
@@ -65,7 +65,7 @@ def is_sha256(message: str) -> bool:
 def check_repository(path: Path, seconds: float) -> None:
     """Check that a repository can be read: at `path`, its `.git`, or `path` with `.git` added.
 
-    A path without a repository passes: whoever opens it says so.
+    A path without a repository passes: opening it fails.
 
     Raises: UnavailableError if something in it is no file, it has a format that is not supported, or its file
     system does not answer within so many seconds; StoppedError after a request to shut down.
@@ -86,16 +86,16 @@ def find_odd_rules(root: Path, seconds: float) -> tuple[str, ...]:
 
     Raises: UnavailableError if its file system does not answer; StoppedError after a request to shut down.
     """
-    found: list[str] = []
-    _within(seconds, root, lambda: found.extend(_odd_rules(root, root)))
-    return tuple(sorted(found))
+    odd: list[str] = []
+    _within(seconds, root, lambda: odd.extend(_odd_rules(root, root)))
+    return tuple(sorted(odd))
 
 
 def read_secret(path: str) -> bytes:
     """Return the bytes of a file with a secret, which a run reads more than once.
 
     Raises:
-        OSError: It cannot be read, or is no file: whoever opens a named pipe waits for a writer.
+        OSError: It cannot be read, or is no file: opening a named pipe waits for a writer.
     """
     if not stat.S_ISREG(Path(path).stat().st_mode):
         raise OSError(errno.EINVAL, "It is no file", path)
@@ -107,7 +107,7 @@ def _within(seconds: float, path: Path, look: Callable[[], None]) -> None:
     errors: list[ReconcilerError] = []
 
     def run() -> None:
-        with suppress(OSError):  # whoever opens it says what is wrong
+        with suppress(OSError):  # opening it fails, and its error is reported
             try:
                 look()
             except ReconcilerError as error:

@@ -63,7 +63,8 @@ def test_a_pipe_in_a_downstream_costs_that_repository_only(place: str, world: Wo
     assert f"{odd} is a named pipe, not a file, and is not read" in applied.out + applied.err
     assert [has_draft(world, edge) for edge in ("edge-1", "edge-3")] == [True, True]
     odd.unlink()
-    assert place in {"HEAD", "config"} or refs(world.root / "edge-2.git") == before
+    if place not in {"HEAD", "config"}:  # without them it is no repository
+        assert refs(world.root / "edge-2.git") == before
 
 
 @pytest.mark.parametrize("place", ["packed-refs", OBJECT])

@@ -182,7 +182,8 @@ def test_slow_functions_do_not_starve_the_others_for_ever(tmp_path: Path, *, kee
             subprocess.run(["rm", "-rf", str(world.root / "cache")], check=True)
 
     assert drafted(world) == set(GOOD)
-    assert not keeps_cache or runs <= len(slow) + 1
+    if keeps_cache:  # without one nothing is known of earlier runs, and luck decides
+        assert runs <= len(slow) + 1
     shown = world.run("plan")
     assert shown.code == Exit.PARTIAL
     row = next(line for line in shown.out.splitlines() if "slow-0" in line)
