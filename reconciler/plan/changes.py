@@ -373,7 +373,8 @@ class Plan:
     `confidences` how packages fared with the revisions that this plan brings, for people to read.
     `conditions` and `status` expect every effect to be done; `context` is what they are computed from
     again after the effects. `other_status` are the files of `status` that are about no owner, None if they
-    are not known apart. Without `has_pins` no upstream pin is among the records.
+    are not known apart. Without `has_pins` no upstream pin is among the records. `applied` is the control
+    commit that counts as applied after the plan.
     """
 
     changes: tuple[Change, ...] = ()
@@ -394,6 +395,7 @@ class Plan:
     confidences: tuple[RevisionConfidence, ...] = ()
     other_files: Container[str] | None = None
     has_pins: bool = True
+    applied: Oid | None = None
     context: "PlanContext | None" = field(default=None, compare=False, repr=False)
 
     @property
