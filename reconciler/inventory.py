@@ -11,12 +11,13 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository, Upstream
 from reconciler.errors import Location, Problem
-from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid
+from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.objects import Commit, Files
 from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
 from reconciler.reasons import Reason
 from reconciler.refs import is_group
 from reconciler.snapshot import Snapshot
+from reconciler.standing import Removal, Standing
 from reconciler.state import (
     NOTHING_REFUSED,
     PackageVariantRecord,
@@ -403,8 +404,10 @@ class Control:
     """The control repository at the commit that is read.
 
     `readable` is False if a manifest path could not be read at all. `broken` are files with errors, or not
-    among the manifests any more: what they declared is kept. `removed` maps deleted files that declared a
-    recorded variant to the commit that removed each. `published` is True if everybody's branch has `commit`.
+    among the manifests any more: what they declared is kept. `removed` are the commits that removed the
+    manifests of recorded variants, `unproven` tells for those of which no such commit is known why. `before`
+    are the variants, each with its package, that were desired where this commit left what was applied last;
+    None if it contains that. `published` is True if everybody's branch has `commit`.
     """
 
     url: str
@@ -415,7 +418,10 @@ class Control:
     status: Oid | None = None
     readable: bool = True
     broken: frozenset[str] = frozenset()
-    removed: Mapping[str, Oid] = field(default_factory=dict)
+    removed: Mapping[ObjectKey, Removal] = field(default_factory=dict)
+    unproven: Mapping[ObjectKey, str] = field(default_factory=dict)
+    before: frozenset[tuple[ObjectName, PackageKey]] | None = None
+    standing: Standing = Standing()
     published: bool = True
 
 
@@ -424,7 +430,7 @@ class LockBranch:
     """The branch that proposes another lock.
 
     `files` is the lock there, `edited_files` are those that people changed. `foreign_commit_time` is the time
-    of the newest foreign commit, in seconds.
+    of the newest foreign commit, in seconds. It is `behind` if main's lock changed since it left main.
     """
 
     tip: Commit
@@ -432,6 +438,7 @@ class LockBranch:
     edited_files: frozenset[str] = frozenset()
     has_foreign_commits: bool = False
     foreign_commit_time: int = 0
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)

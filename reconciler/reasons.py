@@ -75,6 +75,7 @@ class Reason(StrEnum):
     RATE_LIMITED = "RateLimited"
     READ_DIFFERENTLY = "ReadDifferently"
     REJECTED = "Rejected"
+    REMOVAL_UNPROVEN = "RemovalUnproven"
     REPOSITORY_NOT_FOUND = "RepositoryNotFound"
     REPOSITORY_REFUSED = "RepositoryRefused"
     REPOSITORY_UNAVAILABLE = "RepositoryUnavailable"

@@ -26,6 +26,7 @@ SETS_DIRECTORY = "packagevariantsets"
 WANTED_LOCK = "lock.json"
 """The path of the record of the lock that was computed last, if locks are reviewed."""
 ROLLOUTS_DIRECTORY = "rollouts"
+APPLIED = "applied.json"
 PULLS_DIRECTORY = "observed/pulls"
 """The directory of the histories of pull requests on the status branch."""
 REFUSED_DELETIONS = "deletions.json"
@@ -249,6 +250,14 @@ class WantedLockRecord(Model, frozen=True, kw_only=True):
     tree: str
 
 
+class AppliedRecord(Model, frozen=True, kw_only=True):
+    """The commit of the control repository that was applied last (D28)."""
+
+    api_version: str = SCHEMA
+    kind: str = "AppliedRecord"
+    commit: str
+
+
 class RefusedPackage(Model, frozen=True, kw_only=True):
     """A package with a refused deletion after its variant moved; `of` counts the owned packages then."""
 
@@ -316,7 +325,13 @@ NOTHING_REFUSED = RefusedDeletionsRecord()
 
 
 Record = (
-    PackageVariantRecord | SetRecord | RolloutRecord | WantedLockRecord | RefusedDeletionsRecord | PullHistory
+    PackageVariantRecord
+    | SetRecord
+    | RolloutRecord
+    | WantedLockRecord
+    | AppliedRecord
+    | RefusedDeletionsRecord
+    | PullHistory
 )
 
 

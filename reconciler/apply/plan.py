@@ -11,6 +11,7 @@ from reconciler.apply.pulls import lock_change, remaining_effects
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import (
     Branch,
+    is_overtaken,
     read_dashboards,
     share_branch,
     state_ref,
@@ -23,7 +24,7 @@ from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
 from reconciler.git import effects
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
-from reconciler.ids import PackageKey
+from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
 from reconciler.plan.status import status_after, statuses_after
@@ -31,10 +32,12 @@ from reconciler.report.dashboard import Dashboard
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 from reconciler.state import (
+    APPLIED,
     PULLS_DIRECTORY,
     REFUSED_DELETIONS,
     SETS_DIRECTORY,
     WANTED_LOCK,
+    AppliedRecord,
     PackageVariantRecord,
     SetRecord,
     WantedLockRecord,
@@ -164,10 +167,19 @@ def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -
     policy, source = inventory.policy, inventory.control
     old = _recorded(inventory) if done.failed else {}
     records = surviving_records(old, plan.records, plan.record_owners, done.failed)
+    records |= _applied(plan)
     state = Branch(state_ref(policy.instance), source.state, records, "Record what was applied\n")
     status = _status_branch(plan, inventory)
     time = source.commit.time
-    return merge_results(write_branch(control, branch, policy.commits, time) for branch in (state, status))
+    written = write_branch(control, state, policy.commits, time)
+    if is_overtaken(inventory, control, written):
+        return written  # the other run observed a newer world, too
+    return merge_results([written, write_branch(control, status, policy.commits, time)])
+
+
+def _applied(plan: Plan) -> dict[str, bytes]:
+    """Return the file that names the control commit which is applied."""
+    return {APPLIED: record_bytes(AppliedRecord(commit=plan.applied))} if plan.applied else {}
 
 
 def _status_branch(plan: Plan, inventory: Inventory) -> Branch:
@@ -200,15 +212,16 @@ def _shared_branches(
             return path not in elsewhere and plan.record_owners[path] not in failed
         if is_lines_file(path):  # lines that nobody can read go with the records beside them
             return path in lines
-        if path in plan.records or path.startswith(f"{SETS_DIRECTORY}/"):
+        if path in records or path.startswith(f"{SETS_DIRECTORY}/"):
             return True
         return is_whole and (path == REFUSED_DELETIONS or is_lock_file(path))
 
     def is_observed_here(path: str) -> bool:
         return path not in elsewhere and (is_whole or not path.startswith(_OF_CLUSTERS))
 
+    records = {**plan.records, **_applied(plan)}
     lines = branch_files({path: data for path, data in plan.records.items() if is_decided_here(path)})
-    state = Branch(state_ref(policy.instance), source.state, plan.records, "Record what was applied\n")
+    state = Branch(state_ref(policy.instance), source.state, records, "Record what was applied\n")
     status = _status_branch(plan, inventory)
     time = source.commit.time
     return merge_results(
@@ -220,10 +233,23 @@ def _shared_branches(
                 policy,
                 time,
                 common=lambda path: is_whole and is_lock_file(path),
+                is_newer=lambda there: _is_newer(there, plan.applied, control),
             ),
             share_branch(control, status, is_observed_here, policy, time),
         ]
     )
+
+
+def _is_newer(records: Mapping[str, bytes], applied: Oid | None, control: Mirror) -> bool:
+    """Tell whether these records were made from a newer commit of the control repository."""
+    data = records.get(APPLIED)
+    if applied is None or data is None:
+        return False
+    try:
+        there = Oid(AppliedRecord.model_validate_json(data, by_alias=True, by_name=False).commit)
+    except ValueError:
+        return False
+    return there != applied and control.contains(there, applied)
 
 
 def _by_url(changes: Iterable[Change]) -> dict[str, list[Change]]:

@@ -1,4 +1,4 @@
-"""Preconditions of apply: the commit is merged, and the plan is the reviewed one."""
+"""Preconditions of writing: the commit is merged and the newest, and the plan is the reviewed one."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,7 @@ from reconciler.errors import RefusedError
 from reconciler.ids import Oid
 from reconciler.inventory import Control
 from reconciler.plan.changes import Plan
+from reconciler.standing import Position, Standing
 
 
 def check_applicable(plan: Plan, *, checksum: str, control: Control, default_branch: str) -> None:
@@ -19,30 +20,35 @@ def check_applicable(plan: Plan, *, checksum: str, control: Control, default_bra
             f"The plan now is {plan.checksum}, not the one that was reviewed",
             hint="Something changed since: review the plan above, then pass its checksum.",
         )
-    check_merged(Checkout.of(control), default_branch)
+    check_checkout(Checkout.of(control), default_branch)
 
 
 class Checkout(NamedTuple):
-    """The commit of the control repository that a run reads; `published` if its remote has it."""
+    """The commit of the control repository that a run reads; `published` if its remote has it.
+
+    `standing` is its position against the default branch and what was applied last.
+    """
 
     remote: str
     commit: Oid
     branch: str
     published: bool
+    standing: Standing = Standing()
 
     @classmethod
     def of(cls, control: Control) -> "Checkout":
         """Return what was read of the control repository."""
-        return cls(control.remote, control.commit.oid, control.branch, control.published)
+        return cls(control.remote, control.commit.oid, control.branch, control.published, control.standing)
 
 
-def check_merged(checkout: Checkout, default_branch: str) -> None:
-    """Refuse what the control repository's default branch does not hold (D17).
+def check_checkout(checkout: Checkout, default_branch: str) -> None:
+    """Refuse what the control repository's default branch does not hold (D17), and what is not its tip (D28).
 
     A working copy may be on no branch, as in many build jobs; its commit must be merged all the same.
 
     Raises:
-        RefusedError: Another branch is checked out, or a commit that was not pushed or not merged.
+        RefusedError: Another branch is checked out, a commit that was not pushed or not merged, an older one
+            than the tip, or a tip that was moved back.
     """
     # Build jobs check out a commit without a branch: then only the commit itself must be merged.
     if checkout.branch and default_branch and checkout.branch != default_branch:
@@ -50,8 +56,32 @@ def check_merged(checkout: Checkout, default_branch: str) -> None:
             f"Branch {checkout.branch} is not the default branch {default_branch} of the control repository",
             hint="Merge it first; `reconciler plan` shows what it would do.",
         )
+    standing = checkout.standing
+    if standing.is_outdated:
+        raise RefusedError(f"{standing.sentence}: pull, or run from the tip", hint=_pull_hint(checkout))
     if not checkout.published:
         raise RefusedError(
             f"Commit {checkout.commit} is not on branch {default_branch} of {checkout.remote}",
             hint="Push it, or merge it first; `reconciler plan` shows what it would do.",
         )
+    if standing.position is Position.REWOUND:
+        raise RefusedError(
+            f"{standing.sentence}; nothing is changed from an older commit",
+            hint=(
+                "If that is meant, push another commit to it: then `reconciler plan` shows what changes, and "
+                "how to consent to deletions. If not, push the newer commits again."
+            ),
+        )
+
+
+def _pull_hint(checkout: Checkout) -> str:
+    branch = checkout.standing.branch
+    if not branch:
+        return "Check out the newest commit."
+    if checkout.standing.position is Position.DROPPED:
+        here = f"`git fetch origin {branch}`, and `git rebase origin/{branch}` or check that branch out anew"
+    elif checkout.branch:
+        here = "`git pull`"
+    else:
+        here = f"`git fetch origin {branch} && git checkout FETCH_HEAD`"
+    return f"Run {here}; in a workflow, start a new run from the newest commit."

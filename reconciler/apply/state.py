@@ -146,6 +146,7 @@ def share_branch(
     time: int,
     *,
     common: Callable[[str], bool] = lambda _: False,
+    is_newer: Callable[[Mapping[str, bytes]], bool] = lambda _: False,
 ) -> Result:
     """Move a branch that several shards write: our files replace ours, what others wrote stays.
 
@@ -160,6 +161,7 @@ def share_branch(
         time: The time of the commit, in seconds.
         common: Tells which of them every shard decides alike. If they are neither what we decided on
             nor what we decided, it is a newer decision: it stays, and the next run decides again.
+        is_newer: Tells whether records were made from newer inputs than ours: then nothing is written.
     """
     result = Result()
     for _ in range(MOST_TRIES):
@@ -170,6 +172,8 @@ def share_branch(
             before = there if tip == branch.expect else read_branch(mirror, branch.expect, policy.limits)
         except UnavailableError as error:
             return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
+        if is_newer(there):
+            return _overtaken(branch, "Another run applied a newer commit first; what it recorded stays")
         # Locks are decided by every shard: a decision that is neither old nor ours is newer than ours.
         overtaken = _only(there, common) not in (_only(before, common), _only(branch.files, common))
         unseen = there.keys() - before.keys() - branch.files.keys()
@@ -178,7 +182,7 @@ def share_branch(
         files = {path: there[path] for path in kept} | ours
         result = write_branch(mirror, branch._replace(expect=tip, files=files), policy.commits, time)
         if Exit.UNAVAILABLE not in result.exits:
-            return merge_results([result, _newer(branch)]) if overtaken else result
+            return merge_results([result, _overtaken(branch, _LOCKS)]) if overtaken else result
     return result
 
 
@@ -186,9 +190,13 @@ def _only(files: Mapping[str, bytes], which: Callable[[str], bool]) -> dict[str,
     return {path: data for path, data in files.items() if which(path)}
 
 
-def _newer(branch: Branch) -> Result:
-    error = ConflictError("Another run decided the locks first; what it wrote stays")
-    return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
+_LOCKS = "Another run decided the locks first; what it wrote stays"
+
+
+def _overtaken(branch: Branch, why: str) -> Result:
+    return failed_result(
+        CONTROL, ConflictError(why), (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED
+    )
 
 
 def _commit(pack: Pack, tree: Oid, branch: Branch, policy: CommitPolicy, time: int) -> Oid:

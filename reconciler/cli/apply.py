@@ -66,8 +66,9 @@ def apply(
     r"""Plan, then do it: write drafts, open pull requests, publish what was merged.
 
     Safe to repeat and to interrupt: a second apply writes nothing, and a run that was killed is
-    completed by the next one. Works from the default branch only. If nothing changed since an apply that
-    had nothing to do, its report is printed again, in a moment; `--full` computes it anew.
+    completed by the next one. Works from the tip of the default branch only: a checkout that is behind is
+    refused. If nothing changed since an apply that had nothing to do, its report is printed again, in a
+    moment; `--full` computes it anew.
 
     \b
     Examples:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from reconciler.plan.changes import Plan
     from reconciler.run.inputs import RunInputs
     from reconciler.run.options import RunOptions
+    from reconciler.run.plan import PlannedRun
 
 
 class Approved(NamedTuple):
@@ -93,7 +94,7 @@ def approve(
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
-    from reconciler.run.plan import plan_fleet
+    from reconciler.run.plan import plan_fleet, plan_run
 
     chosen_by = PullFilter(sets, labels)
     if bool(names) == (every or (bool(chosen_by) and not names)):
@@ -113,7 +114,8 @@ def approve(
     if propose_only:
         results = [_propose(pull, dry_run=dry_run) for pull in track(once, "proposing")]
     else:
-        results = _approve_all(list(once), world, plan, dry_run=dry_run)
+        plans = _Plans(plan, cache(lambda: plan_run(settings)))
+        results = _approve_all(list(once), world, plans, dry_run=dry_run)
     unread = {} if names else find_unread(world.inventory)
     printer = make_printer()
     if output == Output.JSON:
@@ -128,13 +130,20 @@ def approve(
     )
 
 
+class _Plans(NamedTuple):
+    """The plan before the first approval, and one that is made after them; each is computed when needed."""
+
+    before: "Callable[[], Plan]"
+    after: "Callable[[], PlannedRun]"
+
+
 def _approve_all(
-    pulls: "Sequence[ListedPull]", world: "RunInputs", plan: "Callable[[], Plan]", *, dry_run: bool
+    pulls: "Sequence[ListedPull]", world: "RunInputs", plans: _Plans, *, dry_run: bool
 ) -> list[Approved]:
     """Approve what nothing forbids, those of one repository together; the results are in the given order."""
     from reconciler.cli.readiness import ReadinessReader
 
-    reader = ReadinessReader(world, plan)
+    reader = ReadinessReader(world, plans.before)
     reader.fetch(pulls)
     results: dict[str, Approved] = {}
     ready: dict[str, Readiness] = {}
@@ -149,7 +158,9 @@ def _approve_all(
             ready[pull.name] = judged
             by_forge.setdefault(id(pull.forge), []).append(pull)
     with open_task("approving"):
-        merged = [approved for chosen in by_forge.values() for approved in _approve_ready(chosen, plan)]
+        merged = [
+            approved for chosen in by_forge.values() for approved in _approve_ready(chosen, plans.after)
+        ]
     for approved in merged:
         name = approved.listed.name
         results[name] = approved._replace(notes=ready[name].shown)
@@ -172,7 +183,7 @@ def _judge(listed: "ListedPull", reader: "ReadinessReader") -> "Approved | Readi
     return Approved(listed, error=error)
 
 
-def _approve_ready(chosen: "Sequence[ListedPull]", plan: "Callable[[], Plan]") -> Iterator[Approved]:
+def _approve_ready(chosen: "Sequence[ListedPull]", plan: "Callable[[], PlannedRun]") -> Iterator[Approved]:
     """Approve pull requests of one repository."""
     from reconciler.cli.pull_requests import outdated_error
     from reconciler.forge.local import LocalForge

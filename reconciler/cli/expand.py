@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.common import complete_names
-from reconciler.cli.output import Output, control_options, make_printer, output_options, show_unread
+from reconciler.cli.output import (
+    Output,
+    control_options,
+    make_printer,
+    output_options,
+    show_standing,
+    show_unread,
+)
 from reconciler.errors import Exit, UsageError, worst
 from reconciler.suggestions import suggest
 
@@ -56,7 +63,9 @@ def expand(
         or (variant.requested_by and not selected)
         or (variant.set_key is None and not variant.requested_by and authored)
     ]
-    exits = show_unread(make_printer(), find_unread(inventory))
+    printer = make_printer()
+    show_standing(printer, inventory.control.standing)
+    exits = show_unread(printer, find_unread(inventory))
     _show(make_printer(wraps=False), variants, desired, inventory, as_json=output == Output.JSON, trace=trace)
     return worst(exits | ({Exit.INVALID_INPUT} if desired.problems or inventory.problems else set()))
 

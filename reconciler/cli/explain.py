@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.common import complete_names
-from reconciler.cli.output import Output, control_options, make_printer, output_options
+from reconciler.cli.output import (
+    Output,
+    control_options,
+    make_printer,
+    output_options,
+    show_standing,
+)
 from reconciler.cli.selecting import find_change
 from reconciler.errors import Exit
 from reconciler.report.escape import terminal
@@ -46,6 +52,7 @@ def explain(settings: "RunOptions", output: str, package: str) -> Exit:
     problems = _owner_problems(planned, change)
     status = current_states(planned.plan).get(change.package)
     printer = make_printer()
+    show_standing(printer, planned.inputs.inventory.control.standing)
     if output == Output.JSON:
         trace = dict(_trace(variant))
         fields = [_value(origin) for origin in origins]

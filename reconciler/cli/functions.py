@@ -162,11 +162,14 @@ def _open_lock(control: str, cache_dir: Path | None) -> _Lock:
     from reconciler.read.control import open_control
     from reconciler.read.credentials import commit_signing
     from reconciler.read.governance import read_options, read_policy
+    from reconciler.run.inputs import check_opened
     from reconciler.run.options import RunOptions, open_mirrors
 
     mirrors = open_mirrors(RunOptions(control, cache_dir))
     opened = open_control(control, mirrors)
     policy = read_options(opened, os.environ).govern(read_policy(opened, os.environ))
+    if not policy.lock.is_reviewed:  # the state branch is everybody's
+        check_opened(opened)
     mirrors.sign_commits(commit_signing(policy.commits, os.environ))
     return _Lock(control, opened, policy)
 

@@ -14,6 +14,7 @@ from reconciler.cli.output import (
     make_printer,
     out_file_option,
     output_options,
+    show_standing,
     show_unread,
 )
 from reconciler.errors import Exit, UsageError, worst
@@ -142,6 +143,7 @@ def _packages(
             hint = suggest(text, candidates, otherwise="`reconciler status -o wide` shows every name.")
             raise UsageError(f"There is no package, set, PackageVariant or repository {text}", hint=hint)
     exits = show_unread(printer, find_unread(planned.inputs.inventory))
+    show_standing(printer, planned.inputs.inventory.control.standing)
     return draw_fleet(planned, packages, names, cluster), exits
 
 
@@ -163,6 +165,7 @@ def _dependencies(
         raise UsageError("A graph of dependencies takes no names", hint=hint)
     inputs = read_inputs(settings)
     exits = show_unread(printer, find_unread(inputs.inventory))
+    show_standing(printer, inputs.inventory.control.standing)
     locks = resolve_inputs(inputs).locks
     clusters = {scope.cluster for scope in locks.scopes}
     if cluster and cluster not in clusters:

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.common import complete_names
-from reconciler.cli.output import Output, control_options, make_printer, output_options, require_readable
+from reconciler.cli.output import (
+    Output,
+    control_options,
+    make_printer,
+    output_options,
+    require_readable,
+    show_standing,
+)
 from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +47,7 @@ def history(settings: "RunOptions", output: str, package: str) -> Exit:
         hint = suggest(package, package_names(inputs), otherwise="`reconciler status` shows every package.")
         raise UsageError(str(error), hint=hint) from error
     printer = make_printer()
+    show_standing(printer, inputs.inventory.control.standing)
     if output == Output.JSON:
         printer.value(history_value(package, entries))
     else:

@@ -13,6 +13,7 @@ from reconciler.cli.output import (
     make_printer,
     output_options,
     resolving_options,
+    show_standing,
     show_unread,
     writing_control_options,
 )
@@ -73,6 +74,7 @@ def lock(
         exits = set(locking.outcome.exits)
     printer = make_printer()
     exits |= show_unread(printer, locking.unread)
+    show_standing(printer, locking.standing)
     show_locking(printer, locking, Output(output))
     if frozen:
         _check_frozen(locking)
@@ -226,6 +228,7 @@ def what_if(
     inputs = read_inputs(settings)
     printer = make_printer()
     exits = show_unread(printer, find_unread(inputs.inventory))
+    show_standing(printer, inputs.inventory.control.standing)
     fleet = resolve_inputs(inputs)
     hypothesis = find_hypothesis(change, fleet, inputs.inventory, removes=remove, manifest=manifest)
     with open_task("resolving with the change"):

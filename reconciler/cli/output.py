@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from reconciler.policy import OnUnavailable
     from reconciler.run.options import RunOptions
     from reconciler.run.report_cache import ReportCache
+    from reconciler.standing import Standing
 
 _FORM = "Form of the report; JSON is an API with a schema."
 F = TypeVar("F", bound=Callable[..., Any])
@@ -217,6 +218,11 @@ def show_unread(printer: Printer, unread: "Mapping[Problem, OnUnavailable]") -> 
         if problem.hint:
             printer.lines([f"  hint: {terminal(problem.hint)}"], err=True)
     return {Exit.UNAVAILABLE} if OnUnavailable.FAIL in unread.values() else set()
+
+
+def show_standing(printer: Printer, standing: "Standing") -> None:
+    """Print a note if the commit that was read is not the newest of the control repository."""
+    printer.notes([terminal(standing.sentence)] if standing.sentence else [])
 
 
 def require_readable(inventory: "Inventory", names: Iterable[str]) -> None:

@@ -17,6 +17,7 @@ from reconciler.cli.output import (
     make_printer,
     output_options,
     require_readable,
+    show_standing,
     show_unread,
     writing_control_options,
 )
@@ -85,6 +86,7 @@ def list_(
     recorded = {(s.repository, s.head): s for s in world.inventory.statuses.values()}
     unread = find_unread(world.inventory)
     printer = make_printer()
+    show_standing(printer, world.inventory.control.standing)
     if output == Output.JSON:
         printer.value(
             listing("PullRequest", ({**_value(f), "status": _recorded(f, recorded)} for f in listed))
@@ -115,6 +117,7 @@ def show(settings: "RunOptions", output: str, name: str) -> Exit:
     require_readable(world.inventory, [name])
     listed = find_pulls(list_pulls(world), name)
     printer = make_printer(wraps=False)
+    show_standing(printer, world.inventory.control.standing)
     if output == Output.JSON:
         printer.value(listing("PullRequest", (_value(f, body=True) for f in listed)))
     else:
@@ -138,10 +141,10 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
     """
     from reconciler.cli.pull_requests import closed_error, outdated_error
     from reconciler.forge.local_merge import OutdatedError
-    from reconciler.run.plan import plan_fleet
+    from reconciler.run.plan import plan_run
 
     chosen = _choose(settings, name)
-    plan = cache(lambda: plan_fleet(chosen.world).plan)
+    plan = cache(lambda: plan_run(settings))
     if closed := next(filter(None, map(closed_error, chosen.pulls)), None):
         raise closed
 

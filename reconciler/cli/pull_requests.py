@@ -16,10 +16,11 @@ from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
 from reconciler.ids import ObjectName
 from reconciler.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
-from reconciler.plan.changes import Change, Plan, WriteDraft, WriteRemoval
+from reconciler.plan.changes import Change, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.refs import HEADS, short_branch
 from reconciler.run.inputs import RunInputs
+from reconciler.run.plan import PlannedRun
 from reconciler.state import PackageVariantRecord
 from reconciler.suggestions import suggest
 from reconciler.upstream_lock import LOCKS_DIRECTORY
@@ -277,14 +278,20 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
     return RefusedError(message, hint=missing_branch_hint(listed.pull.head))
 
 
-def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], Plan]) -> RefusedError:
-    """Return the refusal with the step that helps: `apply` if it renews the branch, else git."""
-    changes = [change for change in plan().all_changes if change.package.url == listed.view.url]
+def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], PlannedRun]) -> RefusedError:
+    """Return the refusal with the step that helps: `apply` if it renews the branch, else git.
+
+    `plan` reads everything anew: what this command merged before may be what changed the base.
+    """
+    planned = plan()
+    if planned.inputs.inventory.control.standing.is_outdated:
+        return RefusedError(str(error), hint="Run `git pull` and `reconciler apply`, then approve again.")
+    changes = [change for change in planned.plan.all_changes if change.package.url == listed.view.url]
     write = next((w for change in changes for w in change.writes if _renews(w, listed)), None)
     if write is not None:
         removes = isinstance(write, WriteRemoval)
         then = "proposes the deletion anew, with that change in it" if removes else "brings it into the draft"
-        return RefusedError(str(error), hint=f"Run `reconciler apply`: it {then}.")
+        return RefusedError(str(error), hint=f"Run `reconciler apply`: it {then}. Then approve again.")
     change = next((change for change in changes if change.package.path == error.path), None)
     why = f" `reconciler apply` leaves the branch as it is: {_reason(change)}." if change else ""
     return RefusedError(str(error), hint=f"{error.hint}{why}")

@@ -15,6 +15,7 @@ from reconciler.cli.output import (
     make_printer,
     out_directory_option,
     output_options,
+    show_standing,
     show_unread,
 )
 from reconciler.errors import Exit, UsageError, worst
@@ -184,6 +185,7 @@ def kinds(settings: "RunOptions", output: str) -> Exit:
         printer.notes(["This fleet needs no snapshot: no set selects objects, and nothing is injected"])
     printer.lines(problem_lines(needed.problems, paint=printer.paint), err=True)
     exits = show_unread(printer, needed.unread)
+    show_standing(printer, needed.standing)
     if not is_whole:
         printer.notes(["What could not be read may need kinds that are not listed"])
     return worst(exits | ({Exit.INVALID_INPUT} if needed.problems else set()))

@@ -17,6 +17,7 @@ from reconciler.cli.output import (
     filter_options,
     make_printer,
     output_options,
+    show_standing,
 )
 from reconciler.errors import Exit, UsageError, worst
 from reconciler.progress import current_display
@@ -106,6 +107,7 @@ def status(
         if watch:
             click.clear()
         code = _show(printer, observed, filters, output, sort)
+        show_standing(printer, observed.planned.inputs.inventory.control.standing)
         if html_file is not None:
             from reconciler.run.html_report import status_report
 

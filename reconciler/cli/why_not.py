@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.common import complete_names
-from reconciler.cli.output import Output, control_options, make_printer, output_options
+from reconciler.cli.output import (
+    Output,
+    control_options,
+    make_printer,
+    output_options,
+    show_standing,
+)
 from reconciler.cli.selecting import find_change
 from reconciler.errors import Exit
 from reconciler.report.escape import message_line, terminal
@@ -39,6 +45,7 @@ def why_not(settings: "RunOptions", output: str, package: str, version: str) -> 
     change = find_change(planned, package)
     standstill = explain_standstill(planned, change, version)
     printer = make_printer()
+    show_standing(printer, planned.inputs.inventory.control.standing)
     name = planned.names.of(change)
     if output == Output.JSON:
         obstacles = [obstacle._asdict() for obstacle in standstill.obstacles]

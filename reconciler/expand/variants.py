@@ -19,6 +19,7 @@ from reconciler.expand.names import stable_uid
 from reconciler.expand.targets import SelectedObject
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import FieldPath, Inventory, Source
+from reconciler.state import PackageVariantRecord
 from reconciler.values import dataclass, no_entries
 
 FINALIZER = "config.porch.kpt.dev/packagevariants"
@@ -112,6 +113,12 @@ def variant_key(name: ObjectName) -> ObjectKey:
 def set_key(name: ObjectName) -> ObjectKey:
     """Return the identity of a PackageVariantSet."""
     return ObjectKey(GROUP, "PackageVariantSet", *name)
+
+
+def owner_key(record: PackageVariantRecord) -> ObjectKey:
+    """Return the identity of the manifest that made a variant: that of its set, or its own."""
+    owner = ObjectName(record.namespace, record.set_name)
+    return set_key(owner) if record.set_name else variant_key(record.key)
 
 
 def spec_data(variant: DesiredVariant) -> dict[str, Any]:

@@ -311,6 +311,11 @@ def missing_branch_hint(head: str) -> str:
             "Write its PackageVariant again, run `reconciler apply`, and remove it again: "
             "that proposes the deletion."
         )
+    if isinstance(parse_head(head), LockHead):
+        return (
+            "`reconciler apply` proposes the pins again when they change; "
+            "`reconciler lock --check` shows what would change now."
+        )
     return "Set annotation reconciler.dev/retry of its variant to another value, and run `reconciler apply`."
 
 

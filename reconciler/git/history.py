@@ -38,6 +38,14 @@ class History(ABC):
             self._ancestry[tip] = frozenset(self.walk(tip))
         return self._ancestry[tip]
 
+    def contains(self, tip: Oid, commit: Oid) -> bool:
+        """Tell whether a commit is `tip` or one of its ancestors; the nearest are looked at first."""
+        return commit == tip or commit in self._ancestry.get(tip, ()) or commit in self.walk(tip)
+
+    def count_since(self, tip: Oid, commit: Oid) -> int:
+        """Return the number of commits that `tip` contains and `commit` does not."""
+        return sum(1 for _ in self.walk(tip, self.ancestry(commit)))
+
     def walk(self, tip: Oid, hidden: Container[Oid] = frozenset()) -> Iterator[Oid]:
         """Yield the commits reachable from `tip` without passing `hidden`, nearest first."""
         seen = {tip}

@@ -20,6 +20,7 @@ from reconciler.plan.groups import group_changes
 from reconciler.plan.impact import ImpactReader
 from reconciler.plan.lock_pull_request import plan_lock
 from reconciler.plan.path_conflicts import index_neighbours, refuse_blocked_refs
+from reconciler.plan.records import applied_commit
 from reconciler.plan.request_limits import postpone_requests
 from reconciler.plan.requests import plan_requests
 from reconciler.plan.shard import WHOLE, Shard, files_of_other_shards
@@ -77,6 +78,7 @@ def build_plan(
         version_changes=lock_changes.version_changes(locks) if locks.scopes else (),
         rollouts=context.resolution.rollouts,
         other_files=files_of_other_shards(shard, files.owners),
+        applied=applied_commit(context, decided.changes, decided.waiting),
         has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
         context=context,
     )

@@ -371,7 +371,8 @@ class Plan:
     lock, `version_changes` are the changes of dependencies, `rollouts` the new revisions on their way.
     `conditions` and `status` expect every effect to be done; `context` is what they are computed from
     again after the effects. `other_status` are the files of `status` that are about no owner, None if they
-    are not known apart. Without `has_pins` no upstream pin is among the records.
+    are not known apart. Without `has_pins` no upstream pin is among the records. `applied` is the control
+    commit that counts as applied after the plan.
     """
 
     changes: tuple[Change, ...] = ()
@@ -391,6 +392,7 @@ class Plan:
     rollouts: tuple[Rollout, ...] = ()
     other_files: Container[str] | None = None
     has_pins: bool = True
+    applied: Oid | None = None
     context: "PlanContext | None" = field(default=None, compare=False, repr=False)
 
     @property

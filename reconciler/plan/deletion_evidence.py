@@ -6,12 +6,14 @@ from typing import NamedTuple
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.expand.authored import is_paused
 from reconciler.expand.targets import named_clusters
-from reconciler.expand.variants import Desired, set_key, variant_key
+from reconciler.expand.variants import Desired, owner_key, set_key, variant_key
 from reconciler.ids import GroupKind, ObjectKey, ObjectName, PackageKey, group_of
-from reconciler.inventory import Inventory, Sourced
+from reconciler.inventory import Control, Inventory, Sourced
 from reconciler.reasons import Reason
+from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import SUSPENDED
 from reconciler.snapshot import Snapshot
+from reconciler.standing import SHORT
 from reconciler.state import PackageVariantRecord
 from reconciler.wording import time_text
 
@@ -45,6 +47,8 @@ class DeletionEvidence:
             return Retention(Reason.OWNER_STALLED, f"{stalled} is stalled")
         if unread := self._unread_manifest(record):
             return unread
+        if unproven := self._unproven(record):
+            return unproven
         if record.requested_by and record.key not in self._released:
             return self._still_needed(record)
         pvs = self._sets.get(owner) if record.set_name else None
@@ -73,6 +77,15 @@ class DeletionEvidence:
         if record.manifest in control.broken:
             return Retention(Reason.MANIFEST_UNREADABLE, f"{record.manifest} did not parse")
         return None
+
+    def _unproven(self, record: PackageVariantRecord) -> Retention | None:
+        """Return the reason why the removal of the variant is not proven, None if it is (D28)."""
+        control = self._inventory.control
+        if (record.requested_by or cluster_of(record.key)) and not control.standing.is_outdated:
+            return None  # whether it leaves follows from the packages that need it
+        outdated = find_outdated(record.key, PackageKey(record.url, record.path), control)
+        why = outdated or control.unproven.get(owner_key(record), "")
+        return Retention(Reason.REMOVAL_UNPROVEN, why) if why else None
 
     def _retained_by_set(
         self, pvs: Sourced[PackageVariantSet], record: PackageVariantRecord
@@ -152,6 +165,21 @@ def _taken(snapshot: Snapshot) -> int:
     return snapshot.time if snapshot.taken is None else snapshot.taken
 
 
+def find_outdated(variant: ObjectName, package: PackageKey, control: Control) -> str:
+    """Return why the commit that is read cannot tell that a variant let go of a package; "" if it can.
+
+    Where it does not contain what was applied last, only what it removed itself is removed.
+    """
+    if control.standing.is_outdated:
+        return f"{control.standing.sentence}, so nothing proves that it was removed"
+    if control.before is None or (variant, package) in control.before:
+        return ""
+    newest = (control.standing.applied or control.standing.newest or "")[:SHORT]
+    return (
+        f"This commit does not contain {newest}, which was applied last, and removes nothing of this package"
+    )
+
+
 # Packages that stalled manifests name
 
 
@@ -196,10 +224,14 @@ def explain_absence(record: PackageVariantRecord, inventory: Inventory) -> str:
 
 
 def _removed(owner: str, record: PackageVariantRecord, inventory: Inventory) -> str:
-    commit = inventory.control.removed.get(record.manifest)
-    if commit is None:
+    removal, standing = inventory.control.removed.get(owner_key(record)), inventory.control.standing
+    if removal is None and standing.was_moved:
+        return f"{standing.cause}, and {record.manifest} does not declare {owner} there"
+    if removal is None:
         return f"{record.manifest} does not declare {owner} any more"
-    return f"{record.manifest}, which declared {owner}, was removed in commit {commit}"
+    if removal.is_file:
+        return f"{removal.path}, which declared {owner}, was removed in commit {removal.commit}"
+    return f"{removal.path} does not declare {owner} any more, since commit {removal.commit}"
 
 
 def _unselected(record: PackageVariantRecord, pvs: Sourced[PackageVariantSet], inventory: Inventory) -> str:

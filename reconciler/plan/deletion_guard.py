@@ -104,14 +104,15 @@ def guard_deletions(
     count of the policy. Consent is given in Git: `reconciler.dev/allow-deletes: "<n>"` on the set, for its
     own variants, or a checksum in `consents` of the configuration, for exactly the deletions that it was
     made of. A variant with deletion policy orphan deletes nothing and is not counted, but an emptied set
-    keeps it too.
+    keeps it too. Where the default branch was moved away from what was applied last, each needs consent
+    (D28).
 
     A refusal lasts until consent is given: it is measured against the variants at the time of the first
     refusal, so that packages that leave meanwhile do not make it small enough.
     """
     if not deletions:
         return GuardedDeletions()
-    before = refused_variants(inventory)
+    before, is_moved = refused_variants(inventory), inventory.control.standing.was_moved
     consents = _consents(inventory)
     # An emptied selector is the likelier accident, so it is refused even below the share and the count.
     by_set: dict[ObjectName, list[PackageVariantRecord]] = defaultdict(list)
@@ -120,7 +121,7 @@ def guard_deletions(
     refused: list[RefusedDeletions] = []
     unconsented: list[PackageVariantRecord] = []
     for owner, records in sorted(by_set.items()):
-        deletes = [r for r in records if r.deletion_policy == _DELETE or r.key in before]
+        deletes = [r for r in records if r.deletion_policy == _DELETE or r.key in before or is_moved]
         is_emptied = bool(owner.name) and desired.targets.get(owner) == 0
         if owner.name and len(records if is_emptied else deletes) <= consents.get(owner, 0):
             continue
@@ -149,6 +150,12 @@ def pending_consent(inventory: Inventory) -> str:
     return _WAITING if inventory.refused is not None else _UNREADABLE
 
 
+def moved_branch(inventory: Inventory) -> str:
+    """Return why each deletion needs consent as a clause, "" if only too many do."""
+    standing = inventory.control.standing
+    return f"and {standing.cause[0].lower()}{standing.cause[1:]}" if standing.was_moved else ""
+
+
 def _consents(inventory: Inventory) -> Mapping[ObjectName, int]:
     consents = {}
     for pvs in inventory.sets:
@@ -170,12 +177,16 @@ def _too_many(
 ) -> Iterable[RefusedDeletions]:
     again = [record for record in records if record.key in before]
     owned = max([len(inventory.records), *(before[record.key] for record in again)])
-    limit = exceeded_limit(len(records), owned, inventory.policy.deletions)
+    moved = moved_branch(inventory)
+    limit = moved or exceeded_limit(len(records), owned, inventory.policy.deletions)
     reason = limit or pending_consent(inventory)
     refused = records if limit else again
     if not refused:
         return
-    message = f"{len(refused)} of {plural(owned, 'PackageVariant')} would be deleted, {reason}"
+    # Where main was moved it does not matter how many there are, and what this run creates counts next time.
+    share = "" if moved else f" of {plural(owned, 'PackageVariant')}"
+    count = plural(len(refused), "PackageVariant") if moved else str(len(refused))
+    message = f"{count}{share} would be deleted, {reason}"
     owners = {ObjectName(record.namespace, record.set_name) for record in refused}
     owner = owners.pop()
     annotation = "" if owners or not owner.name else _annotation(owner, len(refused))

@@ -15,7 +15,14 @@ from reconciler.plan.commits import (
     revision_name,
 )
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.deletion_guard import consent_hint, deletion_consent, exceeded_limit, pending_consent
+from reconciler.plan.deletion_evidence import find_outdated
+from reconciler.plan.deletion_guard import (
+    consent_hint,
+    deletion_consent,
+    exceeded_limit,
+    moved_branch,
+    pending_consent,
+)
 from reconciler.plan.drafts import close_drafts, close_pulls, latest_pull, next_workspace, write_draft
 from reconciler.reasons import Reason
 from reconciler.refs import deletion_proposed_ref, deletion_ref, short_branch
@@ -46,7 +53,7 @@ def decide_unwanted(target: PlanTarget, context: PlanContext) -> Change:
     change = replace(change, variant=owner, before=_tree(target), after=_tree(target))
     if pause:
         return replace(change, reason=Reason.PAUSED, message=pause)
-    kept = _why_kept(owner, context)
+    kept = _why_kept(owner, target.key, context)
     if kept is not None:
         reason, message = kept
         return replace(change, reason=reason, message=message)
@@ -71,13 +78,14 @@ def withdraw_deletion(target: PlanTarget, context: PlanContext) -> Iterator[Move
     return _deletion_refs(target, context)
 
 
-def _why_kept(owner: ObjectName, context: PlanContext) -> tuple[Reason, str] | None:
+def _why_kept(owner: ObjectName, package: PackageKey, context: PlanContext) -> tuple[Reason, str] | None:
     """Return why there is no positive evidence that the owner let go; None if there is (D3)."""
     if is_uncertain(owner, context):
         return Reason.OWNER_STALLED, f"PackageVariant {owner} is not understood"
     if owner in context.variants:
         if owner in context.resolved:
-            return None
+            outdated = find_outdated(owner, package, context.inventory.control)
+            return (Reason.REMOVAL_UNPROVEN, outdated) if outdated else None
         return Reason.OWNER_STALLED, f"PackageVariant {owner} cannot be resolved"
     change = context.gone.get(owner)
     if change is not None:
@@ -347,10 +355,13 @@ def _refuse_moved(
     # The new places of moved variants count as owned as soon as they have drafts: that must not make
     # the share of what was refused smaller, nor must packages that left make the minimum larger.
     owned = max((before[change.package] for change in again), default=now)
-    limit = exceeded_limit(len(moved), owned, guard)
+    branch = moved_branch(context.inventory)
+    limit = branch or exceeded_limit(len(moved), owned, guard)
     refused = moved if limit else again
-    packages = plural(owned, "owned package")
-    message = f"{len(refused)} of {packages} would be deleted because their variants moved"
+    packages = (
+        plural(len(refused), "package") if branch else f"{len(refused)} of {plural(owned, 'owned package')}"
+    )
+    message = f"{packages} would be deleted because their variants moved"
     return refused, owned, f"{message}, {limit or pending_consent(context.inventory)}"
 
 

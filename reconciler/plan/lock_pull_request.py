@@ -28,6 +28,7 @@ from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import SUSPENDED
 from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import Resolution
+from reconciler.standing import Position
 from reconciler.state import WANTED_LOCK, WantedLockRecord, record_bytes
 from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
 from reconciler.values import replace
@@ -228,6 +229,11 @@ def plan_lock(inventory: Inventory, fleet: ResolvedFleet) -> LockPlan:
     tree = _tree(lock.files) if is_proposed else reviewed.computed_tree
     records = {WANTED_LOCK: record_bytes(WantedLockRecord(tree=tree))} if tree else {}
     proposal = propose_lock(lock, reviewed, inventory)
+    standing = inventory.control.standing
+    if standing.is_outdated and proposal is not None:
+        message = f"{standing.sentence}: the pins are decided at the tip"
+        change = proposal.change.without_effects(Op.KEEP, Reason.LOCK_PENDING, message)
+        proposal = replace(proposal, change=replace(change, waits=False))
     if inventory.policy.suspend and proposal is not None and proposal.change.pending:
         change = proposal.change.without_effects(Op.KEEP, Reason.PAUSED, SUSPENDED)
         proposal = replace(proposal, change=change)
@@ -328,8 +334,14 @@ def _proposed(
     stands = branch is not None and _tree(branch.files) == _tree(files)
     again = stands or (branch is None and reviewed.computed_tree == _tree(lock.files))
     if last is not None and opened is None and again:
+        is_unmerged = inventory.control.standing.position is Position.UNMERGED
+        if is_unmerged and last.state is PullState.MERGED:
+            message = f"Pull request #{last.number} was merged; this commit is not, and has other pins"
+            return replace(change, reason=Reason.LOCK_PENDING, message=message)
         message = _refused_text(last)
         return replace(change, reason=Reason.REJECTED, message=message, waits=True)
+    if branch is not None and branch.behind and not branch.has_foreign_commits:
+        stands = False  # made anew from main, where it merges without a conflict
     reason = Reason.DRAFT_EDITED if branch and branch.edited_files else Reason.LOCK_PENDING
     pull = lock_pull(
         PullRequest(

@@ -23,6 +23,7 @@ _WAITING = {
 _HELD = {
     Reason.AWAITING_WAVE: "its rollout",
     Reason.DELETION_GUARD: "consent to its deletion",
+    Reason.REMOVAL_UNPROVEN: "proof of its removal",
     Reason.UPSTREAM_TAG_MOVED: "consent to the moved tag",
     Reason.SNAPSHOT_INCOMPLETE: "a complete snapshot",
     Reason.SNAPSHOT_STALE: "a newer snapshot",

@@ -15,6 +15,7 @@ from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.standing import Position
 from reconciler.state import (
     REFUSED_DELETIONS,
     VARIANTS_DIRECTORY,
@@ -95,6 +96,25 @@ def plan_records(
     if context.inventory.images:
         files[IMAGES_PATH] = lock_bytes(ImagesLock().pinned(context.inventory.images))
     return dict(sorted(files.items()))
+
+
+def applied_commit(
+    context: PlanContext, changes: Iterable[Change], refused: Mapping[PackageKey, int]
+) -> Oid | None:
+    """Return the control commit that counts as applied after the plan, None where there never was a variant.
+
+    While every change is suspended nothing is. Where the default branch was moved, or its history is cut off,
+    what is left of the commit that was applied last still needs consent or evidence: that commit stays until
+    nothing is left.
+    """
+    control, applied = context.inventory.control, context.inventory.control.standing.applied
+    has_variants = context.variants or context.inventory.records or context.inventory.set_records
+    if context.inventory.policy.suspend or not (applied or has_variants):
+        return applied
+    if applied and control.standing.position in (Position.REWRITTEN, Position.UNKNOWN):
+        left = context.gone.keys() - set(_leaving(context, changes))
+        return applied if left or refused else control.commit.oid
+    return control.commit.oid
 
 
 def _refused_deletions(

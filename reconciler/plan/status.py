@@ -65,6 +65,7 @@ _BY_REASON = {
             Reason.HELD_BACK,
             Reason.MANIFEST_UNREADABLE,
             Reason.OWNER_UNKNOWN,
+            Reason.REMOVAL_UNPROVEN,
             Reason.SNAPSHOT_INCOMPLETE,
             Reason.SNAPSHOT_STALE,
             Reason.STILL_NEEDED,

@@ -2,17 +2,21 @@
 
 import posixpath
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.errors import ConfigurationError, UnavailableError, UsageError
 from reconciler.git.cache import MirrorLocation
+from reconciler.git.commits import CommitData
+from reconciler.git.history import History
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import local_path, parse_remote
 from reconciler.git.working_copy import WorkingCopy, find_working_copy, is_repository
 from reconciler.ids import Oid
-from reconciler.objects import Commit
+from reconciler.objects import Commit, Mode
 from reconciler.refs import HEADS
+from reconciler.standing import Standing, decide_standing
 
 # scheme://host/path, and user@host:path as in scp.
 _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*)?$")
@@ -58,6 +62,93 @@ def open_control(control: str, mirrors: Mirrors) -> OpenControl:
         message = f"The control repository {control} has no commit on its default branch {branch or '(none)'}"
         raise ConfigurationError(message, hint="Push one; `reconciler init` writes the first files.")
     return OpenControl(mirror, mirror, _commit(mirror, tip), branch, published=True)
+
+
+class ControlHistory(History):
+    """The history of the control repository: that of the shared one, then that of the working copy.
+
+    A working copy may be shallow, and has commits that are not pushed.
+    """
+
+    def __init__(self, opened: OpenControl) -> None:
+        super().__init__()
+        self._mirror, self._objects = opened.mirror, opened.objects
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether the history ends before its first commit."""
+        return bool(self._mirror.open().is_shallow)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether no object has to be fetched."""
+        return self._mirror.is_local
+
+    def find_commit(self, oid: Oid) -> CommitData | None:
+        """Return a commit, None if it is missing or is not a commit."""
+        return self._mirror.find_commit(oid) or self._objects.find_commit(oid)
+
+    def find_parents(self, oid: Oid) -> tuple[Oid, ...] | None:
+        """Return a commit's parents, None if it is missing."""
+        parents = self._mirror.find_parents(oid)
+        return self._objects.find_parents(oid) if parents is None else parents
+
+    def commit(self, oid: Oid) -> CommitData:
+        """Return a commit that is known to exist."""
+        return self._of(oid).commit(oid)
+
+    def blob_at(self, commit: Oid, path: str) -> Oid | None:
+        """Return the id of the regular file at a path of a commit, None if there is none."""
+        return self._of(commit).blob_at(commit, path)
+
+    def ensure(self, oids: Iterable[Oid]) -> None:
+        """Fetch the missing objects in one batch, but for those of commits that are not pushed."""
+        if not self._mirror.is_local:
+            self._mirror.ensure(oid for oid in oids if not self._objects.has(oid))
+
+    def blob(self, oid: Oid, max_bytes: int) -> bytes:
+        """Return the bytes of a blob.
+
+        Raises: PackageRefusedError if it is larger than `max_bytes`; UnavailableError if it is missing.
+        """
+        return self._of(oid).blob(oid, max_bytes)
+
+    def changed_paths(self, old: Oid, new: Oid, paths: Iterable[str]) -> set[str]:
+        """Return those of `paths` at which two trees differ."""
+        holder = self._of(old)
+        if holder is self._of(new):
+            return holder.changed_paths(old, new, paths)
+        return {path for path in paths if self.blob_at(old, path) != self.blob_at(new, path)}
+
+    def changed_files(self, old: Oid | None, new: Oid, directory: str = "") -> Iterator[str]:
+        """Yield the paths of new files in a tree, and of those with another content than in an older one."""
+        before = {entry.name: entry for entry in self._of(old).entries(old)} if old else {}
+        for entry in self._of(new).entries(new):
+            was, path = before.get(entry.name), f"{directory}{entry.name}"
+            if was is not None and was.oid == entry.oid:
+                continue
+            if entry.mode == Mode.TREE:
+                tree = was.oid if was is not None and was.mode == Mode.TREE else None
+                yield from self.changed_files(tree, entry.oid, f"{path}/")
+            else:
+                yield path
+
+    def _of(self, oid: Oid) -> Mirror:
+        return self._mirror if self._objects is self._mirror or self._mirror.has(oid) else self._objects
+
+
+def read_standing(opened: OpenControl, applied: Oid | None = None) -> Standing:
+    """Compare the opened commit with the default branch and with what was applied last.
+
+    Args:
+        opened: The control repository.
+        applied: The control commit that was applied last, None if it is not known.
+    """
+    mirror, commit = opened.mirror, opened.commit.oid
+    history = ControlHistory(opened)
+    if applied is not None and not history.contains(commit, applied):
+        mirror.bring(applied)  # no branch reaches it if somebody moved the default branch back
+    return decide_standing(commit, find_default_tip(mirror), applied, history, mirror.head_branch)
 
 
 def find_default_tip(mirror: Mirror) -> Oid | None:

@@ -9,6 +9,7 @@ from reconciler.api.annotations import check_keys
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.api.validation import parse_model
 from reconciler.errors import Location, Problem, UnavailableError
+from reconciler.expand.variants import owner_key, set_key, variant_key
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, normalise_url
@@ -23,7 +24,13 @@ from reconciler.inventory import (
 )
 from reconciler.lazy import LazyMapping
 from reconciler.policy import Policy
-from reconciler.read.control import OpenControl, absolute_remote, open_control
+from reconciler.read.control import (
+    ControlHistory,
+    OpenControl,
+    absolute_remote,
+    open_control,
+    read_standing,
+)
 from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.read.dependencies import INDEX_DIRECTORY, IndexFolders, read_index_folders
 from reconciler.read.files import is_below
@@ -53,7 +60,9 @@ from reconciler.read.state import (
 )
 from reconciler.read.trust import read_trust, unused_rules
 from reconciler.reasons import Reason
+from reconciler.resolve.deliveries import cluster_of
 from reconciler.snapshot import Snapshot
+from reconciler.standing import Position, Removals, Standing
 from reconciler.state import PullHistory
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 from reconciler.values import replace
@@ -115,6 +124,7 @@ def read_inventory(
         problems=tuple(sorted({*inventory.problems, *forge_state.problems})),
         notes=(
             *options.notes,
+            *_position(inventory.control.standing),
             *forge_state.notes,
             *content.declared.manifests.notes,
             *_read_commit(options.control, inventory.policy),
@@ -259,6 +269,21 @@ def _read_declared(opened: OpenControl, policy: Policy, snapshot: Snapshot) -> _
     return _Declared(manifests, tuple(_merged(manifests, registered)), (*manifests.problems, *problems))
 
 
+def _position(standing: Standing) -> Iterator[str]:
+    """Yield how the commit differs from the one that should be applied."""
+    if not standing.sentence:
+        return
+    match standing.position:
+        case Position.BEHIND | Position.DROPPED:
+            yield f"{standing.sentence}: what newer commits brought is kept, and nothing can be applied"
+        case Position.REWOUND:
+            yield f"{standing.sentence}. Nothing is applied before the next commit on it"
+        case Position.REWRITTEN:
+            yield f"{standing.sentence}. Each deletion needs consent"
+        case _:
+            yield standing.sentence
+
+
 def _read_commit(opened: OpenControl, policy: Policy) -> Iterator[str]:
     """Yield which commit was read, if a working copy has commits or files that are not published."""
     inputs = (policy.config_path, policy.snapshot.path, INDEX_DIRECTORY, LOCKS_DIRECTORY)
@@ -303,6 +328,8 @@ def _control(
     skipped: Iterable[Problem],
 ) -> Control:
     mirror = opened.mirror
+    standing = read_standing(opened, recorded.state.applied)
+    removals = _removals(opened, policy, manifests, recorded.state, standing)
     return Control(
         url=mirror.url,
         remote=mirror.remote,
@@ -312,16 +339,27 @@ def _control(
         status=mirror.refs().get(status_ref(policy.instance)),
         readable=True,
         broken=manifests.broken | {problem.location.path for problem in skipped},
-        removed=_removed(opened, manifests, recorded.state),
+        removed=removals.by_key,
+        unproven=removals.unproven,
+        standing=standing,
         published=opened.published,
     )
 
 
-def _removed(opened: OpenControl, manifests: Manifests, state: State) -> Mapping[str, Oid]:
-    """Return the deleted files that declared recorded objects, with the commit that removed each."""
-    at, absent = opened.commit.oid, sorted(_recorded_files(state) - manifests.files)
-    gone = [path for path in absent if opened.objects.blob_at(at, path) is None]
-    return opened.objects.last_touching(at, gone) if gone else {}
+def _removals(
+    opened: OpenControl, policy: Policy, manifests: Manifests, state: State, standing: Standing
+) -> Removals:
+    """Return the commits that removed recorded objects which no manifest declares any more."""
+    declared = {*(variant_key(each.key) for each in manifests.variants), *manifests.stalled}
+    declared |= {set_key(each.key) for each in manifests.sets}
+    authored = (r for r in state.records.values() if not r.requested_by and not cluster_of(r.key))
+    recorded = {(record.manifest, owner_key(record)) for record in authored}
+    absent = {each for each in recorded if each[1] not in declared and each[0] not in manifests.broken}
+    if not absent or standing.is_outdated:
+        return Removals()
+    from reconciler.read.removals import find_removals  # noqa: PLC0415 - most runs need none
+
+    return find_removals(ControlHistory(opened), opened.commit.oid, absent, standing, policy)
 
 
 def _recorded_files(state: State) -> set[str]:

@@ -139,7 +139,15 @@ def _read_branch(opened: OpenControl, policy: Policy, main: Files, into: str) ->
         edited_files=frozenset(path.removeprefix(f"{LOCKS_DIRECTORY}/") for path in edited),
         has_foreign_commits=bool(foreign),
         foreign_commit_time=newest_time(foreign),
+        behind=base is not None and _is_behind(mirror, tip, base),
     )
+
+
+def _is_behind(mirror: Mirror, tip: Oid, main: Oid) -> bool:
+    """Tell whether main's lock changed since a branch left it."""
+    start = mirror.merge_base(main, tip)
+    lock = mirror.subtree(start, LOCKS_DIRECTORY) if start else None
+    return lock != mirror.subtree(main, LOCKS_DIRECTORY)
 
 
 def _changed(mirror: Mirror, commit: CommitData, paths: Iterable[str]) -> Iterator[str]:

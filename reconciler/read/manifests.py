@@ -118,6 +118,15 @@ def parse_manifests(files: Mapping[str, bytes], policy: Policy) -> Manifests:
     return _assemble(_classify(contents, sorted(contents.by_path), policy), {})
 
 
+def declared_objects(path: str, data: bytes, policy: Policy) -> frozenset[ObjectKey] | None:
+    """Return the objects that a file declares, valid or not; None if it may declare others. Total."""
+    contents = _Contents({path: parse_file(path, data, yaml_limits(policy.limits))})
+    classified = _classify(contents, [path], policy)
+    if any(each.broken for each in classified):
+        return None
+    return frozenset(each.key for each in classified if each.key)
+
+
 def _list_files(objects: Mirror, commit: Oid, policy: Policy) -> _Files:
     """Return every file that may hold manifests, each below its most specific manifest path."""
     locks = {LOCKS_DIRECTORY} if policy.lock.is_reviewed else set()

@@ -1,5 +1,6 @@
 """Read the records of the state branch, and the statuses of the status branch."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
@@ -21,6 +22,7 @@ from reconciler.policy import Limits
 from reconciler.read.files import FileEntry, fetch_files
 from reconciler.reasons import Reason
 from reconciler.state import (
+    APPLIED,
     LINES_SCHEMA,
     LINES_SUFFIX,
     MOST_BYTES,
@@ -33,6 +35,7 @@ from reconciler.state import (
     VARIANTS_DIRECTORY,
     VARIANTS_FORMAT,
     WANTED_LOCK,
+    AppliedRecord,
     PackageVariantRecord,
     PullHistory,
     RefusedDeletionsRecord,
@@ -58,7 +61,8 @@ class State:
 
     An unreadable record is replaced by its newest readable version in the history of the branch, if any.
     `locks` are the pins of floating upstreams, `wanted_lock` is the tree of the reviewed lock that the last
-    run computed. `refused` is None if its record is unreadable.
+    run computed, `applied` the control commit that was applied last. `refused` is None if its record is
+    unreadable.
     """
 
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
@@ -66,6 +70,7 @@ class State:
     rollouts: Mapping[ObjectName, RolloutRecord] = field(default_factory=dict)
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     wanted_lock: Oid | None = None
+    applied: Oid | None = None
     refused: RefusedDeletionsRecord | None = NOTHING_REFUSED
     problems: tuple[Problem, ...] = ()
 
@@ -99,9 +104,15 @@ def read_state(objects: Mirror, commit: Oid | None, limits: Limits) -> State:
         rollouts=reader.records(ROLLOUTS_DIRECTORY, RolloutRecord),
         locks=reader.records(UPSTREAMS_DIRECTORY, UpstreamLock),
         wanted_lock=reader.wanted_lock(),
+        applied=reader.applied(),
         refused=reader.refused_deletions(),
         problems=tuple(sorted(reader.problems)),
     )
+
+
+def read_applied(objects: Mirror, commit: Oid | None, limits: Limits) -> Oid | None:
+    """Return the control commit that was applied last, as a commit of the state branch names it."""
+    return _Reader(objects, commit, limits).applied() if commit else None
 
 
 _REPEATED = (
@@ -109,6 +120,7 @@ _REPEATED = (
     *("upstream_commit", "upstream_tree"),
 )
 """Texts of records that many variants of a fleet share."""
+_OID = re.compile(r"[0-9a-f]{40}")
 _repeated = attrgetter(*_REPEATED)
 
 
@@ -222,6 +234,12 @@ class _Reader:
         oid = self._blob(self.commit, WANTED_LOCK)
         record = self._record(WANTED_LOCK, oid, WantedLockRecord) if oid else None
         return Oid(record.tree) if record else None
+
+    def applied(self) -> Oid | None:
+        """Return the control commit that was applied last."""
+        oid = self._blob(self.commit, APPLIED)
+        record = self._record(APPLIED, oid, AppliedRecord) if oid else None
+        return Oid(record.commit) if record and _OID.fullmatch(record.commit) else None
 
     def refused_deletions(self) -> RefusedDeletionsRecord | None:
         """Return the deletions that wait for consent, None if the file exists and is unreadable."""

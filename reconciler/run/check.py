@@ -29,7 +29,7 @@ from reconciler.read.governance import (
 from reconciler.read.inventory import read_inventory
 from reconciler.reasons import Reason
 from reconciler.report.summary import Names
-from reconciler.run.inputs import RunInputs
+from reconciler.run.inputs import RunInputs, with_former_variants
 from reconciler.run.options import RunOptions, open_mirrors
 from reconciler.run.plan import PlannedRun, plan_fleet
 from reconciler.values import dataclass
@@ -95,7 +95,9 @@ def check_proposal(
     def read(reading: ReadOptions) -> RunInputs:
         shown = reading if level is not Level.MANIFESTS else replace(reading, deep=False)
         with open_task("reading"):
-            return RunInputs(read_inventory(options.control, mirrors, os.environ, shown), mirrors)
+            inventory = read_inventory(options.control, mirrors, os.environ, shown)
+            inventory = with_former_variants(options.control, inventory, shown.control, mirrors, shown)
+            return RunInputs(inventory, mirrors)
 
     def read_both() -> tuple[RunInputs | None, RunInputs]:
         at_base = ReadOptions(proposal.base, policy_governor(trusted))

@@ -1,32 +1,50 @@
 """The reading part of a run: its options, and everything that the core may know."""
 
 import os
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from reconciler.apply.preconditions import Checkout, check_merged
+from reconciler.apply.preconditions import Checkout, check_checkout
 from reconciler.dependencies.catalog.published import DependencyInputs
 from reconciler.errors import ConfigurationError
+from reconciler.expand import expand
+from reconciler.expand.upstream import assume_upstreams
 from reconciler.forge.registry import Forges
 from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.repository import Mirrors
 from reconciler.inventory import Inventory
 from reconciler.progress import open_task
-from reconciler.read.control import OpenControl, find_default_tip, open_commit, open_control
+from reconciler.read.control import (
+    ControlHistory,
+    OpenControl,
+    find_default_tip,
+    open_commit,
+    open_control,
+    read_standing,
+)
 from reconciler.read.dependencies import read_dependencies
 from reconciler.read.governance import (
     ReadOptions,
     policy_governor,
     read_merged_policy,
     read_options,
+    read_policy,
     registered_in,
     repository_check,
 )
 from reconciler.read.inventory import read_inventory
+from reconciler.read.state import read_applied, state_ref
 from reconciler.report.summary import Names
+from reconciler.resolve.ownership import downstream_packages
 from reconciler.run.name_cache import keep_names
 from reconciler.run.options import Opened, RunOptions, open_mirrors
+from reconciler.standing import Position
 from reconciler.values import settled_dataclass
+
+if TYPE_CHECKING:
+    from reconciler.ids import ObjectName, PackageKey
 
 
 @settled_dataclass(frozen=True)
@@ -70,12 +88,13 @@ def read_inputs(
     Args:
         options: The control repository and the part of the fleet to read.
         forges: Where pull requests are read.
-        writes: The caller is going to write: an unmerged commit is refused before anything else is read.
+        writes: The caller is going to write: an unmerged or outdated commit is refused before anything else
+            is read.
         lists_ended: List all pull requests with their texts, also those that ended long ago.
         opened: Repositories that are open already.
 
     Raises:
-        RefusedError: The commit is not merged, and `writes`.
+        RefusedError: The commit is not merged or not the newest, and `writes`.
     """
     mirrors = opened.mirrors if opened else open_mirrors(options)
     replies = ReplyCache(mirrors.cache_dir / "replies")
@@ -83,9 +102,11 @@ def read_inputs(
     with open_task("reading"):
         control = opened.control if opened else open_control(options.control, mirrors)
         if writes:
-            _check_merged(control)
+            check_opened(control)
         reading = _reading(options, control, mirrors)
         inventory = read_inventory(options.control, mirrors, os.environ, reading, forges)
+        if not writes:
+            inventory = with_former_variants(options.control, inventory, control, mirrors, reading)
     if not inventory.is_partial:
         keep_names(mirrors.cache_dir, options.control, inventory)
     return RunInputs(inventory, mirrors, forges, control)
@@ -107,7 +128,38 @@ def _reading(options: RunOptions, opened: OpenControl, mirrors: Mirrors) -> Read
     return replace(reading, check=repository_check(merged, opened.mirror, registered))
 
 
-def _check_merged(opened: OpenControl) -> None:
-    mirror = opened.mirror
-    checkout = Checkout(mirror.remote, opened.commit.oid, opened.branch, published=opened.published)
-    check_merged(checkout, mirror.head_branch)
+def with_former_variants(
+    control: str, inventory: Inventory, opened: OpenControl, mirrors: Mirrors, reading: ReadOptions
+) -> Inventory:
+    """Return the inventory of an unmerged commit, with what was desired where it left the default branch.
+
+    It may have left before the commit that was applied last: what that brought, it does not remove.
+    """
+    standing = inventory.control.standing
+    if standing.position is not Position.UNMERGED or standing.contains_applied:
+        return inventory
+    history = ControlHistory(opened)
+    bases = (history.merge_base(oid, opened.commit.oid) for oid in (standing.applied, standing.newest) if oid)
+    base = next(filter(None, bases), None)
+    before: frozenset[tuple[ObjectName, PackageKey]] = frozenset()
+    if base is not None:
+        shallow = replace(reading, control=open_commit(opened.mirror, base), deep=False)
+        with suppress(ConfigurationError):  # nothing is known to have been desired
+            there = assume_upstreams(read_inventory(control, mirrors, os.environ, shallow))
+            downstreams = downstream_packages(expand(there).variants, there)
+            before = frozenset((each.key, package) for package, of in downstreams.items() for each in of)
+    return replace(inventory, control=replace(inventory.control, before=before))
+
+
+def check_opened(opened: OpenControl) -> None:
+    """Refuse to write for everybody from a commit that is not merged, or not the newest.
+
+    Raises:
+        RefusedError: The commit is such a one.
+    """
+    mirror, is_governed = opened.mirror, find_default_tip(opened.mirror) is not None
+    policy = read_merged_policy(mirror, os.environ) if is_governed else read_policy(opened, os.environ)
+    state = mirror.refs().get(state_ref(policy.instance)) if policy else None
+    standing = read_standing(opened, read_applied(mirror, state, policy.limits) if policy else None)
+    checkout = Checkout(mirror.remote, opened.commit.oid, opened.branch, opened.published, standing)
+    check_checkout(checkout, mirror.head_branch)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from reconciler.apply.outcome import Target
-from reconciler.apply.preconditions import Checkout, check_merged
+from reconciler.apply.preconditions import Checkout, check_checkout
 from reconciler.apply.pulls import lock_change
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks
@@ -33,6 +33,7 @@ from reconciler.resolve.pins import find_floating, follow, hold, upstream_data
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import resolve_inputs
+from reconciler.standing import Standing
 from reconciler.suggestions import suggest
 from reconciler.upstream_lock import LOCKS_DIRECTORY, UpstreamLock, is_floating
 from reconciler.values import dataclass
@@ -64,7 +65,8 @@ class LockResult:
     `decision` are the locks of clusters. `pins` are the changed pins of floating upstreams, `chosen` the
     upstream locks that a person requested. `reviewed` is the complete lock where locks are reviewed.
     `written` are files of the working copy, `outcome` are all other effects. `unread` are the repositories
-    that could not be read, `invalid` the problems of manifests beside those of `decision`.
+    that could not be read, `invalid` the problems of manifests beside those of `decision`. `standing` is the
+    position of the commit that was read.
     """
 
     decision: LockUpdate
@@ -75,6 +77,7 @@ class LockResult:
     outcome: Outcome = field(default_factory=Outcome)
     unread: Mapping[Problem, OnUnavailable] = field(default_factory=dict)
     invalid: tuple[Problem, ...] = ()
+    standing: Standing = Standing()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -127,6 +130,7 @@ def decide_lock(
         fleet.wanted_locks,
         chosen=chosen,
         unread=find_unread(inventory),
+        standing=inventory.control.standing,
         invalid=tuple(sorted(p for p in problems if p.reason != Reason.REPOSITORY_UNAVAILABLE)),
     )
     if inventory.reviewed is None:
@@ -170,14 +174,17 @@ def _lock_once(
     options: RunOptions, resolve_options: ResolveOptions, request: PinRequest
 ) -> tuple[LockResult, bool]:
     """Return the result of one attempt, and whether another run wrote first."""
-    inputs = read_lock_inputs(options)
-    result = decide_lock(inputs, resolve_options, request)
+    inputs, copy = read_lock_inputs(options), _working_copy(options)
     inventory, control = inputs.inventory, inputs.mirrors.open(inputs.inventory.control.remote)
-    copy = _working_copy(options)
-    if result.reviewed is None or copy is None:
+    is_shared = inventory.reviewed is None or copy is None
+    # A lock on the state branch or in a pull request is shared: only a merged commit may change it. Files in
+    # a working copy are for a commit on its branch: an unmerged one may be checked out, an outdated one not.
+    if is_shared or inventory.control.standing.is_outdated:
+        checkout = Checkout.of(inventory.control)
+        check_checkout(checkout, control.head_branch if is_shared else checkout.branch)
+    result = decide_lock(inputs, resolve_options, request)
+    if is_shared:
         _check_active(result, inventory, request)
-        # A lock on the state branch or in a pull request is shared: only a merged commit may change it.
-        check_merged(Checkout.of(inventory.control), control.head_branch)
     if result.reviewed is None:
         written = write_locks(inventory, control, result.decision.files, result.chosen)
         outcome = Outcome(written.effects, written.exits)

@@ -22,6 +22,7 @@ from reconciler.rollout.model import Rollout
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run, resolve_inputs
+from reconciler.standing import Standing
 from reconciler.values import dataclass
 
 _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})
@@ -67,12 +68,14 @@ def read_status(options: RunOptions) -> FleetStatus:
 class NeededKinds:
     """The kinds of objects that a fleet reads from snapshots of clusters, sorted.
 
-    `problems` are manifests and `unread` repositories that may need further kinds.
+    `problems` are manifests and `unread` repositories that may need further kinds. `standing` is
+    the position of the commit that was read.
     """
 
     kinds: tuple[GroupKind, ...]
     problems: tuple[Problem, ...] = ()
     unread: Mapping[Problem, OnUnavailable] = field(default_factory=dict)
+    standing: Standing = Standing()
 
 
 def find_needed_kinds(options: RunOptions) -> NeededKinds:
@@ -90,4 +93,5 @@ def find_needed_kinds(options: RunOptions) -> NeededKinds:
         needed_kinds(inputs.inventory, injected, contents),
         tuple(sorted(p for p in problems if p.reason not in _UNRELATED_TO_KINDS)),
         find_unread(inputs.inventory),
+        inputs.inventory.control.standing,
     )

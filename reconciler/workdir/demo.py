@@ -130,7 +130,10 @@ def walkthrough(layout: Layout, clusters: int) -> tuple[tuple[str, tuple[str, ..
                 "reconciler approve --all",
             ),
         ),
-        ("Run again: it records that the package is gone", ("reconciler apply",)),
+        (
+            "Run again: it records that the package is gone",
+            (*(("git pull -q",) if layout.monorepo else ()), "reconciler apply"),
+        ),
         ("And again: nothing is left to do", ("reconciler plan --detailed-exitcode", "reconciler apply")),
     )
 

@@ -5,9 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.apply.preconditions import Checkout, check_applicable, check_merged
+from reconciler.apply.preconditions import Checkout, check_applicable, check_checkout
 from reconciler.errors import RefusedError
 from reconciler.ids import Oid
+from reconciler.standing import Standing
 
 COMMIT = Oid("1" * 40)
 
@@ -31,10 +32,10 @@ def test_only_what_the_default_branch_holds_is_applied(
     checkout = Checkout("control.git", COMMIT, branch, published)
 
     if not refusal:
-        check_merged(checkout, default)
+        check_checkout(checkout, default)
         return
     with pytest.raises(RefusedError) as caught:
-        check_merged(checkout, default)
+        check_checkout(checkout, default)
     assert str(caught.value) == refusal
     step = "Merge it first" if refusal.startswith("Branch") else "Push it, or merge it first"
     assert caught.value.hint == f"{step}; `reconciler plan` shows what it would do."
@@ -56,7 +57,10 @@ def test_plan_that_was_not_reviewed_or_not_merged_is_refused(
     plan = cast("Any", SimpleNamespace(checksum="now"))
     commit = SimpleNamespace(oid=COMMIT)
     control = cast(
-        "Any", SimpleNamespace(remote="control.git", commit=commit, branch="main", published=published)
+        "Any",
+        SimpleNamespace(
+            remote="control.git", commit=commit, branch="main", published=published, standing=Standing()
+        ),
     )
 
     if not refusal:

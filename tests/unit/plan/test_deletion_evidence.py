@@ -8,12 +8,14 @@ import pytest
 
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.expand import Desired
+from reconciler.expand.variants import owner_key
 from reconciler.ids import GroupKind, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, Inventory, RepositoryView, Sourced
 from reconciler.plan.deletion_evidence import DeletionEvidence, claimed_packages, explain_absence
 from reconciler.policy import Policy, SnapshotPolicy
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
+from reconciler.standing import Removal
 from reconciler.state import PackageVariantRecord
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.sets import COMMIT, cluster, package_set, repository, select, snapshot, variant, world
@@ -325,7 +327,7 @@ def explanation(case: Case) -> str:
     made_by = "dependents, released" if made_by == "dependents" else made_by
     record = replace(a_record(made_by), target=TARGETS.get(case["target"], ""))
     inventory = blank()
-    removed = {"sets.yaml": "abc"} if case["file"] == "removed" else {}
+    removed = {owner_key(record): Removal(record.manifest, "abc")} if case["file"] == "removed" else {}
     inventory = replace(
         inventory,
         sets=(made_by_set(made_by),) if case["made by"] == "set" else (),

@@ -1,0 +1,201 @@
+"""Find the commits that removed manifests: the evidence of deletions (D17, D28)."""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from typing import NamedTuple
+
+from reconciler.git.commits import CommitData
+from reconciler.git.trees import PackageRefusedError
+from reconciler.ids import ObjectKey, Oid
+from reconciler.policy import Policy
+from reconciler.read.control import ControlHistory
+from reconciler.read.files import is_below
+from reconciler.read.manifests import SUFFIXES, declared_objects
+from reconciler.standing import Removal, Removals, Standing
+
+
+class Declaration(NamedTuple):
+    """An object that a file declares."""
+
+    path: str
+    key: ObjectKey
+
+
+def find_removals(
+    history: ControlHistory,
+    commit: Oid,
+    absent: Iterable[tuple[str, ObjectKey]],
+    standing: Standing,
+    policy: Policy,
+) -> Removals:
+    """Return the commits that removed recorded objects, which no manifest declares at `commit`.
+
+    A commit removes an object if its parent declares it and it does not, in any file. An object that the
+    commit applied last declares was removed after that; the deletion of any other was refused before.
+
+    Args:
+        history: The history of the control repository.
+        commit: The commit that is read.
+        absent: The objects, each after the file that declared it when it was recorded.
+        standing: The position of `commit`.
+        policy: Paths of manifests, limits and the default namespace.
+    """
+    declarations = {Declaration(*each) for each in absent}
+    search = _Search(history, policy)
+    reference = standing.applied or (None if standing.contains_applied else standing.newest)
+    later = search.declared_at(reference, declarations)
+    removals: dict[ObjectKey, Removal] = {}
+    if later:
+        removals |= search.find(commit, later, history.ancestry(reference) if reference else frozenset())
+    if standing.was_moved:
+        return Removals(removals)  # consent replaces the evidence
+    if earlier := declarations - later:
+        removals |= search.find(commit, earlier, frozenset())
+    missing = {declaration for declaration in declarations if declaration.key not in removals}
+    return Removals(removals, {each.key: _unproven(each, is_shallow=history.is_shallow) for each in missing})
+
+
+def _unproven(declaration: Declaration, *, is_shallow: bool) -> str:
+    subject, path = declaration.key.subject, declaration.path
+    if is_shallow:
+        return (
+            f"The history of the control repository is cut off before a commit that removed {subject} from "
+            f"{path}. Fetch all of it: `git fetch --unshallow`, or `fetch-depth: 0` in a workflow"
+        )
+    return (
+        f"No commit removed {subject} from {path}, so nothing proves that it may go. "
+        "To delete it, declare it again and remove it in a commit of its own"
+    )
+
+
+class _Search:
+    """Searches the history for removals; each version of a file is parsed once."""
+
+    def __init__(self, history: ControlHistory, policy: Policy) -> None:
+        self._history, self._policy = history, policy
+        self._declared: dict[tuple[str, Oid], frozenset[ObjectKey] | None] = {}
+        self._added: dict[tuple[Oid, Oid], dict[ObjectKey, str]] = {}
+
+    def declared_at(self, commit: Oid | None, declarations: Iterable[Declaration]) -> set[Declaration]:
+        """Return the objects that a commit declares in their files."""
+        if commit is None or self._history.find_commit(commit) is None:
+            return set()
+        declarations = set(declarations)
+        self._fetch(commit, {each.path for each in declarations})
+        return {each for each in declarations if self._declares(commit, each)}
+
+    def find(
+        self, tip: Oid, declarations: Collection[Declaration], hidden: Container[Oid]
+    ) -> dict[ObjectKey, Removal]:
+        """Return the last removal of each object in the history of `tip` outside of `hidden`."""
+        self._prefetch(tip, declarations, hidden)
+        transitions = self._transitions(tip, declarations, hidden, self._declares)
+        removals: dict[ObjectKey, Removal] = {}
+        moved: dict[Oid, set[Declaration]] = defaultdict(set)
+        for declaration, (parent, commit) in transitions.items():
+            path = self._find_moved(declaration, parent, commit)
+            if path:
+                moved[commit].add(Declaration(path, declaration.key))
+            else:
+                gone = self._history.blob_at(commit, declaration.path) is None
+                removals[declaration.key] = Removal(declaration.path, commit, is_file=gone)
+        for commit, elsewhere in moved.items():
+            removals |= self.find(tip, elsewhere, self._history.ancestry(commit))
+        return removals
+
+    def _transitions(
+        self,
+        tip: Oid,
+        declarations: Iterable[Declaration],
+        hidden: Container[Oid],
+        declares: Callable[[Oid, Declaration], bool],
+    ) -> dict[Declaration, tuple[Oid, Oid]]:
+        """Return for each object the last pair of a commit that declares it and a child that does not.
+
+        A merge removed it only if no parent is without it, or none of those ever had it.
+        """
+        certain: dict[Declaration, tuple[int, Oid, Oid]] = {}
+        merged: dict[Declaration, tuple[int, Oid, Oid]] = {}
+        pending: dict[Oid, set[Declaration]] = {} if tip in hidden else {tip: set(declarations)}
+        # By time for speed only: a parent that is popped too early is pushed again by its other children.
+        heap = [(-self._time(tip), tip)]
+        while heap:
+            _, oid = heapq.heappop(heap)
+            here, commit = pending.pop(oid, set()), self._history.find_commit(oid)
+            if not here or commit is None:
+                continue
+            without: set[Declaration] = set()
+            last: dict[Declaration, tuple[int, Oid, Oid]] = {}
+            for parent in self._parents(commit):
+                changed = self._history.changed_paths(parent.tree, commit.tree, {each.path for each in here})
+                had = {each for each in here if each.path in changed and declares(parent.oid, each)}
+                last |= dict.fromkeys(had, (commit.committer.time, commit.oid, parent.oid))
+                lacking = here - had
+                without |= lacking
+                if lacking and parent.oid not in hidden:
+                    pending.setdefault(parent.oid, set()).update(lacking)
+                    heapq.heappush(heap, (-parent.committer.time, parent.oid))
+            for each, pair in last.items():
+                into = merged if each in without else certain
+                into[each] = max(pair, into.get(each, pair))
+        return {each: (parent, child) for each, (_, child, parent) in (merged | certain).items()}
+
+    def _parents(self, commit: CommitData) -> Iterator[CommitData]:
+        for oid in commit.parents:
+            if (parent := self._history.find_commit(oid)) is not None:
+                yield parent
+
+    def _time(self, oid: Oid) -> int:
+        commit = self._history.find_commit(oid)
+        return commit.committer.time if commit else 0
+
+    def _find_moved(self, declaration: Declaration, parent: Oid, commit: Oid) -> str:
+        """Return the file that declares an object in a commit that took it from another file, "" for none."""
+        if (parent, commit) not in self._added:
+            trees = (self._history.commit(oid).tree for oid in (parent, commit))
+            changed = [path for path in self._history.changed_files(*trees) if self._may_declare(path)]
+            self._fetch(commit, changed)
+            declared = ((path, key) for path in changed for key in self._declared_in(commit, path) or ())
+            self._added[parent, commit] = {key: path for path, key in declared}
+        return self._added[parent, commit].get(declaration.key, "")
+
+    def _may_declare(self, path: str) -> bool:
+        return path.endswith(SUFFIXES) and any(is_below(path, below) for below in self._policy.manifests)
+
+    def _declares(self, commit: Oid, declaration: Declaration) -> bool:
+        """Tell whether a commit declares an object in its file; a file that cannot be read may."""
+        declared = self._declared_in(commit, declaration.path)
+        return declared is None or declaration.key in declared
+
+    def _declared_in(self, commit: Oid, path: str) -> frozenset[ObjectKey] | None:
+        blob = self._history.blob_at(commit, path)
+        if blob is None:
+            return frozenset()
+        if (path, blob) not in self._declared:
+            self._declared[path, blob] = self._parse(path, blob)
+        return self._declared[path, blob]
+
+    def _parse(self, path: str, blob: Oid) -> frozenset[ObjectKey] | None:
+        self._history.ensure([blob])
+        try:
+            data = self._history.blob(blob, self._policy.limits.manifest_bytes)
+        except PackageRefusedError:
+            return None
+        return declared_objects(path, data, self._policy)
+
+    def _fetch(self, commit: Oid, paths: Iterable[str]) -> None:
+        self._history.ensure(filter(None, (self._history.blob_at(commit, path) for path in paths)))
+
+    def _prefetch(self, tip: Oid, declarations: Iterable[Declaration], hidden: Container[Oid]) -> None:
+        """Fetch in one batch what the search will most likely parse: the last version of each file."""
+        if self._history.is_local:
+            return
+        there = self._transitions(
+            tip,
+            declarations,
+            hidden,
+            lambda commit, each: self._history.blob_at(commit, each.path) is not None,
+        )
+        pairs = ((parent, each.path) for each, (parent, _) in there.items())
+        self._history.ensure(filter(None, (self._history.blob_at(*pair) for pair in pairs)))

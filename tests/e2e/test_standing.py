@@ -1,0 +1,735 @@
+"""A run knows where it stands: outdated checkouts write nothing, a commit proves each deletion (D28)."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from reconciler.plan.shard import parse_shard
+from reconciler.run.apply import apply_plan
+from reconciler.run.options import RunOptions
+from reconciler.run.plan import plan_run
+from tests.support.git import Repo
+from tests.support.http_git import serve
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.world import Said, World, build_world, git, refs
+
+WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
+STATE = "reconciler/fleet/state"
+WEB = manifest("edge-1", "web")
+SET = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata: {name: sites, namespace: default}
+spec:
+  upstream: {repo: blueprints, package: web, revision: 1}
+  targets:
+  - repositories:
+    - {name: edge-1, packageNames: [NAMES]}
+"""
+
+
+def another(package: str, *, name: str = "", edge: str = "edge-1") -> str:
+    """Return the manifest of a variant of the package web under another name."""
+    text = variant(edge, "web").replace(f"name: web-{edge}", f"name: {name or package}")
+    head, _, tail = text.rpartition("package: web")
+    return f"{head}package: {package}{tail}"
+
+
+@dataclass
+class Clone(World):
+    """Commands are run against a clone of the control repository."""
+
+    name: str = "copy"
+
+    @property
+    def control(self) -> Path:
+        """The working copy."""
+        return self.root / self.name
+
+    def pull(self) -> None:
+        """Take over what is on the remote."""
+        git(self.control, "pull", "-q")
+
+
+def clone(world: World, *options: str, name: str = "copy", at: str = "") -> Clone:
+    """Clone the control repository; `at` detaches HEAD there, as build jobs do."""
+    url = f"file://{world.root / 'control.git'}"
+    if at:
+        git(world.root, "init", "-q", "-b", "main", name)
+        git(world.root / name, "remote", "add", "origin", url)
+        git(world.root / name, "fetch", "-q", *options, "origin", at)
+        git(world.root / name, "checkout", "-q", "--detach", at)
+    else:
+        git(world.root, "clone", "-q", *options, url, name)
+    return Clone(world.root, name=name)
+
+
+def commit(world: World, files: Mapping[str, str | None], *, branch: str = "main", start: str = "") -> str:
+    repo = Repo(world.root / "control.git", time=1_767_300_000 + 60 * len(list_commits(world)))
+    return str(repo.commit(files, branch=branch, start=start))
+
+
+def list_commits(world: World) -> list[str]:
+    return git(world.root / "control.git", "rev-list", "--all").split()
+
+
+def move_main(world: World, to: str) -> None:
+    git(world.root / "control.git", "update-ref", "refs/heads/main", to)
+
+
+def applied(world: World) -> str:
+    """Return the control commit that the state branch names."""
+    return str(json.loads(git(world.root / "control.git", "show", f"{STATE}:applied.json"))["commit"])
+
+
+def publish(world: World) -> None:
+    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
+        said = world.run(*arguments)
+        assert said.code == 0, said
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Two published packages of one repository."""
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    publish(world)
+    return world
+
+
+def bring(world: World, commits: int = 1) -> None:
+    """Bring one new package, published, and more commits that change nothing."""
+    commit(world, {"manifests/b.yaml": another("b")})
+    for number in range(commits - 1):
+        commit(world, {"NOTES.md": f"{number}\n"})
+    publish(world)
+
+
+# Outdated checkouts
+
+
+WRITING = {
+    "apply": ("apply",),
+    "apply --full": ("apply", "--full"),
+    "apply of a shard": ("apply", "--shard", "0/2"),
+    "approve everything": ("approve", "--all"),
+    "approve one": ("approve", "edge-1/late"),
+    "propose": ("approve", "--propose-only", "edge-1/late"),
+    "merge": ("pr", "merge", "edge-1/late"),
+    "close": ("pr", "close", "edge-1/late"),
+    "reopen": ("pr", "reopen", "edge-1/late"),
+    "lock": ("lock",),
+    "lock --prune": ("lock", "--prune"),
+    "hold": ("lock", "hold", "web-edge-1"),
+    "follow": ("lock", "follow", "web-edge-1"),
+    "pin an image": ("functions", "pull", "--runtime", "docker", "--offline", "example/image:v1"),
+}
+READING = {
+    "plan": ("plan", "--all"),
+    "status": ("status",),
+    "explain": ("explain", "edge-1/late"),
+    "why not": ("why-not", "edge-1/web"),
+    "history": ("history", "edge-1/web"),
+    "graph": ("graph", "--of", "packages"),
+    "graph of dependencies": ("graph",),
+    "expand": ("expand",),
+    "pull requests": ("pr", "list", "--all"),
+    "pull request": ("pr", "show", "edge-1/late"),
+    "lock --check": ("lock", "--check"),
+    "lock --frozen": ("lock", "--frozen"),
+    "kinds of snapshots": ("snapshot", "kinds"),
+}
+
+
+@pytest.fixture(scope="module", params=[1, 2, 50])
+def outdated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, int]:
+    """A checkout that newer commits left behind: they brought a package, and a draft in review."""
+    root = tmp_path_factory.mktemp("outdated") / "w"
+    write_world(root, ("edge-1",))
+    world = World(root)
+    publish(world)
+    behind = clone(world)
+    if request.param > 1:
+        bring(world, request.param - 1)
+    commit(world, {"manifests/late.yaml": another("late")})
+    assert world.run("apply").code == 0
+    return behind, request.param
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_outdated_checkout_writes_nothing(outdated: tuple[Clone, int], name: str) -> None:
+    behind, commits = outdated
+    before, tip = behind.all_refs(), git(behind.root / "control.git", "rev-parse", "main")[:8]
+
+    said = behind.run(*WRITING[name])
+
+    count = "1 commit" if commits == 1 else f"{commits} commits"
+    assert said.code == Exit.REFUSED
+    assert said.err.startswith(
+        f"error: This checkout is {count} behind main ({tip} is the tip): pull, or run from the tip\n"
+    )
+    assert "`git pull`" in said.err
+    assert behind.all_refs() == before
+
+
+@pytest.mark.parametrize("name", READING)
+def test_outdated_checkout_is_read_with_a_note(outdated: tuple[Clone, int], name: str) -> None:
+    behind, commits = outdated
+    before = behind.all_refs()
+
+    said = behind.run(*READING[name])
+
+    assert said.code in (Exit.DONE, Exit.PENDING)
+    assert f"note: This checkout is {commits} commit" in said.out + said.err
+    assert "was removed" not in said.out.replace("proves that it was removed", "")
+    assert behind.all_refs() == before
+
+
+def test_plan_of_an_outdated_checkout_keeps_what_newer_commits_brought(outdated: tuple[Clone, int]) -> None:
+    behind, _ = outdated
+
+    plan = json.loads(behind.run("plan", "-o", "json").out)
+
+    ops = {(change["name"], change["op"], change["reason"]) for change in plan["changes"]}
+    assert ("edge-1/late", "keep", "RemovalUnproven") in ops
+    assert not {op for _, op, _ in ops} & {"delete", "close", "transfer"}
+
+
+@pytest.mark.parametrize("depth", [(), ("--depth=1",)], ids=["whole", "depth 1"])
+@pytest.mark.parametrize("command", ["apply", "action"])
+def test_job_that_is_run_again_writes_nothing(
+    world: World, depth: tuple[str, ...], command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = git(world.root / "control.git", "rev-parse", "main").strip()
+    bring(world, 3)
+    git(world.root / "control.git", "config", "uploadpack.allowAnySHA1InWant", "true")
+    job = clone(world, *depth, at=old)
+    before = world.all_refs()
+
+    said = run_job(job, command, monkeypatch)
+
+    assert said.code == Exit.REFUSED
+    assert "This checkout is 3 commits behind main" in said.err
+    assert "git fetch origin main && git checkout FETCH_HEAD" in said.err
+    assert world.all_refs() == before
+
+    git(job.control, "fetch", "-q", "origin", "main")
+    git(job.control, "checkout", "-q", "FETCH_HEAD")
+    assert run_job(job, command, monkeypatch).code == 0
+
+
+def run_job(job: Clone, command: str, monkeypatch: pytest.MonkeyPatch) -> Said:
+    if command == "apply":
+        return job.run("apply")
+    for name, value in {"INPUT_MODE": "apply", "INPUT_CONTROL": str(job.control)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(job.control))
+    monkeypatch.setenv("RUNNER_TEMP", str(job.root))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(job.root / "cache"))
+    return run_plainly("action")
+
+
+def run_plainly(*arguments: str) -> Said:
+    import contextlib
+    import io
+
+    from reconciler.cli.main import invoke
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = invoke([*arguments])
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+@pytest.mark.parametrize("options", [(), ("--depth=1",)], ids=["whole", "depth 1"])
+@pytest.mark.parametrize("detached", [False, True], ids=["on main", "detached"])
+def test_checkout_of_the_tip_applies_and_proves_deletions(
+    world: World, options: tuple[str, ...], *, detached: bool
+) -> None:
+    removed = commit(world, {WEB: None})
+    tip = commit(world, {"NOTES.md": "Later\n"})
+    copy = clone(world, *options, at=tip if detached else "")
+
+    said = copy.run("apply")
+
+    assert said.code == 0
+    assert (
+        f"{WEB}, which declared PackageVariant default/web-edge-1, was removed in commit {removed}"
+        in said.out
+    )
+    assert "refs/heads/reconciler/fleet/delete/web" in refs(world.root / "edge-1.git")
+    assert applied(world) == tip
+
+
+@pytest.mark.parametrize("form", ["bare", "url"])
+def test_control_that_is_no_checkout_is_read_at_its_tip(world: World, form: str) -> None:
+    bring(world)
+    control = str(world.root / "control.git")
+
+    said = run_plainly(
+        "apply",
+        "--control",
+        control if form == "bare" else f"file://{control}",
+        "--cache-dir",
+        str(world.root / "cache"),
+    )
+
+    assert said.code == 0
+    assert "note:" not in said.out + said.err
+
+
+def test_second_run_writes_nothing_after_a_commit_that_changes_nothing(world: World) -> None:
+    tip = commit(world, {"NOTES.md": "Nothing to do with it\n"})
+    world.run("apply")
+    before = world.all_refs()
+
+    said = world.run("apply")
+
+    assert applied(world) == tip
+    assert world.all_refs() == before
+    assert said.code == 0
+
+
+def test_checkout_that_falls_behind_after_a_quiet_run_repeats_no_report(world: World) -> None:
+    copy = clone(world)
+    assert copy.run("apply").code == 0
+    assert copy.run("apply").code == 0
+    assert "note:" not in copy.run("plan").out
+    commit(world, {"NOTES.md": "Newer\n"})
+
+    assert copy.run("apply").code == Exit.REFUSED
+    assert "note: This checkout is 1 commit behind main" in copy.run("plan").out
+    copy.pull()
+    assert "note:" not in copy.run("plan").out
+    assert copy.run("apply").code == 0
+
+
+# Unmerged commits
+
+
+def test_branch_ahead_of_main_is_planned_and_not_applied(world: World) -> None:
+    tip = commit(world, {WEB: None}, branch="topic", start="main")
+    copy = clone(world, "--branch", "topic")
+    before = world.all_refs()
+
+    assert f"was removed in commit {tip}" in copy.run("plan").out
+    refused = copy.run("apply")
+
+    assert refused.code == Exit.REFUSED
+    assert "Branch topic is not the default branch main" in refused.err
+    assert world.all_refs() == before
+
+
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_branch_that_left_main_early_removes_what_it_removed_and_nothing_else(
+    world: World, command: str
+) -> None:
+    names = "a, b"
+    commit(world, {"manifests/set.yaml": SET.replace("NAMES", names)})
+    publish(world)
+    commit(world, {WEB: None, "manifests/set.yaml": SET.replace("NAMES", "a")}, branch="topic", start="main")
+    commit(world, {"manifests/c.yaml": another("c"), "manifests/set.yaml": SET.replace("NAMES", "a, b, d")})
+    publish(world)
+    copy = clone(world, "--branch", "topic")
+
+    said = copy.run(command)
+
+    deleted = set(re.findall(r"^delete +(edge-1/\w+)", said.out, re.MULTILINE))
+    assert deleted == {"edge-1/web", "edge-1/b"}
+
+
+# A main that was moved
+
+
+def consents(said: Said) -> list[str]:
+    return re.findall(r"spec\.consents: \{(\w+)", said.out + said.err)
+
+
+def test_rewound_main_changes_nothing_and_asks_for_consent(world: World) -> None:
+    old = git(world.root / "control.git", "rev-parse", "main").strip()
+    bring(world)
+    last = applied(world)
+    move_main(world, old)
+    before = world.all_refs()
+
+    plan, said = world.run("plan"), world.run("apply")
+
+    moved = f"Branch main was moved back: its tip is 1 commit behind {last[:8]}, which was applied last"
+    assert moved in plan.out
+    assert consents(plan)
+    assert "delete" not in {line.split()[0] for line in plan.out.splitlines() if line}
+    assert (said.code, moved in said.err) == (Exit.REFUSED, True)
+    assert world.all_refs() == before
+
+    consent(world, consents(plan))
+    assert world.run("apply").code == 0
+    assert "refs/heads/reconciler/fleet/delete/b" in refs(world.root / "edge-1.git")
+    assert rests(world)
+    assert world.run("approve", "--all").code == 0
+    world.run("apply")
+    assert applied(world) == git(world.root / "control.git", "rev-parse", "main").strip()
+    assert rests(world)
+    assert "moved" not in world.run("plan").out
+
+
+def consent(world: World, sums: list[str]) -> str:
+    text = git(world.root / "control.git", "show", "main:reconciler.yaml")
+    given = "".join(f"    {each}: meant\n" for each in sums)
+    return commit(world, {"reconciler.yaml": f"{text}  consents:\n{given}"})
+
+
+def rests(world: World) -> bool:
+    """Whether a run writes nothing, also without any cache."""
+    before = world.all_refs()
+    world.run("apply", cache=f"cache-{len(list(world.root.iterdir()))}")
+    return world.all_refs() == before
+
+
+def test_main_that_went_on_after_it_was_moved_back_deletes_only_with_consent(world: World) -> None:
+    old = git(world.root / "control.git", "rev-parse", "main").strip()
+    commit(world, {"manifests/b.yaml": another("b"), "manifests/draft.yaml": another("draft")})
+    assert world.run("apply").code == 0
+    assert world.run("approve", "edge-1/b").code == 0
+    assert world.run("apply").code == 0
+    move_main(world, old)
+    commit(world, {"manifests/c.yaml": another("c")})
+    drafts = refs(world.root / "edge-1.git")
+
+    said = world.run("apply")
+
+    assert said.code == Exit.REFUSED
+    assert "Branch main was moved: it does not contain" in said.out
+    now = refs(world.root / "edge-1.git")
+    assert {ref: now[ref] for ref in drafts if "/draft/" in ref or "/b/" in ref} == {
+        ref: oid for ref, oid in drafts.items() if "/draft/" in ref or "/b/" in ref
+    }
+    assert "refs/heads/drafts/c/packagevariant-1" in now
+    assert rests(world)
+
+    consent(world, consents(world.run("plan")))
+    assert world.run("apply").code == 0
+    now = refs(world.root / "edge-1.git")
+    assert "refs/heads/reconciler/fleet/delete/b" in now
+    assert not [ref for ref in now if ref.startswith("refs/heads/drafts/draft/")]
+    shown = world.run("pr", "show", "edge-1/late").out
+    assert "was removed in commit" not in shown
+    assert rests(world)
+
+
+def test_consent_of_a_set_counts_after_main_was_moved(world: World) -> None:
+    sites = SET.replace(
+        "namespace: default", 'namespace: default, annotations: {reconciler.dev/allow-deletes: "1"}'
+    )
+    old = commit(world, {"manifests/set.yaml": sites.replace("NAMES", "a")})
+    publish(world)
+    commit(world, {"manifests/set.yaml": sites.replace("NAMES", "a, b")})
+    publish(world)
+    move_main(world, old)
+    commit(world, {"NOTES.md": "Went on\n"})
+
+    said = world.run("apply")
+
+    assert said.code == 0
+    assert "refs/heads/reconciler/fleet/delete/b" in refs(world.root / "edge-1.git")
+
+
+def test_moved_downstream_is_not_moved_back_without_consent(world: World) -> None:
+    path = "manifests/b.yaml"
+    old = commit(world, {path: another("b")})
+    publish(world)
+    behind = clone(world)
+    commit(world, {path: another("elsewhere", name="b")})
+    publish(world)
+
+    plan = behind.run("plan")
+    assert re.search(r"keep +edge-1/elsewhere +RemovalUnproven", plan.out)
+
+    move_main(world, old)
+    commit(world, {"NOTES.md": "Went on\n"})
+    said = world.run("apply")
+    assert said.code == Exit.REFUSED
+    assert "refs/heads/reconciler/fleet/delete/elsewhere" not in refs(world.root / "edge-1.git")
+
+
+def test_rebased_main_with_the_same_content_goes_on(world: World) -> None:
+    old = git(world.root / "control.git", "rev-parse", "main").strip()
+    bring(world)
+    stale = clone(world)
+    move_main(world, old)
+    commit(world, {"NOTES.md": "Below\n"})
+    tip = commit(world, {"manifests/b.yaml": another("b")})
+
+    plan = world.run("plan")
+    assert "Branch main was moved: it does not contain" in plan.out
+    assert not consents(plan)
+    left = stale.run("apply")
+    assert (left.code, "main was moved" in left.err) == (Exit.REFUSED, True)
+
+    assert world.run("apply").code == 0
+    assert applied(world) == tip
+    assert rests(world)
+    assert "moved" not in world.run("plan").out
+
+
+def test_remote_main_is_judged_without_a_cache(world: World) -> None:
+    old = git(world.root / "control.git", "rev-parse", "main").strip()
+    bring(world)
+    with serve(world.root) as server:
+        control = ("--control", server.url("control.git"))
+        removed = commit(world, {"manifests/b.yaml": None})
+        plan = run_plainly("plan", *control, "--cache-dir", str(world.root / "cache-1"))
+        assert f"was removed in commit {removed}" in plan.out
+
+        move_main(world, old)
+        plan = run_plainly("plan", *control, "--cache-dir", str(world.root / "cache-2"))
+        assert "Branch main was moved back: its tip is 1 commit behind" in plan.out
+        assert consents(plan)
+
+
+# Evidence
+
+
+def test_manifest_that_was_moved_and_then_removed_names_the_removal(world: World) -> None:
+    moved = "manifests/sites/web.yaml"
+    commit(world, {WEB: None, moved: variant("edge-1", "web")})
+    removed = commit(world, {moved: None})
+
+    plan = world.run("plan").out
+
+    assert (
+        f"{moved}, which declared PackageVariant default/web-edge-1, was removed in commit {removed}" in plan
+    )
+
+
+def test_manifest_that_was_moved_stays(world: World) -> None:
+    commit(world, {WEB: None, "manifests/all.yaml": variant("edge-1", "web")})
+
+    assert "delete" not in world.run("plan", "--all").out
+
+
+@pytest.mark.parametrize("change", ["name", "namespace"])
+def test_manifest_whose_identity_changed_names_the_commit(world: World, change: str) -> None:
+    text = variant("edge-1", "web").replace("package: web\n  downstream", "package: db\n  downstream")
+    text = (
+        another("other", name="other")
+        if change == "name"
+        else text.replace("namespace: default\nspec", "namespace: team\nspec")
+    )
+    changed = commit(world, {WEB: text})
+    commit(world, {"NOTES.md": "Later\n"})
+
+    said = world.run("plan")
+
+    cause = f"{WEB} does not declare PackageVariant default/web-edge-1 any more, since commit {changed}"
+    assert re.search(rf"delete +edge-1/web +NotDesired +{cause}", said.out)
+
+
+@pytest.mark.parametrize("how", ["merge", "squash"])
+def test_removal_on_a_branch_names_the_commit_that_removed_it(world: World, how: str) -> None:
+    repo = Repo(world.root / "control.git", time=1_767_310_000)
+    removal = repo.commit({WEB: None}, branch="topic", start="main")
+    repo.commit({"NOTES.md": "Beside\n"})
+    merge = repo.merge("topic", how=how)
+
+    plan = world.run("plan").out
+
+    assert f"was removed in commit {removal if how == 'merge' else merge}" in plan
+
+
+def test_merge_that_drops_a_manifest_is_the_commit_that_removed_it(world: World) -> None:
+    repo = Repo(world.root / "control.git", time=1_767_310_000)
+    side = repo.commit({"NOTES.md": "Beside\n"}, branch="topic", start="main")
+    commit(world, {"manifests/b.yaml": another("b")})
+    publish(world)
+    tree = git(world.root / "control.git", "rev-parse", f"{side}^{{tree}}").strip()
+    main = git(world.root / "control.git", "rev-parse", "main").strip()
+    merge = repo.write(tree, [repo.oid("main"), side], message="Merge with ours\n", time=1_767_320_000)
+    move_main(world, str(merge))
+
+    plan = world.run("plan").out
+
+    assert main != merge
+    assert f"manifests/b.yaml, which declared PackageVariant default/b, was removed in commit {merge}" in plan
+
+
+def test_removal_before_what_was_applied_last_is_no_evidence(world: World) -> None:
+    path = "manifests/b.yaml"
+    bring(world)
+    early = commit(world, {path: None})
+    commit(world, {"NOTES.md": "Beside\n"}, branch="topic", start="main")
+    again = commit(world, {path: another("b")})
+    publish(world)
+    repo = Repo(world.root / "control.git", time=1_767_320_000)
+    tree = git(world.root / "control.git", "rev-parse", "topic^{tree}").strip()
+    merge = repo.write(tree, [repo.oid("main"), repo.oid("topic")], message="Merge with theirs\n")
+    move_main(world, str(merge))
+
+    plan = world.run("plan").out
+
+    assert f"{path}, which declared PackageVariant default/b, was removed in commit {merge}" in plan
+
+    move_main(world, early)
+    plan = world.run("plan").out
+    assert "Branch main was moved back: its tip is 1 commit behind" in plan
+    assert early not in plan
+    consent(world, consents(world.run("plan")))
+    assert world.run("apply").code == 0
+    assert early not in world.run("pr", "show", "edge-1/late").out
+    assert applied(world) == again
+
+
+def test_history_that_is_cut_off_keeps_and_names_the_depth(world: World) -> None:
+    commit(world, {WEB: None})
+    commit(world, {"NOTES.md": "Later\n"})
+    git(world.root, "clone", "-q", "--depth=1", f"file://{world.root / 'control.git'}", "lone")
+    git(world.root / "lone", "fetch", "-q", "--depth=1", "origin", f"+refs/heads/{STATE}:refs/heads/{STATE}")
+    git(world.root / "lone", "remote", "remove", "origin")
+    lone = Clone(world.root, name="lone")
+
+    said = lone.run("plan")
+
+    assert re.search(r"keep +edge-1/web +RemovalUnproven", said.out)
+    assert "`fetch-depth: 0`" in said.out
+
+
+def test_refused_deletion_keeps_its_evidence_when_other_commits_are_applied(world: World) -> None:
+    removed = commit(world, {WEB: None, manifest("edge-1", "db"): None, "manifests/limit.txt": "x"})
+    text = git(world.root / "control.git", "show", "main:reconciler.yaml")
+    commit(world, {"reconciler.yaml": f"{text}  deletions: {{count: 0}}\n"})
+    assert world.run("apply").code == Exit.REFUSED
+    commit(world, {"NOTES.md": "Later\n"})
+    assert world.run("apply").code == Exit.REFUSED
+
+    consent(world, consents(world.run("plan")))
+
+    assert f"was removed in commit {removed}" in world.run("plan").out
+
+
+def test_state_that_names_no_commit_proves_deletions_by_the_history(world: World) -> None:
+    commit(world, {"applied.json": None}, branch=STATE)
+    removed = commit(world, {WEB: None})
+
+    said = world.run("apply")
+
+    assert f"was removed in commit {removed}" in said.out
+    assert applied(world) == removed
+    assert rests(world)
+
+
+# Races
+
+
+@pytest.mark.parametrize("shard", ["", "0/1", "0/2"])
+def test_older_run_that_ends_last_records_nothing(world: World, shard: str) -> None:
+    commit(world, {"manifests/b.yaml": another("b")})
+    options = RunOptions(str(world.root / "control.git"), world.root / "cache-older")
+    if shard:
+        options = RunOptions(options.control, options.cache_dir, parse_shard(shard, {}))
+    older = plan_run(options, to_apply=True)
+    newer = commit(world, {"manifests/c.yaml": another("c")})
+    assert world.run("apply").code == 0
+    state = refs(world.root / "control.git")[f"refs/heads/{STATE}"]
+
+    outcome = apply_plan(older)
+
+    assert Exit.UNAVAILABLE in outcome.exits
+    assert applied(world) == newer
+    assert refs(world.root / "control.git")[f"refs/heads/{STATE}"] == state
+    assert world.run("apply").code == 0
+    assert rests(world)
+
+
+# Locks
+
+
+@pytest.fixture
+def reviewed(tmp_path: Path) -> World:
+    """A reviewed lock: nothing is applied yet."""
+    return build_world(WORLDS / "30-reviewed-lock", tmp_path / "w")
+
+
+def test_lock_that_was_merged_meanwhile_is_not_called_reverted(reviewed: World) -> None:
+    world = reviewed
+    world.tag("blueprints", "web/stable", "web/v1")
+    publish(world)
+    world.tag("blueprints", "web/stable", "web/v2")
+    copy = clone(world)
+    commit(world, {"NOTES.md": "Beside\n"}, branch="topic", start="main")
+    copy.run("apply")
+    assert copy.run("approve", "control/locks").code == 0
+    before = world.all_refs()
+    beside = clone(world, "--branch", "topic", name="beside").run("plan")
+    assert (beside.code, "reverted" in beside.out) == (0, False)
+
+    again, plan = copy.run("apply"), copy.run("plan")
+
+    assert again.code == Exit.REFUSED
+    assert "This checkout is 2 commits behind main" in again.err
+    assert "reverted" not in again.out + again.err + plan.out
+    assert world.all_refs() == before
+    copy.pull()
+    assert copy.run("apply").code == 0
+
+
+def test_lock_branch_from_an_old_main_is_made_anew(reviewed: World) -> None:
+    world = reviewed
+    world.tag("blueprints", "web/stable", "web/v1")
+    publish(world)
+    world.tag("blueprints", "web/stable", "web/v2")
+    world.run("apply")
+    head = "refs/heads/reconciler/fleet/lock"
+    old = refs(world.control)[head]
+    pin = "locks/upstreams/default/web.json"
+    lock = json.loads(git(world.control, "show", f"main:{pin}"))
+    commit(world, {pin: json.dumps({**lock, "ref": "web/other"})})
+
+    world.run("apply")
+
+    assert refs(world.control)[head] != old
+    assert git(world.control, "rev-parse", f"{head}^") == git(world.control, "rev-parse", "main")
+    assert rests(world)
+    assert world.run("approve", "control/locks").code == 0
+
+
+def test_closed_lock_has_a_hint_that_fits_a_lock(reviewed: World) -> None:
+    world = reviewed
+    world.tag("blueprints", "web/stable", "web/v1")
+    publish(world)
+    world.tag("blueprints", "web/stable", "web/v2")
+    world.run("apply")
+    world.tag("blueprints", "web/stable", "web/v1")
+    world.run("apply")
+
+    said = world.run("approve", "control/locks")
+
+    assert said.code == Exit.REFUSED
+    assert "variant" not in said.out
+    assert "reconciler lock --check" in said.out
+    assert world.run("lock", "--check").code == 0
+
+
+# Hints of deletions
+
+
+def test_hint_beside_an_outdated_deletion_leads_on(world: World) -> None:
+    commit(world, {WEB: variant("edge-1", "web", revision=2)})
+    assert world.run("apply").code == 0
+    with World(world.root).edit("edge-1", "Larger", branch=world.draft_branch("edge-1", "web")) as copy:
+        text = (copy / "web/app.yaml").read_text()
+        (copy / "web/app.yaml").write_text(text.replace("replicas: 1", "replicas: 3"))
+    commit(world, {WEB: None})
+    world.run("apply")
+
+    said = world.run("approve", "--all")
+
+    assert "web changed on main since pull request" in said.out
+    assert "leaves the branch as it is" not in said.out
+    assert "Run `reconciler apply`: it proposes the deletion anew" in said.out
+    assert world.run("apply").code == 0
+    assert world.run("approve", "--all").code == 0
+    assert not git(world.root / "edge-1.git", "ls-tree", "main", "web")
