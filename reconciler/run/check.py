@@ -188,9 +188,9 @@ def _unread(*sides: RunInputs | None) -> dict[Problem, OnUnavailable]:
 def _without_credential(
     unread: Mapping[Problem, OnUnavailable], *sides: RunInputs | None
 ) -> dict[Problem, OnUnavailable]:
-    """Lead from a credential that is missing, perhaps on purpose, to the check that may have one.
+    """Return what is unread, where a credential that is missing leads to the check that may have one.
 
-    A check of pull requests must have no secret: whoever proposes a change could take it.
+    A check of pull requests must have no secret, because the author of a change could take it.
     """
     inventories = [side.inventory for side in sides if side]
     missing = {
