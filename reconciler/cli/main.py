@@ -267,6 +267,9 @@ def _limit_error(error: OSError) -> UnavailableError | None:
 
 def _explain(error: Exception, redactor: Redactor) -> int:
     if not isinstance(error, ReconcilerError) or error.exit_code is Exit.BUG:
+        if effects.is_shutting_down():
+            # A signal interrupts calls of the system, and libgit2 fails with whatever that is to it.
+            return _explain(effects.StoppedError(), redactor)
         return _report_bug(error, redactor)
     lines = [line for part in error.parts for line in _lines(part)]
     for line in folded(map(redactor.text, lines), terminal_width(sys.stderr)):

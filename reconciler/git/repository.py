@@ -9,6 +9,7 @@ from pathlib import Path
 import pygit2
 
 from reconciler.errors import UnavailableError
+from reconciler.git import effects
 from reconciler.git.cache import (
     CACHE_HINT,
     MANY_PACKS,
@@ -405,6 +406,8 @@ class Mirrors:
                 return error
 
             errors = fetched | dict(zip((m.url for m in fresh), pool.map(fetch, fresh), strict=True))
+        # A read that the signal interrupted is no fact about its repository.
+        effects.check_shutdown()
         if self._fetched is not None:
             self._fetched = errors
         results.update({m.url: failure for m in mirrors if (failure := errors[m.url]) is not None})

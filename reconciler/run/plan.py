@@ -109,6 +109,7 @@ def plan_fleet(
 ) -> PlannedRun:
     """Compute the plan. Fetches package contents, writes nothing."""
     inventory = inputs.inventory
+    effects.check_shutdown()
     fleet = resolve_inputs(inputs, resolving)
     with timed(SpanKind.STAGE, "fetch") as span, no_collection():
         contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
@@ -120,6 +121,8 @@ def plan_fleet(
     # Generated manifests are known only after rendering: from here on they are variants like all others.
     generated = (delivery.resolved for delivery in deliveries.items.values())
     fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
+    # What a signal interrupted may look like a problem of a repository.
+    effects.check_shutdown()
     with timed(SpanKind.STAGE, "plan") as span, no_collection():
         plan = build_plan(inventory, fleet, rendered, shard, contents)
         span.items = len(plan.changes)

@@ -7,6 +7,7 @@ import pytest
 from reconciler.cli.main import invoke
 from reconciler.errors import Exit
 
+KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n"
 DIFFERENCES = {
     "changed": ("a: 1\n", "a: 2\n", ["--- a/f.yaml", "+++ b/f.yaml", "@@ -1 +1 @@", "-a: 1", "+a: 2"]),
     "added": (None, "a: 2\n", ["--- /dev/null", "+++ b/f.yaml", "@@ -0,0 +1 @@", "+a: 2"]),
@@ -23,7 +24,7 @@ def test_difference_is_a_unified_diff(
     old, new, lines = DIFFERENCES[case]
     for side, text in (("old", old), ("new", new)):
         (tmp_path / side).mkdir()
-        (tmp_path / side / "Kptfile").write_text("kind: Kptfile\n")
+        (tmp_path / side / "Kptfile").write_text(KPTFILE)
         if text is not None:
             (tmp_path / side / "f.yaml").write_text(text)
     options = ["--detailed-exitcode"] if detailed else []
@@ -37,6 +38,7 @@ def test_difference_is_a_unified_diff(
 def test_changed_mode_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for side, mode in (("old", 0o644), ("new", 0o755)):
         (tmp_path / side).mkdir()
+        (tmp_path / side / "Kptfile").write_text(KPTFILE)
         (tmp_path / side / "run.sh").write_text("true\n")
         (tmp_path / side / "run.sh").chmod(mode)
 
