@@ -5,9 +5,11 @@ import configparser
 import itertools
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+from vulture import Vulture
 
 from tests.support.asserts import ANY_ERROR, ITSELF, LETTER, LOOP, NOTHING, OR, find_judges, weak_tests
 
@@ -78,6 +80,16 @@ def test_every_kept_mutant_applies_and_names_tests_that_exist() -> None:
         for path, function in names:
             text = (ROOT / path).read_text()
             assert f"def {function}" in text, f"{patch.name}: {path} has no {function or 'test'}"
+
+
+def test_every_name_that_vulture_ignores_is_defined_and_has_no_use() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["vulture"]
+    strict = Vulture(ignore_decorators=settings["ignore_decorators"])
+    strict.scavenge([str(ROOT / path) for path in settings["paths"]], settings["exclude"])
+    unused = {item.name for item in strict.get_unused_code(settings["min_confidence"])}
+
+    assert unused
+    assert sorted(set(settings["ignore_names"]) - unused) == [], "remove these from pyproject.toml"
 
 
 def test_every_test_can_fail_for_its_own_reason() -> None:
