@@ -21,6 +21,8 @@ from reconciler.errors import Exit
 from reconciler.expand.findings import Finding
 from reconciler.expand.own_checks import check_set, check_variant
 from reconciler.expand.porch_checks import validate_set, validate_variant
+from reconciler.functions.builtin import BUILTINS
+from reconciler.functions.catalog import CLAIMS, VersionClaim
 from reconciler.policy import Limits, Policy
 from reconciler.reasons import Reason
 from reconciler.trailers import CONFLICT, KEEP
@@ -202,6 +204,27 @@ def test_lines_of_commit_messages_are_those_of_the_table() -> None:
 
 def test_every_kind_of_manifest_has_a_row() -> None:
     assert sorted(listed(section(page("json.md"), "What people write"))) == sorted(NAMES)
+
+
+def test_functions_that_run_in_the_process_are_those_of_the_table() -> None:
+    table = rows(section(page("functions.md"), "What runs where"))
+    versions: dict[str, str] = {}
+    every: list[str] = []
+    for first, claimed, _ in table:
+        every = names(first) or every
+        versions |= {name: f"{versions.get(name, '')} {claimed}" for name in every}
+
+    assert sorted(versions) == sorted({*BUILTINS, *CLAIMS})
+    ends = {
+        name: {f"v{major}.{minor}" for claim in claims for major, minor in (claim.low[:2], last_minor(claim))}
+        for name, claims in CLAIMS.items()
+    }
+    assert [name for name in ends if any(end not in versions[name] for end in ends[name])] == []
+
+
+def last_minor(claim: VersionClaim) -> tuple[int, int]:
+    major, minor, patch = claim.high
+    return (major, minor) if patch else (major, minor - 1)
 
 
 def test_every_schema_is_linked() -> None:

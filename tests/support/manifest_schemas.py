@@ -1,5 +1,6 @@
 """The schemas of what users write, as files for editors: docs/schemas/KIND.schema.json (`make docs`)."""
 
+from functools import cache
 from pathlib import Path
 
 from reconciler.cli.schema import NAMES, manifest_schema
@@ -9,6 +10,7 @@ from reconciler.report.redact import Redactor
 DIRECTORY = Path(__file__).resolve().parents[2] / "docs/schemas"
 
 
+@cache
 def manifest_schemas() -> dict[Path, str]:
     """Return the text of each file."""
     return {

@@ -62,17 +62,28 @@ def modules() -> dict[str, ast.Module]:
     }
 
 
-def strings() -> Iterator[str]:
-    """Yield every text in the code that is no docstring."""
-    for tree in modules().values():
+@cache
+def nodes() -> dict[str, list[ast.AST]]:
+    """Return all nodes of the package by path, in the order of `ast.walk`."""
+    return {path: list(ast.walk(tree)) for path, tree in modules().items()}
+
+
+@cache
+def strings() -> tuple[str, ...]:
+    """Return every text in the code that is no docstring."""
+    texts = []
+    for every in nodes().values():
         described = {
             id(node.value)
-            for node in ast.walk(tree)
+            for node in every
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         }
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described:
-                yield node.value
+        texts += [
+            node.value
+            for node in every
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described
+        ]
+    return tuple(texts)
 
 
 def words(pattern: str) -> set[str]:
@@ -83,8 +94,8 @@ def words(pattern: str) -> set[str]:
 def first_arguments(function: str) -> set[str]:
     """Return the constant first arguments, also by the name `type`, of the calls of a function."""
     found = set()
-    for tree in modules().values():
-        for node in ast.walk(tree):
+    for every in nodes().values():
+        for node in every:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
                 named = [keyword.value for keyword in node.keywords if keyword.arg == "type"]
                 found |= {str(arg.value) for arg in [*node.args[:1], *named] if isinstance(arg, ast.Constant)}
@@ -94,11 +105,9 @@ def first_arguments(function: str) -> set[str]:
 def ref_forms() -> set[str]:
     """Return the forms of all full ref names that the code builds; `*` is a part that varies."""
     forms = set()
-    for tree in modules().values():
-        inner = {
-            id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
-        }
-        for node in ast.walk(tree):
+    for every in nodes().values():
+        inner = {id(part) for node in every if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in every:
             if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and id(node) not in inner):
                 form = _form(node)
                 if form.startswith("refs/") and " " not in form:
@@ -121,6 +130,7 @@ def _form(node: ast.expr) -> str:
     return ""
 
 
+@cache
 def commands() -> dict[tuple[str, ...], click.Command]:
     """Return every command by its words after `reconciler`."""
     return {
@@ -129,6 +139,7 @@ def commands() -> dict[tuple[str, ...], click.Command]:
     }
 
 
+@cache
 def options(path: tuple[str, ...]) -> set[str]:
     """Return the options of a command and of the groups above it."""
     every = commands()
