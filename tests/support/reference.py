@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "reconciler"
 _SPAN = re.compile(r"`([^`\n]+)`")
-_CALL = r"(?:^|[|;&(]|\$|- |: |then )\s*(?:[A-Z_]+=\S+ )*(?:\S+/)?reconciler ((?:[^|;&#`\"')]|'[^']*')*)"
 _ANY = "*"
 
 
@@ -151,30 +150,6 @@ def options(path: tuple[str, ...]) -> set[str]:
         if isinstance(parameter, click.Option)
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
-
-
-def calls(text: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Yield the command and the options of every call of `reconciler` that a page spells out."""
-    blocks = re.findall(r"^```(?:console|sh|yaml)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    joined = [line for block in blocks for line in re.sub(r"\\\n(> )?", " ", block).splitlines()]
-    spans = _SPAN.findall(re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
-    for line in (*joined, *spans):
-        for call in re.findall(_CALL, line):
-            if parsed := _parsed(call.split()):
-                yield parsed
-
-
-def _parsed(tokens: list[str]) -> tuple[tuple[str, ...], list[str]] | None:
-    every, path = commands(), ()
-    for token in tokens:
-        if token.startswith("-"):
-            continue
-        if not isinstance(every[path], click.Group):
-            break
-        if (*path, token) not in every:
-            return ((*path, token), []) if re.fullmatch(r"[a-z][a-z-]+", token) and not path else None
-        path = (*path, token)
-    return path, [token.partition("=")[0] for token in tokens if re.match(r"--?[a-z]", token)]
 
 
 def unknown(every: Iterable[str], known: Iterable[str]) -> list[str]:
