@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
 _SHORTEST_START = 3
+_ANSWERS = ("Did you mean ", "Known", "There is ", "Published: ", "Versions: ", "None is ")
+"""Beginnings of hints that name what there is, and leave to the reader what to do."""
 _SHOWN = 12
 _ALIKE = 0.5
 """Least similarity of names apart from a shared ending: `web.io` and `db.io` are not alike."""
@@ -40,6 +42,11 @@ def suggest(word: str, candidates: Iterable[str], *, otherwise: str | None = Non
     if otherwise is not None or not names:
         return otherwise or ""
     return f"Known here: {', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}."
+
+
+def next_step(hint: str, place: str) -> str:
+    """Return a hint as something to do: a question or an answer follows the order to correct `place`."""
+    return f"Correct {place}. {hint}".rstrip() if not hint or hint.startswith(_ANSWERS) else hint
 
 
 def _spelled_alike(typed: str, names: Iterable[str], most: int) -> list[str]:

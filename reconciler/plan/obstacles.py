@@ -12,6 +12,7 @@ from reconciler.plan.provenance import find_origins
 from reconciler.plan.status import PackageStatus, Phase, current_statuses
 from reconciler.reasons import Reason
 from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.suggestions import next_step
 
 _MOST = 5
 """Revisions of the upstream that a hint names."""
@@ -22,7 +23,7 @@ _NEXT = {
     Phase.CONFLICT: "Answer each conflict in the draft: `reconciler pr show {name}` lists them.",
     Phase.REJECTED: 'Change it, or set reconciler.dev/retry: "1" on its manifest.',
     Phase.PAUSED: "Remove reconciler.dev/paused.",
-    Phase.HELD_BACK: "`reconciler explain {name}` has every detail.",
+    Phase.HELD_BACK: "Run `reconciler explain {name}`: it has every detail.",
     Phase.STALLED: "Correct the manifest or the repository; `reconciler doctor` checks repositories.",
 }
 
@@ -104,7 +105,8 @@ def _problems(plan: Plan, variant: ObjectName) -> Iterator[Obstacle]:
     subjects = {f"PackageVariant {variant}"}
     for problem in plan.problems:
         if problem.subject in subjects:
-            yield Obstacle(f"{problem.message} ({problem.location})", problem.hint)
+            step = next_step(problem.hint, f"it at {problem.location}")
+            yield Obstacle(f"{problem.message} ({problem.location})", step)
 
 
 def _request(
@@ -121,7 +123,10 @@ def _request(
     if goal == requested:
         return
     if numbered and goal not in (*numbered, offered):
-        yield Obstacle(f"The upstream has no revision {goal}", f"It has {', '.join(numbered[-_MOST:])}.")
+        yield Obstacle(
+            f"The upstream has no revision {goal}",
+            f"Ask for one that it has: {', '.join(numbered[-_MOST:])}.",
+        )
         return
     if goal == offered or _is_floating(resolved.requested, resolved.offers):
         message = f"The lock holds {requested}, while the upstream offers {offered or goal}"
@@ -146,10 +151,16 @@ def _state(plan: Plan, change: Change, name: str) -> Iterator[Obstacle]:
     status = next((s for s in current_statuses(plan) if s.package == change.package), None)
     if status is not None and status.phase is not Phase.PUBLISHED:
         is_rolling = change.reason is Reason.AWAITING_WAVE
-        step = "`reconciler plan` has every wave." if is_rolling else _NEXT[status.phase].format(name=name)
+        step = (
+            "Run `reconciler plan`: it has every wave."
+            if is_rolling
+            else _NEXT[status.phase].format(name=name)
+        )
         yield Obstacle(_state_text(status, change), step)
     if change.postponed is not None:
-        yield Obstacle(change.postponed.message, "Limits and schedules are in spec.pullRequests.")
+        yield Obstacle(
+            change.postponed.message, "Wait, or change the limits and schedules in spec.pullRequests."
+        )
 
 
 def _state_text(status: PackageStatus, change: Change) -> str:

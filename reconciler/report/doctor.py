@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from reconciler.report.console import Color, Paint, plain
 from reconciler.report.escape import message_line, terminal
 from reconciler.report.json import API_VERSION
+from reconciler.suggestions import next_step
 from reconciler.wording import plural
 
 
@@ -48,7 +49,7 @@ def finding_lines(findings: Iterable[Diagnosis], *, paint: Paint = plain) -> Ite
         subject = f"{terminal(finding.subject)}: " if finding.subject != finding.check else ""
         yield f"{word} {finding.check}: {subject}{message_line(finding.message)}"
         if finding.hint:
-            yield f"         next: {message_line(finding.hint)}"
+            yield f"         next: {message_line(next_step(finding.hint, 'it'))}"
     errors = sum(finding.severity is Severity.ERROR for finding in wrong)
     if wrong:
         yield f"{plural(errors, 'error')}, {plural(len(wrong) - errors, 'warning')}."

@@ -188,7 +188,7 @@ class _Lookup:
         name = package_name(self.view, self.package.path)
         message = f"{NOT_FOUND}: package {name} in repository {self.view.key.name} has {what}"
         if self.package.path not in self.view.packages:
-            field, hint = "package", _near(name, _packages(self.view))
+            field, hint = "package", _no_package(name, self.view)
         return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:
@@ -232,6 +232,11 @@ def _version(text: str) -> Version | None:
     except VersionError:
         return None
     return None if version.is_partial else version
+
+
+def _no_package(name: str, view: RepositoryView) -> str:
+    near = _near(name, _packages(view))
+    return f"There is no package {name} yet: correct the name, or publish it. {near}" if name else near
 
 
 def _packages(view: RepositoryView) -> list[str]:

@@ -130,7 +130,7 @@ def test_each_error_of_the_configuration_is_a_line_with_its_own_hint(healthy: Wo
     ]
     assert doctor.out.splitlines()[1:] == [
         f"error    configuration: reconciler.yaml:{line}:3: Unknown field spec.manifest",
-        "         next: Did you mean manifests?",
+        "         next: Correct it. Did you mean manifests?",
         f"error    configuration: {lines[2].removeprefix('error: ')}",
         "2 errors, 0 warnings.",
     ]

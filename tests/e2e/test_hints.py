@@ -1,5 +1,7 @@
 """Every hint for something that is blocked leads on: doing what it says changes what holds afterwards."""
 
+import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -476,6 +478,48 @@ def test_following_a_hint_changes_what_holds(step: Step, tmp_path: Path) -> None
     step.follow(world)
     then = world.run(*step.then)
     assert step.after in then.out + then.err, then.out + then.err
+
+
+NAMED = re.compile(r"`reconciler ([^`]+)`")
+NEEDS_OBJECTS = "snapshot import"
+QUESTIONS = (
+    ("plan",),
+    ("status",),
+    ("doctor",),
+    ("pr", "list"),
+    ("lock", "--check"),
+    ("explain", "edge-1/web"),
+    ("why-not", "edge-1/web"),
+    ("why-not", "edge-1/db"),
+    ("approve", "edge-1/web"),
+)
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        conflict,
+        closed,
+        closed_and_gone,
+        held,
+        deletion,
+        unconsented_deletion,
+        stalled_draft_behind_main,
+        updated,
+    ],
+    ids=lambda situation: situation.__name__,
+)
+def test_a_command_that_an_output_names_runs(situation: Callable[[World], None], tmp_path: Path) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    situation(world)
+    printed = [world.run(*line) for line in QUESTIONS]
+
+    named = {line for said in printed for line in NAMED.findall(said.out + said.err)} - {NEEDS_OBJECTS}
+
+    assert named
+    wrong = {line: ran.err for line in sorted(named) if (ran := world.run(*shlex.split(line))).code in {1, 2}}
+    assert wrong == {}
 
 
 def test_merged_pull_request_has_nothing_left_to_approve(tmp_path: Path) -> None:

@@ -64,7 +64,11 @@ def test_history_of_an_unknown_package_suggests_a_name(world: World) -> None:
     [
         (("edge-1/web",), ["It is in review as #3"], "reconciler approve edge-1/web"),
         (("edge-1/web", "v1"), ["The manifest asks for web/v2: spec.upstream.revision"], "Change it there"),
-        (("edge-1/web", "web/v7"), ["The upstream has no revision web/v7"], "It has web/v1, web/v2."),
+        (
+            ("edge-1/web", "web/v7"),
+            ["The upstream has no revision web/v7"],
+            "Ask for one that it has: web/v1, web/v2.",
+        ),
         (("edge-1/db",), ["It is rejected as #1: "], "reconciler.dev/retry"),
         (("edge-1/broken",), ["could not find upstream package revision"], "v1"),
     ],

@@ -113,7 +113,9 @@ def test_revision_that_the_upstream_has_not_is_the_only_obstacle(
 ) -> None:
     found = standstill("v9", replace(KEPT, waits=True, message="Why"), numbers=numbers)
 
-    assert found.obstacles == (Obstacle("The upstream has no revision web/v9", f"It has {listed}."),)
+    assert found.obstacles == (
+        Obstacle("The upstream has no revision web/v9", f"Ask for one that it has: {listed}."),
+    )
 
 
 def test_lock_that_holds_an_older_revision_is_named() -> None:
@@ -149,7 +151,7 @@ def test_version_of_a_branch_is_a_number_alone() -> None:
     branch = a_resolved(pin=a_pin(0, ref="main"))
 
     assert standstill("7", resolved=branch).obstacles == (
-        Obstacle("The upstream has no revision v7", "It has web/v1, web/v2, web/v3."),
+        Obstacle("The upstream has no revision v7", "Ask for one that it has: web/v1, web/v2, web/v3."),
     )
 
 
@@ -167,6 +169,21 @@ def test_set_is_named_with_the_expression_that_gave_the_revision() -> None:
 PROBLEM = Problem(
     Location("web.yaml", 4), Reason.INVALID_MANIFEST, "It is wrong", "Mend it", f"PackageVariant {WEB}"
 )
+
+
+@pytest.mark.parametrize(
+    ("hint", "step"),
+    [
+        ("Did you mean web?", "Correct it at m.yaml:3. Did you mean web?"),
+        ("Published: v1; the latest is v1.", "Correct it at m.yaml:3. Published: v1; the latest is v1."),
+        ("", "Correct it at m.yaml:3."),
+        ("Register it.", "Register it."),
+    ],
+)
+def test_the_next_step_of_a_problem_is_something_to_do(hint: str, step: str) -> None:
+    found = standstill(problems=(replace(PROBLEM, location=Location("m.yaml", 3), hint=hint),))
+
+    assert found.obstacles[0].hint == step
 
 
 def test_problems_of_the_variant_come_first_and_once() -> None:
@@ -188,7 +205,7 @@ def test_variant_that_is_not_resolved_has_its_state_as_obstacle() -> None:
         "",
         "",
         "",
-        (Obstacle("It is held back: Why", "`reconciler explain edge/web` has every detail."),),
+        (Obstacle("It is held back: Why", "Run `reconciler explain edge/web`: it has every detail."),),
     )
 
 
@@ -269,7 +286,7 @@ def test_suspension_and_postponed_pull_requests_are_obstacles_too() -> None:
     assert found.obstacles == (
         Obstacle("spec.suspend is true, so nothing changes", "Set it to false in reconciler.yaml."),
         Obstacle("It is pending: 5 are open", "Run `reconciler apply`."),
-        Obstacle("5 are open", "Limits and schedules are in spec.pullRequests."),
+        Obstacle("5 are open", "Wait, or change the limits and schedules in spec.pullRequests."),
     )
 
 
@@ -285,4 +302,4 @@ def test_a_package_that_waits_for_its_wave_asks_for_nothing_else() -> None:
     found = standstill("", change, resolved=resolved)
 
     assert found.requested == found.newest == "web/v3"
-    assert [obstacle.hint for obstacle in found.obstacles] == ["`reconciler plan` has every wave."]
+    assert [obstacle.hint for obstacle in found.obstacles] == ["Run `reconciler plan`: it has every wave."]
