@@ -169,6 +169,38 @@ def test_tag_is_the_version_of_the_package(project_root: Path, tagged: Path, tag
     assert ("- News." in ran.log) == (code == 0)
 
 
+def test_candidate_has_the_notes_of_its_release_and_moves_no_tag(project_root: Path, tagged: Path) -> None:
+    identity = ["-c", "user.name=Kim", "-c", "user.email=kim@example.com"]
+    (tagged / "reconciler/__init__.py").write_text('__version__ = "1.2.3rc1"\n')
+    for command in ([*identity, "commit", "-qam", "Candidate"], ["push", "-q", "origin", "HEAD:next"]):
+        subprocess.run(["git", *command], cwd=tagged, check=True)
+    subprocess.run(["git", "update-ref", "refs/remotes/origin/main", "HEAD"], cwd=tagged, check=True)
+
+    checked = run_release(project_root, tagged, "check", "v1.2.3rc1", {})
+    released = run_release(project_root, tagged, "check", "v1.2.3", {})
+
+    assert (checked.code, checked.outputs.get("moving")) == (0, None)
+    assert "- News." in checked.log
+    assert released.code == 1
+
+
+@pytest.mark.parametrize("moving", ["v1", ""])
+def test_candidate_is_published_as_one(project_root: Path, tagged: Path, moving: str) -> None:
+    (tagged / "dist").mkdir()
+    (tagged / "dist/a.whl").touch()
+    stub, log = tagged.parent / "bin/gh", tagged.parent / "gh.log"
+    stub.parent.mkdir()
+    stub.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
+    stub.chmod(0o755)
+    needs = {"check": {"outputs": {"moving": moving}}, "build": {"outputs": {"image": "a@sha256:1"}}}
+
+    ran = run_release(project_root, tagged, "notes", "v1.2.3", {"needs": needs})
+
+    assert ran.code == 0, ran.log
+    create, *moves = log.read_text().splitlines()
+    assert ("--prerelease" in create, len(moves)) == (not moving, len(moving) // 2)
+
+
 def test_tag_of_a_commit_that_is_not_merged_is_no_release(project_root: Path, tagged: Path) -> None:
     identity = ["-c", "user.name=Kim", "-c", "user.email=kim@example.com"]
     subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "More"], cwd=tagged, check=True)
