@@ -42,7 +42,7 @@ MISSPELT = {"spec.upstream.pacakge", "spec.upstream.revison"}
 OF_OTHERS = {
     *("spec.replicas", "spec.template", "spec.package", "spec.refName", "spec.groups", "binaryData"),
     *("spec.dependencies.deletePolicy", "spec.dependencies.packages"),
-    *("--context", "--predicate-type", "--build-arg", "--atomic", "--git", "venv.py"),
+    *("--context", "--predicate-type", "--build-arg", "--atomic", "--git", "--allow-empty", "venv.py"),
 }
 """Fields of kinds of Kubernetes, Carvel, Crossplane and Prometheus, options and files of other programs."""
 EXCEPT = OF_PEOPLE | OF_TESTS | MISSPELT | OF_OTHERS | {"dashboard-I-of-N.md"}
