@@ -107,7 +107,7 @@ def status(
         if watch:
             click.clear()
         code = _show(printer, observed, filters, output, sort)
-        show_standing(printer, observed.planned.inputs.inventory.control.standing)
+        show_standing(printer, observed.standing)
         if html_file is not None:
             from reconciler.run.html_report import status_report
 

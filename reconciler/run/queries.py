@@ -33,7 +33,7 @@ _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHI
 class FleetStatus:
     """The status of every owner, sorted by kind and name, with problems, classes of exit and rollouts.
 
-    `planned` is the run that it was read in.
+    `planned` is the run that it was read in, `standing` the position of the commit that was read.
     """
 
     owners: list[dict[str, Any]]
@@ -41,6 +41,7 @@ class FleetStatus:
     problems: tuple[Problem, ...] = ()
     exits: frozenset[Exit] = frozenset()
     rollouts: tuple[Rollout, ...] = ()
+    standing: Standing = Standing()
 
 
 def read_status(options: RunOptions) -> FleetStatus:
@@ -61,7 +62,8 @@ def read_status(options: RunOptions) -> FleetStatus:
                 "review": overview.review,
                 "waitingFor": overview.waiting_for,
             }
-    return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts)
+    standing = planned.inputs.inventory.control.standing
+    return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts, standing)
 
 
 @dataclass(frozen=True, slots=True)
