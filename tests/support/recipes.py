@@ -90,7 +90,8 @@ def _run_make(root: Path, line: str) -> None:
     """Run a target of make with the Python of the tests, which is installed already."""
     environment = root / ".venv"
     environment.mkdir(exist_ok=True)
-    (environment / ".installed").touch()
+    for mark in (".runs", ".installed"):
+        (environment / mark).touch()
     command = [*line.split(), f"RUN={Path(sys.executable).parent}/"]
     subprocess.run(command, cwd=root, env=environment_of(root), capture_output=True, text=True, check=True)
 
