@@ -18,7 +18,6 @@ from reconciler.errors import Exit
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
-    from reconciler.errors import Problem
     from reconciler.expand import DesiredVariant
     from reconciler.plan.changes import Change
     from reconciler.plan.provenance import Origin
@@ -38,6 +37,7 @@ def explain(settings: "RunOptions", output: str, package: str) -> Exit:
       reconciler explain edge-east/nginx
       reconciler explain edge-east/nginx -o json
     """
+    from reconciler.plan.obstacles import problems_of
     from reconciler.plan.status import current_states
     from reconciler.report.json import API_VERSION, change_value, problem_value
     from reconciler.report.text import change_lines, problem_lines
@@ -49,7 +49,9 @@ def explain(settings: "RunOptions", output: str, package: str) -> Exit:
     origins = _origins(planned, change, variant)
     view = planned.inputs.inventory.repositories.get(change.repository)
     address = view.remote if view else ""
-    problems = _owner_problems(planned, change)
+    problems = (
+        problems_of(planned.plan.problems, planned.inputs.inventory, change.variant) if change.variant else []
+    )
     status = current_states(planned.plan).get(change.package)
     printer = make_printer()
     show_standing(printer, planned.inputs.inventory.control.standing)
@@ -77,21 +79,6 @@ def explain(settings: "RunOptions", output: str, package: str) -> Exit:
         printer.lines(f"  {name}: {terminal(value)}" for name, value in others)
         printer.lines(_lines(origins))
     return Exit.DONE
-
-
-def _owner_problems(planned: "PlannedRun", change: "Change") -> "list[Problem]":
-    """Return the problems of the manifest that declares the package, or last declared it."""
-    if change.variant is None:
-        return []
-    inventory = planned.inputs.inventory
-    record = inventory.records.get(change.variant)
-    subjects = {f"PackageVariant {change.variant}"}
-    # An unparsable file has no subject: the record tells which packages it declared.
-    broken = ""
-    if record is not None:
-        subjects.add(f"PackageVariantSet {record.namespace}/{record.set_name}")
-        broken = record.manifest if record.manifest in inventory.control.broken else ""
-    return [p for p in planned.plan.problems if p.subject in subjects or p.location.path == broken != ""]
 
 
 def _variant(planned: "PlannedRun", change: "Change") -> "DesiredVariant | None":

@@ -28,7 +28,9 @@ _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
     help="The repository with the packages to install.",
 )
 @click.option("--package", default="web", show_default=True, help="A package of it.")
-@click.option("--revision", type=click.IntRange(1), default=1, show_default=True, help="Its revision.")
+@click.option(
+    "--revision", type=click.IntRange(1), default=1, show_default=True, help="Revision of --package."
+)
 @click.option(
     "--downstream-url",
     "downstreams",
@@ -109,8 +111,8 @@ def _ask(starter: Starter) -> Starter:
     upstream = click.prompt("URL of the repository with the packages to install (empty: later)", "")
     if not upstream:
         return starter._replace(instance=instance, forge=forge)
-    package = click.prompt("A package of it", starter.package)
-    revision = click.prompt("Its revision", starter.revision, type=click.IntRange(1))
+    package = click.prompt("Package of that repository to install", starter.package)
+    revision = click.prompt(f"Revision of {package}", starter.revision, type=click.IntRange(1))
     downstreams = tuple(_ask_for_clusters())
     return Starter(instance, forge, upstream, downstreams, package, revision)
 

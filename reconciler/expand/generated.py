@@ -13,7 +13,7 @@ from reconciler.expand.own_checks import check_downstream, check_name, check_set
 from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.expand.targets import Context, TargetScope, named_clusters, unroll
 from reconciler.expand.template import RenderedSpec, Renderer, missing_repository
-from reconciler.expand.upstream import describe_missing, find_upstream
+from reconciler.expand.upstream import describe_missing, existing_upstreams, find_upstream
 from reconciler.expand.variants import (
     CEL_EXTENSIONS,
     DesiredVariant,
@@ -171,7 +171,9 @@ class _Set:
         if view is not None and view.problem is not None:
             reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
             return Finding((*path, "repo"), view.unread_message, reason, hint)
-        hint = "" if view else "The repository is not registered in the set's namespace."
+        hint = "Register the repository in the namespace of the set."
+        if view is not None and upstream is not None:
+            hint = existing_upstreams(upstream, view)
         message = describe_missing(upstream) if upstream else ""
         return Finding(path, message, Reason.UPSTREAM_NOT_FOUND, hint)
 

@@ -1,6 +1,6 @@
 """Find the upstream of a set, as expressions see it, or assume it where no repository is read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconciler.api.porch import Upstream
@@ -14,10 +14,13 @@ from reconciler.inventory import (
     declared_upstreams,
 )
 from reconciler.objects import Commit
-from reconciler.refs import TAGS, object_name
+from reconciler.refs import TAGS, object_name, relative_package
+from reconciler.suggestions import suggest
 from reconciler.values import replace
 
 LATEST = "kpt.dev/latest-revision"
+_SHOWN = 5
+"""Revisions that a hint names."""
 _NULL_OID = Oid("0" * 40)
 _NULL_COMMIT = Commit(_NULL_OID, 0)
 
@@ -53,6 +56,24 @@ def describe_missing(upstream: Upstream) -> str:
         f"could not find upstream package revision '{upstream.package or ''}/{selector}'"
         f" in repo '{upstream.repo or ''}'"
     )
+
+
+def existing_upstreams(upstream: Upstream, view: RepositoryView) -> str:
+    """Return the hint for a missing upstream: which packages there are, or revisions of the package."""
+    package = upstream.package or ""
+    state = view.packages.get(view.full_path(package))
+    if state is None:
+        return missing_package(package, (relative_package(path, view.directory) for path in view.packages))
+    numbers = sorted(each.revision for each in state.published if each.revision > 0)
+    if not numbers:
+        return "Publish a revision of it, or set spec.upstream.workspaceName or branch."
+    return f"Ask for one that is published: {', '.join(f'v{number}' for number in numbers[-_SHOWN:])}."
+
+
+def missing_package(name: str, existing: Iterable[str]) -> str:
+    """Return the hint for a package that is not there, which the plan itself may still make."""
+    near = suggest(name, existing)
+    return f"Correct the name, or publish it first: there is no package {name} yet. {near}".rstrip()
 
 
 def _numbered(upstream: Upstream, view: RepositoryView, state: PackageState) -> Mapping[str, Any] | None:

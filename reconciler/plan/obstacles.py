@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from reconciler.errors import Problem
 from reconciler.ids import ObjectName
+from reconciler.inventory import Inventory
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext
@@ -69,10 +71,11 @@ def find_obstacles(
     newest = revisions[-1] if revisions else ""
     goal = _full(version, resolved) or newest or requested
     is_missing = bool(version and revisions) and goal not in (*revisions, requested)
+    problems = tuple(_problems(plan, context.inventory, change.variant))
     obstacles = (
-        *_problems(plan, change.variant),
+        *problems,
         *(_request(resolved, goal, revisions, context, trace) if resolved else ()),
-        *(() if main == goal or is_missing else _state(plan, change, name)),
+        *(() if is_missing or (main == goal and (goal or problems)) else _state(plan, change, name)),
     )
     return Standstill(main, review, requested, newest, tuple(dict.fromkeys(obstacles)))
 
@@ -101,12 +104,24 @@ def _revisions(resolved: ResolvedVariant | None, context: PlanContext) -> tuple[
     return tuple(f"{prefix}/v{number}" for number in sorted({each.revision for each in published}))
 
 
-def _problems(plan: Plan, variant: ObjectName) -> Iterator[Obstacle]:
+def problems_of(problems: Iterable[Problem], inventory: Inventory, variant: ObjectName) -> list[Problem]:
+    """Return the problems of the manifest that declares a variant, or last declared it.
+
+    A file that cannot be parsed has no subject: the record tells what it declared.
+    """
+    record = inventory.records.get(variant)
     subjects = {f"PackageVariant {variant}"}
-    for problem in plan.problems:
-        if problem.subject in subjects:
-            step = next_step(problem.hint, f"it at {problem.location}")
-            yield Obstacle(f"{problem.message} ({problem.location})", step)
+    broken = ""
+    if record is not None:
+        subjects.add(f"PackageVariantSet {record.namespace}/{record.set_name}")
+        broken = record.manifest if record.manifest in inventory.control.broken else ""
+    return [p for p in problems if p.subject in subjects or p.location.path == broken != ""]
+
+
+def _problems(plan: Plan, inventory: Inventory, variant: ObjectName) -> Iterator[Obstacle]:
+    for problem in problems_of(plan.problems, inventory, variant):
+        step = next_step(problem.hint, f"it at {problem.location}")
+        yield Obstacle(f"{problem.message} ({problem.location})", step)
 
 
 def _request(

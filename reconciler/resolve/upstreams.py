@@ -12,6 +12,7 @@ from reconciler.dependencies.versions import (
     parse_loose,
 )
 from reconciler.errors import Location, Problem
+from reconciler.expand.upstream import missing_package
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
@@ -188,7 +189,8 @@ class _Lookup:
         name = package_name(self.view, self.package.path)
         message = f"{NOT_FOUND}: package {name} in repository {self.view.key.name} has {what}"
         if self.package.path not in self.view.packages:
-            field, hint = "package", _no_package(name, self.view)
+            existing = _packages(self.view)
+            field, hint = "package", missing_package(name, existing) if name else _near(name, existing)
         return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:
@@ -232,11 +234,6 @@ def _version(text: str) -> Version | None:
     except VersionError:
         return None
     return None if version.is_partial else version
-
-
-def _no_package(name: str, view: RepositoryView) -> str:
-    near = _near(name, _packages(view))
-    return f"There is no package {name} yet: correct the name, or publish it. {near}" if name else near
 
 
 def _packages(view: RepositoryView) -> list[str]:

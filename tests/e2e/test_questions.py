@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,24 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     broken = broken.replace("repo: edge-1\n    package: web", "repo: edge-1\n    package: broken")
     control.commit({manifest("edge-1", "broken"): broken})
     return world
+
+
+SITE = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata:
+  name: site
+  namespace: default
+spec:
+  upstream:
+    repo: blueprints
+    package: web
+    revision: 1
+  targets:
+  - repositories:
+    - name: edge-1
+      packageNames: [site]
+"""
 
 
 def schema_of(kind: str, capfd: pytest.CaptureFixture[str]) -> dict[str, object]:
@@ -84,6 +103,24 @@ def test_every_obstacle_is_named_with_the_next_step(
     assert all(message in each for message, each in zip(messages, found, strict=True))
     assert hint in value["obstacles"][-1]["hint"]
     assert all(message in text for message in messages)
+
+
+def test_fault_of_a_set_is_an_obstacle_of_its_packages(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", ("edge-1",), more={"manifests/set.yaml": SITE})
+    world = World(tmp_path / "w")
+    world.run("apply")
+    control = Repo(world.control, time=world.clock + 60)
+    control.commit({"manifests/set.yaml": SITE.replace("package: web", "package: wbe")})
+
+    said = world.run("why-not", "edge-1/site").out.splitlines()
+
+    assert said[1] == (
+        "1. could not find upstream package revision 'wbe/1' in repo 'blueprints' (manifests/set.yaml:8:5)"
+    )
+    assert said[2] == (
+        "   next: Correct the name, or publish it first: there is no package wbe yet. Did you mean web?"
+    )
+    assert "Nothing keeps it" not in said[-1]
 
 
 def test_package_on_the_revision_has_no_obstacle(world: World, capfd: pytest.CaptureFixture[str]) -> None:

@@ -368,7 +368,7 @@ FIRST = ("spec", "targets", 0)
 PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
     "the upstream does not exist": (
         ("spec", "upstream"),
-        "Correct spec.upstream; docs/package-variant-sets.md describes it.",
+        "Ask for one that is published: v1, v2.",
     ),
     "the upstream repository cannot be read": (("spec", "upstream", "repo"), "Wait"),
     "there is no snapshot": (
@@ -455,6 +455,18 @@ def test_repository_of_a_template_that_is_not_registered_is_a_problem_of_the_tar
     )
 
 
+def test_a_package_that_is_not_there_is_told_from_a_revision_that_is_not() -> None:
+    spec = {"upstream": {"repo": "blueprints", "package": "apps", "revision": 1}, "targets": [EDGE]}
+
+    (problem,) = expand(world(package_set(spec=spec))).problems
+
+    assert problem.message == "could not find upstream package revision 'apps/1' in repo 'blueprints'"
+    assert (
+        problem.hint
+        == "Correct the name, or publish it first: there is no package apps yet. Did you mean app?"
+    )
+
+
 def test_repository_of_an_upstream_that_is_not_registered_has_a_hint() -> None:
     spec = {"upstream": {"repo": "gone", "package": "app", "revision": 1}, "targets": [EDGE]}
     marked = replace(source("sets.yaml"), marks=Marks())
@@ -465,7 +477,7 @@ def test_repository_of_an_upstream_that_is_not_registered_has_a_hint() -> None:
         Location("sets.yaml", line_of("spec", "upstream"), 1),
         Reason.UPSTREAM_NOT_FOUND,
         "could not find upstream package revision 'app/1' in repo 'gone'",
-        "The repository is not registered in the set's namespace.",
+        "Register the repository in the namespace of the set.",
         "PackageVariantSet default/fleet",
     )
 

@@ -163,7 +163,7 @@ WRONG = [
         {"package": "wbe", "tag": "stable"},
         "package",
         f"{NOT_FOUND} wbe in repository blueprints has no tag stable",
-        "There is no package wbe yet: correct the name, or publish it. Did you mean web?",
+        "Correct the name, or publish it first: there is no package wbe yet. Did you mean web?",
     ),
     Wrong(
         "no such revision",
