@@ -46,7 +46,7 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("line", "most"),
-    [(("--version",), 176), (("plan", "-q"), 636), (("expand",), 630), (("check",), 675)],
+    [(("--version",), 180), (("plan", "-q"), 636), (("expand",), 630), (("check",), 675)],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_command_imports_no_more_than_it_needs(control: Path, line: tuple[str, ...], most: int) -> None:
