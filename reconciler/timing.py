@@ -61,11 +61,6 @@ def watching(watcher: Watcher) -> Iterator[None]:
         _watchers.remove(watcher)
 
 
-def watch(watcher: Watcher) -> None:
-    """Call `watcher` with every span from now on."""
-    _watchers.append(watcher)
-
-
 def is_watched() -> bool:
     """Tell whether there is a watcher: names that are costly to find are needed only then."""
     return bool(_watchers)

@@ -107,7 +107,7 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
     if value and parameter.name == "verbose" and key not in context.meta:
         from reconciler import timing
 
-        timing.watch(_show)
+        context.find_root().with_resource(timing.watching(_show))
     if value:
         context.meta[key] = True
     if value and parameter.name == "quiet":
