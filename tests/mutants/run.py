@@ -1,9 +1,9 @@
 """Apply each kept mutant to a scratch copy, and require that the tests it names fail.
 
-A mutant is a patch (`git diff` of production code) whose first lines name its tests:
-`# test: tests/property/test_plan_laws.py::test_law_1`. Arguments choose mutants by part of their name.
-One mutant a core is tried at a time, its tests in a fork of a process that has imported the libraries.
-The mutant of a requirement is called by the number of its row in `docs/requirements.md`, as in `R83.patch`.
+`anchors.py` says what a mutant is. Arguments choose mutants by part of their name, or, after `--changed`, those
+of the files that differ from a commit. One mutant a core is tried at a time, its tests in a fork of a process that
+has imported the libraries. The mutant of a requirement is called by the number of its row in
+`docs/requirements.md`, as R83 is.
 """
 
 import json
@@ -20,6 +20,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, Self
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.mutants.anchors import Mutant, changed, read_mutants
+
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 COPIED = ("reconciler", "tests", "templates", "fixtures", "pyproject.toml")
@@ -32,12 +36,6 @@ class Verdict(NamedTuple):
     name: str
     caught: bool
     detail: str
-
-
-def named_tests(patch: Path) -> list[str]:
-    """Return the tests that a mutant names in its first lines."""
-    lines = patch.read_text(encoding="utf-8").splitlines()
-    return [line.removeprefix("# test: ").strip() for line in lines if line.startswith("# test: ")]
 
 
 def copy_project(scratch: Path) -> None:
@@ -86,28 +84,30 @@ class Checkout:
         return code, last
 
 
-def judge(patch: Path, checkout: Checkout) -> Verdict:
-    """Apply one mutant to a copy, run its tests, and take it back; it is caught if they fail."""
-    tests = named_tests(patch)
-    if not tests:
-        return Verdict(patch.stem, caught=False, detail="names no test")
-    applied = _git_apply(patch, checkout.scratch)
-    if applied.returncode:
-        return Verdict(patch.stem, caught=False, detail=f"does not apply: {applied.stderr.strip()}")
+def judge(mutant: Mutant, checkout: Checkout) -> Verdict:
+    """Make one mutant in a copy, run its tests, and take it back; it is caught if they fail."""
+    sources = {edit.path: (checkout.scratch / edit.path).read_text(encoding="utf-8") for edit in mutant.edits}
+    mutated = dict(sources)
     try:
-        code, last = checkout.run(tests)
+        for edit in mutant.edits:
+            mutated[edit.path] = changed(mutated[edit.path], edit)
+    except ValueError as error:
+        return Verdict(mutant.name, caught=False, detail=f"does not apply: {error}")
+    try:
+        _write(checkout.scratch, mutated)
+        code, last = checkout.run(list(mutant.tests))
     finally:
-        _git_apply(patch, checkout.scratch, "--reverse").check_returncode()
+        _write(checkout.scratch, sources)
     if code < 0:
         late = f"its tests did not end in {TIMEOUT_S} s"
         ended = late if code == -signal.SIGALRM else f"its tests were ended by signal {-code}"
-        return Verdict(patch.stem, caught=False, detail=ended)
-    return Verdict(patch.stem, caught=code == 1 and " failed" in last, detail=last)
+        return Verdict(mutant.name, caught=False, detail=ended)
+    return Verdict(mutant.name, caught=code == 1 and " failed" in last, detail=last)
 
 
-def _git_apply(patch: Path, scratch: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = ["git", "apply", "--whitespace=nowarn", *more, str(patch)]
-    return subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+def _write(scratch: Path, sources: dict[str, str]) -> None:
+    for path, source in sources.items():
+        (scratch / path).write_text(source, encoding="utf-8")
 
 
 def prepare(scratch: Path) -> None:
@@ -118,29 +118,43 @@ def prepare(scratch: Path) -> None:
     subprocess.run([sys.executable, *compile_all], cwd=scratch, env=environment, check=True)
 
 
-def judge_all(patches: list[Path], workers: int) -> Iterator[Verdict]:
+def judge_all(mutants: list[Mutant], workers: int) -> Iterator[Verdict]:
     """Yield the verdicts in order, `workers` mutants at a time, each worker on a copy of its own."""
     checkouts: queue.SimpleQueue[Checkout] = queue.SimpleQueue()
 
-    def judged(patch: Path) -> Verdict:
+    def judged(mutant: Mutant) -> Verdict:
         checkout = checkouts.get()
         try:
-            return judge(patch, checkout)
+            return judge(mutant, checkout)
         finally:
             checkouts.put(checkout)
 
     with ExitStack() as stack:
-        for _ in range(min(workers, len(patches))):
+        for _ in range(min(workers, len(mutants))):
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutant-")))
             checkouts.put(stack.enter_context(Checkout(directory)))
         pool = stack.enter_context(ThreadPoolExecutor(workers))
-        yield from pool.map(judged, patches)
+        yield from pool.map(judged, mutants)
+
+
+def _changed_files(commit: str) -> set[str]:
+    command = ["git", "diff", "--name-only", commit]
+    return set(
+        subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split()
+    )
 
 
 def main(chosen: list[str]) -> int:
     """Judge the mutants, print a line each and the survivors once more at the end; return 1 if there are any."""
-    patches = sorted(HERE.glob("*.patch"))
-    wanted = [p for p in patches if not chosen or any(part in p.stem for part in chosen)]
+    mutants = read_mutants()
+    if chosen[:1] == ["--changed"]:
+        files = _changed_files(chosen[1])
+        wanted = [each for each in mutants if any(edit.path in files for edit in each.edits)]
+        if not wanted:
+            print("no file of a kept mutant was changed")
+            return 0
+    else:
+        wanted = [each for each in mutants if not chosen or any(part in each.name for part in chosen)]
     survivors = []
     for verdict in judge_all(wanted, os.cpu_count() or 1):
         line = f"{'caught  ' if verdict.caught else 'SURVIVED'} {verdict.name}: {verdict.detail}"

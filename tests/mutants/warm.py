@@ -12,7 +12,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-OPTIONS = ("-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "tests.mutants.quick", "--hypothesis-profile", "quick")
+OPTIONS = (
+    "-q",
+    "-x",
+    "--assert=plain",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "tests.mutants.quick",
+    "--hypothesis-profile",
+    "quick",
+)
 LIBRARIES = ("pytest", "_hypothesis_pytestplugin", "hypothesis.strategies", "tests.support.world")
 PROJECT_PACKAGES = ("reconciler", "tests")
 

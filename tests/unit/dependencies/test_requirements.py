@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants.anchors import read_mutants
+
 PROJECT = Path(__file__).resolve().parents[3]
 ROW = re.compile(r"\| R(\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|")
 NOT_HERE = {16, 27, 42, 44, 69, 111}
@@ -15,7 +17,6 @@ ROWS = [
     for found in map(ROW.fullmatch, (PROJECT / "docs/requirements.md").read_text().splitlines())
     if found
 ]
-MUTANTS = PROJECT / "tests/mutants"
 FOLDERS = (PROJECT / "reconciler/dependencies", PROJECT / "reconciler", PROJECT)
 
 
@@ -57,11 +58,12 @@ def test_the_modules_that_the_rows_name_exist() -> None:
 
 def test_every_row_has_a_mutant_that_its_own_test_must_notice() -> None:
     tests = {int(number): test.strip().strip("`") for number, _, _, test in ROWS if "::" in test}
-    kept = {int(patch.stem[1:]): patch for patch in MUTANTS.glob("R[0-9]*.patch")}
+    rows = re.compile(r"R(\d+)")
+    kept = {int(row[1]): mutant for mutant in read_mutants() if (row := rows.fullmatch(mutant.name))}
 
     assert sorted(kept) == sorted(tests) == sorted({*range(1, 127)} - NOT_HERE)
-    for number, patch in kept.items():
-        assert patch.read_text().partition("\n")[0] == f"# test: {tests[number]}", patch.name
+    for number, mutant in kept.items():
+        assert mutant.tests[0] == tests[number], mutant.name
 
 
 def test_every_named_test_is_collected() -> None:
