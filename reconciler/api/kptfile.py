@@ -1,6 +1,6 @@
 """Fields of a Kptfile that the planner reads; Kptfiles are never written from this model."""
 
-from reconciler.values import dataclass
+from reconciler.base.values import dataclass
 
 OWNER = "reconciler.dev/owner"
 LOCATION = "reconciler.dev/location"

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result
 from reconciler.apply.state import MOST_TRIES
-from reconciler.errors import ReconcilerError
-from reconciler.forge.api_errors import duration_text
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.dialect import Issue
+from reconciler.base.errors import ReconcilerError
+from reconciler.base.values import dataclass
+from reconciler.forge.api.dialect import Issue
+from reconciler.forge.api.errors import duration_text
+from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.registry import Forge
 from reconciler.plan.changes import Effect, Plan
 from reconciler.plan.rejection import dashboard_key
@@ -17,7 +18,6 @@ from reconciler.plan.shard_reports import problems_of, statuses_of
 from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import Dashboard, make_dashboard, merge_parts
 from reconciler.report.summary import Names
-from reconciler.values import dataclass
 
 EMPTY = "There is no package."
 

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
+from reconciler.base.values import dataclass
 from reconciler.git.repository import Mirror
-from reconciler.ids import Oid
+from reconciler.names.ids import Oid
+from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Change
 from reconciler.policy import ForgeKind, ForgeRule, find_rule
-from reconciler.refs import HEADS
-from reconciler.values import dataclass
 
 _HOSTS = {
     "github.com": ForgeKind.GITHUB,

@@ -6,15 +6,15 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.apply.links import NO_LINKS, Links
-from reconciler.errors import Exit, ReconcilerError
+from reconciler.base.errors import Exit, ReconcilerError
+from reconciler.base.values import dataclass
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
-from reconciler.ids import PackageKey
-from reconciler.inventory import PullRequest
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Effect, Unfinished
 from reconciler.policy import CommitPolicy, RiskPolicy
 from reconciler.report.summary import Names
-from reconciler.values import dataclass
 
 
 class EffectKind(StrEnum):

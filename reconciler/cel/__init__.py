@@ -6,13 +6,13 @@ The static check refuses expressions with different results in cel-cpp and cel-g
 
 from typing import TYPE_CHECKING, Any
 
+from reconciler.base.errors import MissingEngineError
+from reconciler.base.values import dataclass
 from reconciler.cel.check import check, check_cost
 from reconciler.cel.parser import parse
 from reconciler.cel.syntax import CelError, Failure, Literal, not_a_string
 from reconciler.cel.types import DYN, STRING, STRINGS
-from reconciler.errors import MissingEngineError
 from reconciler.policy import Limits
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from reconciler.lazy import lazy_pattern
-from reconciler.values import dataclass
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.values import dataclass
 
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 _ESCAPE = lazy_pattern(

@@ -7,7 +7,7 @@ different results in cel-cpp and cel-go (docs/divergences.md).
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reconciler.values import dataclass
+from reconciler.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from reconciler.base.errors import Exit, UnavailableError, UsageError
+from reconciler.base.progress import track
+from reconciler.base.values import dataclass
 from reconciler.cli.output import Output, cache_dir_option, config_option, output_options
 from reconciler.cli.package import read_function_policy, runtime_option
-from reconciler.errors import Exit, UnavailableError, UsageError
-from reconciler.progress import track
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -104,7 +104,7 @@ def pull(
     """
     from dataclasses import replace
 
-    from reconciler.runtime.container import ContainerRuntime
+    from reconciler.functions.runtimes.container import ContainerRuntime
 
     if control is not None and config is not None:
         raise UsageError("--control and --config are two places for the pins", hint="Name one of them.")
@@ -189,9 +189,9 @@ def _named_by(directory: Path, policy: Any) -> set[str]:
 
     from reconciler.functions.catalog import parse_image
     from reconciler.functions.pipeline import declared_steps, find_engine
+    from reconciler.functions.runtimes.pipelines import open_runtimes
     from reconciler.functions.step import InvalidPipelineError, Unrunnable
     from reconciler.read.files import read_directory
-    from reconciler.runtime.pipelines import open_runtimes
 
     images = set()
     with open_runtimes(replace(policy, images={})) as runtimes:

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from reconciler.base.errors import Exit, Problem, RefusedError, UnavailableError, UsageError
+from reconciler.base.escape import inert, terminal
+from reconciler.base.progress import current_display
+from reconciler.base.redact import Redactor
+from reconciler.base.values import dataclass
 from reconciler.cli.common import complete_names, is_quiet, terminal_width, wants_color
-from reconciler.errors import Exit, Problem, RefusedError, UnavailableError, UsageError
-from reconciler.progress import current_display
 from reconciler.report.console import Paint, ansi, folded, plain
-from reconciler.report.escape import inert, terminal
-from reconciler.report.redact import Redactor
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
-    from reconciler.inventory import Inventory
+    from reconciler.inventory.inventory import Inventory
+    from reconciler.inventory.standing import Standing
     from reconciler.policy import OnUnavailable
     from reconciler.run.options import RunOptions
     from reconciler.run.report_cache import ReportCache
-    from reconciler.standing import Standing
 
 _FORM = "Form of the report; JSON is an API with a schema."
 F = TypeVar("F", bound=Callable[..., Any])

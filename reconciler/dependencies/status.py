@@ -5,15 +5,15 @@ from typing import Any
 
 import orjson
 
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.emit import PackageGraph, package_graph
 from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage
 from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.errors import Problem
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 DIRECTORY = "conditions/packages"
 

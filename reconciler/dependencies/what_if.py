@@ -5,6 +5,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.catalog.published import VERSION_KIND, read_package_version
 from reconciler.dependencies.dialects import read_kpt
 from reconciler.dependencies.dialects.reading import Document, ParsedManifest
@@ -21,8 +22,7 @@ from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.dependencies.versions import parse_loose, parse_relaxed
-from reconciler.inventory import Source
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import Source
 
 
 class WhatIfOutcome(StrEnum):

@@ -8,8 +8,10 @@ from typing import Any
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import PackageVariant, PackageVariantSet
-from reconciler.collector import no_collection
-from reconciler.errors import Problem
+from reconciler.base.collector import no_collection
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import replace
 from reconciler.expand.authored import check_declared_variant, expand_variant
 from reconciler.expand.findings import (
     SET_EMPTY,
@@ -27,11 +29,9 @@ from reconciler.expand.variants import (
     set_key,
     variant_key,
 )
-from reconciler.ids import ObjectKey, ObjectName
-from reconciler.inventory import Inventory, RepositoryView, Sourced
+from reconciler.inventory.inventory import Inventory, RepositoryView, Sourced
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.policy import Limits
-from reconciler.reasons import Reason
-from reconciler.values import replace
 
 Namespaces = Mapping[str, Mapping[str, RepositoryView]]
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from reconciler.api.meta import Condition
-from reconciler.errors import Location, Problem
-from reconciler.inventory import FieldPath, Source
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
+from reconciler.inventory.inventory import FieldPath, Source
 
 EXPRESSIONS = "docs/package-variant-sets.md"
 """The page that describes expressions."""

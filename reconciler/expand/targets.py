@@ -12,14 +12,14 @@ from reconciler.api.porch import (
     Target,
     VariantTemplate,
 )
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.selectors import Predicate, SelectorError, compile_selector
-from reconciler.ids import GroupKind, group_of
-from reconciler.inventory import FieldPath, RepositoryView
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot, SnapshotObject
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import FieldPath, RepositoryView
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import GroupKind, group_of
 
 CLUSTERS = "reconciler.dev/clusters"
 """Annotation of a set: the clusters that its object selectors search, separated by commas."""

@@ -19,15 +19,15 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.cel import EXTENSIONS, Environment, Failure, Program
 from reconciler.cel.check import MAP_ORDER
 from reconciler.cel.types import STRING_EXTENSION
 from reconciler.expand.findings import EXPRESSIONS, ExpansionError, Finding, field_name
 from reconciler.expand.targets import Context, selected_repository
 from reconciler.expand.variants import CEL_EXTENSIONS, FROM_TARGET
-from reconciler.inventory import FieldPath, RepositoryView
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import FieldPath, RepositoryView
 
 Step = Program | Failure
 

@@ -13,14 +13,14 @@ from reconciler.api.porch import (
     SET_LABEL,
     PackageVariantSpec,
 )
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
+from reconciler.base.values import dataclass, no_entries
 from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid
 from reconciler.expand.targets import SelectedObject
-from reconciler.ids import ObjectKey, ObjectName, PackageKey
-from reconciler.inventory import FieldPath, Inventory, Source
-from reconciler.state import PackageVariantRecord
-from reconciler.values import dataclass, no_entries
+from reconciler.inventory.inventory import FieldPath, Inventory, Source
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.records.state import PackageVariantRecord
 
 FINALIZER = "config.porch.kpt.dev/packagevariants"
 PAUSED = "reconciler.dev/paused"

@@ -8,12 +8,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.values import dataclass, replace
 from reconciler.functions.resource import Resource
 from reconciler.functions.values import copy_value
-from reconciler.ids import Oid
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
-from reconciler.objects import File, Files, Mode
-from reconciler.values import dataclass, replace
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Files, Mode
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

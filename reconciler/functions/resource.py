@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Any, Final
 
+from reconciler.base.values import dataclass, replace
 from reconciler.functions.values import copy_value, differences, mapping_at
-from reconciler.ids import group_of
 from reconciler.krm.yaml import Edit, Tree, apply_edits, edit_tree, edited, emit
-from reconciler.values import dataclass, replace
+from reconciler.names.ids import group_of
 
 LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol
 
-from reconciler.values import dataclass
+from reconciler.base.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from reconciler.base.values import dataclass
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.wire import result_value
-from reconciler.objects import Files
-from reconciler.values import dataclass
+from reconciler.names.objects import Files
 
 
 class Stage(StrEnum):

@@ -17,14 +17,14 @@ from typing import IO
 
 import pygit2
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.values import dataclass
 from reconciler.git import effects
 from reconciler.git.command import DEFAULT_TIMEOUT_S
 from reconciler.git.database import objects_directory
 from reconciler.git.urls import Credential, Remote
-from reconciler.lazy import lazy_pattern
-from reconciler.objects import sha1
-from reconciler.values import dataclass
+from reconciler.names.objects import sha1
 
 CACHE_HINT = "Check the disk, the permissions and the limits of the process (`ulimit -n`, `ulimit -f`)."
 MANY_PACKS = 50

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urljoin, urlsplit
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.redact import learn_credential, mask_credentials
+from reconciler.base.timing import SpanKind, timed
+from reconciler.base.values import dataclass
 from reconciler.git import effects
 from reconciler.git.effects import effect
 from reconciler.git.urls import Credential
-from reconciler.lazy import lazy_pattern
-from reconciler.report.redact import learn_credential, mask_credentials
-from reconciler.timing import SpanKind, timed
-from reconciler.values import dataclass
 
 CONFIG = Path(__file__).with_name("git.config")
 KNOWN_HOSTS = Path(__file__).with_name("known_hosts")

@@ -8,12 +8,12 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from reconciler.errors import ReconcilerError, UnavailableError
+from reconciler.base.errors import ReconcilerError, UnavailableError
+from reconciler.base.redact import learn_credential, mask_credentials
+from reconciler.base.values import settled_dataclass
 from reconciler.git.gpg_signing import GpgSigner
-from reconciler.ids import Oid
-from reconciler.objects import Signature, commit_bytes
-from reconciler.report.redact import learn_credential, mask_credentials
-from reconciler.values import settled_dataclass
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Signature, commit_bytes
 
 # `cryptography` is imported by the functions that use it: it is slow to import, and most runs sign nothing.
 if TYPE_CHECKING:

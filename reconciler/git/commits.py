@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from reconciler.ids import Oid
-from reconciler.lazy import lazy_pattern
-from reconciler.objects import Signature
-from reconciler.values import dataclass
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.values import dataclass
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Signature
 
 _OID = re.compile(rb"[0-9a-f]{40}")
 _PERSON = lazy_pattern(rb"(?P<name>[^<]*?) *<(?P<email>[^>]*)>(?: +(?P<time>-?[0-9]{1,18}))?.*", re.DOTALL)

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
-from reconciler.errors import Exit, ReconcilerError, UnavailableError
-from reconciler.values import dataclass
+from reconciler.base.errors import Exit, ReconcilerError, UnavailableError
+from reconciler.base.values import dataclass
 
 VARIABLE = "RECONCILER_FAILPOINT"
 LOG_VARIABLE = "RECONCILER_FAILPOINT_LOG"

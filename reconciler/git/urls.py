@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from reconciler.errors import UnavailableError
-from reconciler.ids import DEFAULT_PORTS, normalise_url
-from reconciler.report.redact import learn_address
-from reconciler.values import dataclass
+from reconciler.base.errors import UnavailableError
+from reconciler.base.redact import learn_address
+from reconciler.base.values import dataclass
+from reconciler.names.ids import DEFAULT_PORTS, normalise_url
 
 _SCHEMES = frozenset({"file", "http", "https", "ssh"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import pygit2
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.values import dataclass
 from reconciler.git.command import GitResult, run_checked, run_git
 from reconciler.git.local import DEFAULT_READ_S, check_around, check_repository, find_odd_rules
-from reconciler.ids import Oid
-from reconciler.objects import Signature
-from reconciler.values import dataclass
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Signature
 
 
 class WorkingCopy(NamedTuple):

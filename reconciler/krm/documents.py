@@ -11,6 +11,8 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Self
 
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.values import dataclass, replace
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
     Tree,
@@ -18,8 +20,6 @@ from reconciler.krm.yaml import (
     YamlLimits,
     decode,
 )
-from reconciler.lazy import lazy_pattern
-from reconciler.values import dataclass, replace
 
 
 class DocumentKind(StrEnum):

@@ -6,16 +6,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.api.meta import Condition
-from reconciler.errors import Exit, Location, Problem
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import PullRequest
-from reconciler.objects import Files
+from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass, replace
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.objects import Files
+from reconciler.names.refs import short_branch
 from reconciler.plan.impact import Impact
-from reconciler.reasons import Reason
-from reconciler.refs import short_branch
 from reconciler.resolve.dependency_roots import RequirementChange
-from reconciler.rollout.model import Rollout
-from reconciler.values import dataclass, replace
+from reconciler.resolve.rollout_model import Rollout
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange

@@ -6,17 +6,17 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from reconciler.base.errors import Problem
+from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.format import Resolution as DependencyResolution
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.update.changes import resolution_changes
-from reconciler.errors import Problem
 from reconciler.expand import Desired
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
-from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
-from reconciler.values import dataclass
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
 
 LockFiles = Mapping[str, bytes]
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from reconciler.base.values import dataclass, replace
 from reconciler.expand import Desired, DesiredVariant
-from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Draft,
     Inventory,
     PackageState,
@@ -15,14 +15,14 @@ from reconciler.inventory import (
     PullState,
     RepositoryView,
 )
+from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
-from reconciler.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import find_owner, find_view, is_merged, named_views, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
-from reconciler.rollout.model import Rollout
-from reconciler.values import dataclass, replace
+from reconciler.resolve.rollout_model import Rollout
 
 if TYPE_CHECKING:
     from reconciler.plan.path_conflicts import Neighbours

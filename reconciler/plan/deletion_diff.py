@@ -3,16 +3,16 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import field
 
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass, replace
 from reconciler.expand.variants import Desired, DesiredVariant, spec_data
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.deletion_evidence import DeletionEvidence, explain_absence
 from reconciler.plan.deletion_guard import RefusedDeletions, guard_deletions, refused_variants
-from reconciler.reasons import Reason
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import SUSPENDED
-from reconciler.state import PackageVariantRecord
-from reconciler.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from fractions import Fraction
 
 import orjson
 
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
+from reconciler.base.wording import plural
 from reconciler.expand.variants import ALLOW_DELETES, Desired
-from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectName
 from reconciler.policy import DeletionGuard
-from reconciler.reasons import Reason
-from reconciler.state import PackageVariantRecord
-from reconciler.values import dataclass
-from reconciler.wording import plural
+from reconciler.records.state import PackageVariantRecord
 
 _DELETE = "delete"
 _WAITING = "which was refused before and waits for consent"

@@ -3,8 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass, replace
+from reconciler.base.wording import plural, visible
 from reconciler.expand import DesiredVariant
-from reconciler.inventory import GroupBranch, PullRequest, PullState, RepositoryView
+from reconciler.inventory.inventory import GroupBranch, PullRequest, PullState, RepositoryView
+from reconciler.names.refs import HEADS, draft_ref, group_number, group_ref, short_branch
+from reconciler.names.trailers import CONFLICT, conflict_lines
 from reconciler.plan.changes import (
     Change,
     ClosePull,
@@ -19,13 +24,8 @@ from reconciler.plan.commits import group_message, relabelled
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.drafts import draft_message, next_workspace
 from reconciler.policy import GroupBy
-from reconciler.reasons import Reason
-from reconciler.refs import HEADS, draft_ref, group_number, group_ref, short_branch
 from reconciler.render.rendered import Package
-from reconciler.rollout.model import RolloutPhase
-from reconciler.trailers import CONFLICT, conflict_lines
-from reconciler.values import dataclass, replace
-from reconciler.wording import plural, visible
+from reconciler.resolve.rollout_model import RolloutPhase
 
 Scope = tuple[str, ...]
 """The packages that a group may have, as its branch is named."""

@@ -7,13 +7,13 @@ from difflib import unified_diff
 from typing import Any, Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
+from reconciler.base.values import dataclass
 from reconciler.functions.resource import LOCAL_CONFIG
-from reconciler.ids import GroupKind, Oid
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.objects import File, Files
+from reconciler.names.ids import GroupKind, Oid
+from reconciler.names.objects import File, Files
 from reconciler.policy import RiskPolicy
 from reconciler.policy.risks import REGISTRY, REMOVAL
-from reconciler.values import dataclass
 
 _DOCKER: Final = "docker.io"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")

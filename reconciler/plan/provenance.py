@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator, Mapping
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.models import to_camel
+from reconciler.base.values import dataclass
 from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET
-from reconciler.inventory import FieldPath, Inventory
-from reconciler.models import to_camel
-from reconciler.objects import Files
+from reconciler.inventory.inventory import FieldPath, Inventory
+from reconciler.names.objects import Files
 from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.injection import choose_source, find_points, injected_field
 from reconciler.render.kptfile import function_name
@@ -18,7 +19,6 @@ from reconciler.render.package import cluster_snapshot
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.values import dataclass
 
 _SELECTORS = ("revision", "workspace_name", "tag", "version", "branch")
 

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from reconciler.inventory import PullState
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass, replace
+from reconciler.inventory.inventory import PullState
+from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Change, Op, Postponed, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.context import PlanContext
 from reconciler.policy import PullRequestPolicy
-from reconciler.reasons import Reason
-from reconciler.refs import short_branch
-from reconciler.values import dataclass, replace
 
 Head = tuple[str, str]
 """A repository's URL and the branch of a pull request."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from reconciler.errors import UsageError
-from reconciler.ids import PackageKey
-from reconciler.values import dataclass
+from reconciler.base.errors import UsageError
+from reconciler.base.values import dataclass
+from reconciler.names.ids import PackageKey
 
 INDEX = "JOB_COMPLETION_INDEX"
 MOST = 1000

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from reconciler.base.values import settled_dataclass
 from reconciler.policy.forges import (
     CredentialRule,
     ForgeKind,
@@ -45,7 +46,6 @@ from reconciler.policy.settings import (
     sorted_set,
 )
 from reconciler.policy.verification import VerifyRule
-from reconciler.values import settled_dataclass
 
 __all__ = [
     "PROPOSED",

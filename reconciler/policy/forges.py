@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from reconciler.ids import is_prefix, normalise_url
+from reconciler.base.values import settled_dataclass
+from reconciler.names.ids import is_prefix, normalise_url
 from reconciler.policy.settings import SettingsGroup, VariableName
-from reconciler.values import settled_dataclass
 
 
 class ForgeKind(StrEnum):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from reconciler.base.values import settled_dataclass
 from reconciler.policy.forges import WriteLimits
 from reconciler.policy.schedule import check_cron
 from reconciler.policy.settings import (
@@ -18,7 +19,6 @@ from reconciler.policy.settings import (
     VariableName,
     sorted_set,
 )
-from reconciler.values import settled_dataclass
 
 
 class OpenOn(StrEnum):

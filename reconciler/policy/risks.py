@@ -5,8 +5,8 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Final
 
+from reconciler.base.values import settled_dataclass
 from reconciler.policy.settings import SettingsGroup
-from reconciler.values import settled_dataclass
 
 DELETION: Final = "deletion"
 REMOVAL: Final = "removal"

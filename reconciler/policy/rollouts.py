@@ -5,10 +5,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reconciler.lazy import lazy_pattern
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.values import settled_dataclass
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
 from reconciler.policy.settings import Amount, Duration, SettingsGroup, SortedSet
-from reconciler.values import settled_dataclass
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _PLACEHOLDER = lazy_pattern(r"\{([^{}]*)\}")

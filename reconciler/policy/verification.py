@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reconciler.lazy import lazy_pattern
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.values import settled_dataclass
 from reconciler.policy.settings import Internal, SettingsGroup
-from reconciler.values import settled_dataclass
 
 _SSH_KEY = r"^(sk-)?(ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\r\n]*)?$"
 _ARMOUR = lazy_pattern(

@@ -11,15 +11,15 @@ from reconciler.api.annotations import check_keys
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import FieldError, parse_model
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
+from reconciler.base.values import dataclass
 from reconciler.dependencies.dialects import GROUPS
-from reconciler.errors import Location, Problem
 from reconciler.expand.migration import migrate_set, untranslated_fields
-from reconciler.ids import GroupKind, ObjectKey, group_of
-from reconciler.inventory import Source, SourcedDocument
+from reconciler.inventory.inventory import Source, SourcedDocument
+from reconciler.names.ids import GroupKind, ObjectKey, group_of
 from reconciler.read.documents import BrokenDocument, ParsedObject, SourcePosition
-from reconciler.reasons import Reason
-from reconciler.suggestions import suggest
-from reconciler.values import dataclass
 
 _SIMILAR = 0.85
 """Ratio from which an unknown API group is a misspelling of a known one."""

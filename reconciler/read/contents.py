@@ -4,16 +4,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.progress import track
+from reconciler.base.values import dataclass, settled_dataclass
+from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import Oid
-from reconciler.objects import Files
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
 from reconciler.policy import Limits
-from reconciler.progress import track
 from reconciler.resolve.resolution import Needs
-from reconciler.values import dataclass, settled_dataclass
-from reconciler.wording import plural
 
 
 @settled_dataclass(frozen=True, slots=True)

@@ -6,6 +6,9 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from reconciler.base.errors import Location, Problem, UnavailableError
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.catalog.published import (
     DependencyInputs,
     PackageTree,
@@ -18,11 +21,9 @@ from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY, is_lock_file
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.versions import VersionError, parse_relaxed
-from reconciler.errors import Location, Problem, UnavailableError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Inventory,
     PackageRevision,
     PackageState,
@@ -32,14 +33,13 @@ from reconciler.inventory import (
     available_by_url,
     declared_upstreams,
 )
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.refs import short_tag
 from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import UnreadPath, Walk, fetch_files, fetch_paths
-from reconciler.reasons import Reason
-from reconciler.refs import short_tag
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.verification import NOT_VERIFIED_HINT, find_fault
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
 
 MANIFESTS = ("package.yaml", "package.yml")
 """Files of a kpt package that declare its dependencies."""

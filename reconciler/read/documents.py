@@ -6,13 +6,13 @@ from dataclasses import field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from reconciler.errors import Location, Problem
-from reconciler.inventory import FieldPath
+from reconciler.base.errors import Location, Problem
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass, replace
+from reconciler.inventory.inventory import FieldPath
 from reconciler.krm.yaml import Document, DocumentSource, YamlError, YamlLimits, load_documents
-from reconciler.lazy import lazy_pattern
 from reconciler.policy import Limits
-from reconciler.reasons import Reason
-from reconciler.values import dataclass, replace
 
 _SEPARATOR = lazy_pattern(rb"^---(?=\s|$)", re.MULTILINE)
 _DUPLICATE = re.compile(r"Key .* is set twice in ", re.DOTALL)

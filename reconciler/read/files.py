@@ -7,14 +7,14 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE, KPTFILE_VERSION
-from reconciler.errors import ConfigurationError, Location, UsageError
+from reconciler.base.errors import ConfigurationError, Location, UsageError
+from reconciler.base.values import dataclass
+from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import UnsafeEntry
-from reconciler.ids import Oid
-from reconciler.objects import File, Mode, TreeEntry
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Mode, TreeEntry
 from reconciler.policy import Limits
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 REGULAR = frozenset({Mode.REGULAR, Mode.EXECUTABLE})
 

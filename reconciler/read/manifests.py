@@ -7,18 +7,18 @@ from typing import NamedTuple, TypeVar
 
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import ObjectKey, ObjectName, Oid
-from reconciler.inventory import Source, Sourced, SourcedDocument
+from reconciler.inventory.inventory import Source, Sourced, SourcedDocument
+from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.policy import Policy
 from reconciler.read.classify import Classification, classify_broken, classify_object
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import FileEntry, UnreadPath, Walk, is_below
-from reconciler.reasons import Reason
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 
+from reconciler.base.values import dataclass
 from reconciler.expand import Desired, expand
 from reconciler.git.repository import Mirrors
-from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory, RepositoryRole, RepositoryView
+from reconciler.inventory.inventory import Inventory, RepositoryRole, RepositoryView
+from reconciler.names.ids import ObjectName
 from reconciler.plan.deletion_diff import retained_variants
 from reconciler.plan.shard import Shard
 from reconciler.plan.shard_needs import (
@@ -20,7 +21,6 @@ from reconciler.plan.shard_needs import (
 from reconciler.read.dependencies import read_dependencies
 from reconciler.read.repositories.trees import PackageTrees
 from reconciler.resolve.fleet import find_dependent_clusters
-from reconciler.values import dataclass
 
 Views = Mapping[ObjectName, RepositoryView]
 

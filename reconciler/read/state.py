@@ -12,16 +12,18 @@ import orjson
 from msgspec.structs import force_setattr
 
 from reconciler.api.validation import first_error
-from reconciler.errors import ConfigurationError, Location, Problem
+from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.models import Model
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass, replace
+from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import RecordedStatus
-from reconciler.models import Model
+from reconciler.inventory.inventory import RecordedStatus
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.policy import Limits
 from reconciler.read.files import FileEntry, fetch_files
-from reconciler.reasons import Reason
-from reconciler.state import (
+from reconciler.records.state import (
     APPLIED,
     LINES_SCHEMA,
     LINES_SUFFIX,
@@ -47,9 +49,7 @@ from reconciler.state import (
     read_variant_record,
     split_lines,
 )
-from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
-from reconciler.values import dataclass, replace
-from reconciler.wording import plural
+from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 
 R = TypeVar("R", SetRecord, RolloutRecord, UpstreamLock)
 M = TypeVar("M", bound=Model | PackageVariantRecord)

@@ -9,15 +9,15 @@ from dataclasses import field, replace
 from enum import StrEnum
 from urllib.parse import unquote
 
+from reconciler.base.values import dataclass
 from reconciler.functions.secrets import holds_secret
 from reconciler.krm.merge import Node, path_text, root_of
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
+from reconciler.names.trailers import Answers, ConflictName, conflict_name, parse_name, value_mark
 from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict, ConflictDecision
 from reconciler.render.update.documents import ResourceDocument, documents_of
 from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE
-from reconciler.trailers import Answers, ConflictName, conflict_name, parse_name, value_mark
-from reconciler.values import dataclass
 
 FoundConflict = tuple[Conflict, ConflictDecision | None]
 """A conflict of a merge, and the decision of a policy; None if no policy decides it."""

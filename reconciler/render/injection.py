@@ -7,8 +7,10 @@ from typing import Any
 from reconciler.api.kptfile import INJECTION_PREFIX as PREFIX
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import InjectionSelector
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.functions.values import differences, mapping_at, mappings_at, value_at
-from reconciler.ids import group_of
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.krm.merge import identity_of, root_of
 from reconciler.krm.yaml import (
     DeleteKey,
@@ -16,13 +18,11 @@ from reconciler.krm.yaml import (
     SetValue,
     YamlError,
 )
-from reconciler.objects import File, Files
-from reconciler.reasons import Reason
+from reconciler.names.ids import group_of
+from reconciler.names.objects import File, Files
 from reconciler.render.kptfile import edit_kptfile
 from reconciler.render.rendered import Blocked
 from reconciler.render.update.documents import ResourceDocument, documents_of, edit_document
-from reconciler.snapshot import Snapshot, SnapshotObject
-from reconciler.values import dataclass
 
 INJECTION_POINT = "kpt.dev/config-injection"
 INJECTED = "kpt.dev/injected-resource"

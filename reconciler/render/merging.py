@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.functions.secrets import holds_secret
-from reconciler.ids import Oid
-from reconciler.objects import Files
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
 from reconciler.policy import Policy, Strategy
-from reconciler.reasons import Reason
 from reconciler.render.answers import FoundConflict
 from reconciler.render.kptfile import strip_ownership
 from reconciler.render.merge_sides import RenderedSides, UpdateTrees, prepare_sides
@@ -20,7 +21,6 @@ from reconciler.render.update.conflict_policy import describe_decision
 from reconciler.render.update.identifiers import add_identifiers
 from reconciler.render.update.three_way import Sides
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.values import dataclass
 
 Contents = Mapping[Oid, Files]
 """The fetched package trees by their ids."""

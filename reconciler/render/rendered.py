@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from reconciler.errors import Problem
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.objects import Files
-from reconciler.reasons import Reason
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass, no_entries
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.objects import Files
+from reconciler.records.state import functions_failed
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.state import functions_failed
-from reconciler.values import dataclass, no_entries
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock.format import LockedPackage, Resolution

@@ -15,15 +15,15 @@ from typing import Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.api.porch import InjectionSelector, PackageContext
-from reconciler.inventory import RepositoryView
+from reconciler.base.values import dataclass, replace
+from reconciler.inventory.inventory import RepositoryView
 from reconciler.krm.yaml import is_plain
-from reconciler.objects import File, tree_id
+from reconciler.names.objects import File, tree_id
 from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.kptfile import FUNCTION_PREFIX
 from reconciler.render.merge_sides import updates_of
 from reconciler.render.merging import VariantInputs
 from reconciler.render.rendered import Blocked, Package
-from reconciler.values import dataclass, replace
 
 _MAX_RESULTS: Final = 1024
 _MAX_BYTES: Final = 1 << 16

@@ -4,16 +4,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from reconciler.ids import PackageKey
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.rejection import ask_box, ask_key, asked_keys, tick_boxes
 from reconciler.plan.status import PackageStatus, Phase
-from reconciler.reasons import Reason
 from reconciler.report.causes import group_problems
 from reconciler.report.markdown import LONGEST, fill
 from reconciler.report.rollouts import rollout_texts
 from reconciler.report.summary import Names, since_text
-from reconciler.values import dataclass
 
 ROWS = 200
 """Packages of one section; more than these are counted."""

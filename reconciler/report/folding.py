@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from reconciler.ids import PackageKey
+from reconciler.base.values import dataclass
+from reconciler.base.wording import plural
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus
 from reconciler.report.summary import Names, change_risks, detail
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 MOST_ROWS = 5
 """Changes of one cause that are listed each; more of them fold."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from reconciler.api.porch import PACKAGE_VARIANT
+from reconciler.base.errors import Location
+from reconciler.base.values import dataclass
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
 from reconciler.dependencies.model.packages import (
@@ -21,13 +23,11 @@ from reconciler.dependencies.model.packages import (
     exact_range,
 )
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.errors import Location
 from reconciler.expand.variants import Desired, DesiredVariant
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, RepositoryView, Source
+from reconciler.inventory.inventory import Inventory, RepositoryView, Source
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.resolution import Resolution
-from reconciler.state import PackageVariantRecord
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock.format import LockedPackage

@@ -4,6 +4,10 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from reconciler.base.errors import Problem
+from reconciler.base.lazy import LazyModule
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass, replace
 from reconciler.dependencies.catalog.cluster_inputs import (
     FleetInputs,
     collect_cluster_inputs,
@@ -16,12 +20,9 @@ from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.errors import Problem
 from reconciler.expand.variants import Desired, variant_key
-from reconciler.ids import ObjectKey, ObjectName, Oid
-from reconciler.inventory import Inventory
-from reconciler.lazy import LazyModule
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.resolve.deliveries import Deliveries, delivery_trees, resolve_deliveries
 from reconciler.resolve.dependency_roots import (
     RequirementChange,
@@ -35,7 +36,6 @@ from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution, with_releases
-from reconciler.values import dataclass, replace
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock import read as lock_files

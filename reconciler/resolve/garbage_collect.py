@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages, repository_names
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.model.packages import VARIANT_KIND, ApiNeed, Candidate, Need, PackageNeed
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, PackageState, RepositoryView
+from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.resolution import Resolution
-from reconciler.state import PackageVariantRecord
-from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

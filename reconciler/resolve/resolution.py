@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import lru_cache
 
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
+from reconciler.base.values import dataclass, no_entries
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
-from reconciler.inventory import Draft, PackageRevision
-from reconciler.objects import Commit
-from reconciler.rollout.model import Rollout
-from reconciler.values import dataclass, no_entries
+from reconciler.inventory.inventory import Draft, PackageRevision
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
+from reconciler.names.objects import Commit
+from reconciler.resolve.rollout_model import Rollout
 
 Downstreams = Mapping[PackageKey, tuple[DesiredVariant, ...]]
 """The variants that want each package, sorted; several of them contest it."""

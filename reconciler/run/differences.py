@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from reconciler.ids import Oid
-from reconciler.objects import Files
+from reconciler.base.values import dataclass
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op, Plan, WriteRemoval
 from reconciler.read.contents import fetch_contents
 from reconciler.resolve.resolution import Needs
 from reconciler.run.inputs import RunInputs
-from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ from typing import Final
 
 import orjson
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.status import status_entries
 from reconciler.expand import expand
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.objects import Files
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.overview import PackageOverview, package_overviews
@@ -24,7 +25,6 @@ from reconciler.report.status import Owner, condition, package_name
 from reconciler.report.summary import change_risks
 from reconciler.resolve import Needs
 from reconciler.run.plan import PlannedRun
-from reconciler.values import dataclass
 
 MOST_REVISIONS: Final = 10
 """Revisions in the history of one package."""

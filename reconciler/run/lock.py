@@ -8,13 +8,17 @@ from reconciler.apply.preconditions import Checkout, check_checkout
 from reconciler.apply.pulls import lock_change
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks
+from reconciler.base.errors import Problem, RefusedError, UsageError
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
+from reconciler.base.values import dataclass
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.errors import Problem, RefusedError, UsageError
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import WorkingCopy, find_working_copy
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.standing import Standing
 from reconciler.plan.changes import Outcome, PinChange
 from reconciler.plan.lock_pull_request import (
     ComputedLock,
@@ -27,16 +31,12 @@ from reconciler.plan.lock_pull_request import (
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.locks import read_working_lock
-from reconciler.reasons import Reason
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UpstreamLock, is_floating
 from reconciler.resolve.ownership import SUSPENDED
 from reconciler.resolve.pins import find_floating, follow, hold, upstream_data
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import resolve_inputs
-from reconciler.standing import Standing
-from reconciler.suggestions import suggest
-from reconciler.upstream_lock import LOCKS_DIRECTORY, UpstreamLock, is_floating
-from reconciler.values import dataclass
 from reconciler.workdir.directory import write_directory
 
 

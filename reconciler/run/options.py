@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.git.cache_directory import open_cache
 from reconciler.git.repository import Mirrors
@@ -12,7 +13,6 @@ from reconciler.plan.shard import WHOLE, Shard
 from reconciler.read.control import OpenControl
 from reconciler.read.credentials import control_credential
 from reconciler.run.name_cache import default_cache
-from reconciler.values import dataclass
 
 READ_SECONDS = "RECONCILER_LIMITS_READ_SECONDS"
 """The variable of `limits.readSeconds`."""

@@ -6,24 +6,24 @@ from typing import Any
 
 import orjson
 
+from reconciler.base.errors import Exit, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.status import status_entries
-from reconciler.errors import Exit, Problem
-from reconciler.ids import GroupKind, ObjectName, Oid
+from reconciler.inventory.standing import Standing
+from reconciler.names.ids import GroupKind, ObjectName, Oid
 from reconciler.plan.overview import package_overviews
 from reconciler.plan.status import current_status
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
-from reconciler.reasons import Reason
 from reconciler.render.needed_kinds import needed_kinds
 from reconciler.report.summary import exits_of
 from reconciler.resolve.resolution import Needs
-from reconciler.rollout.model import Rollout
+from reconciler.resolve.rollout_model import Rollout
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run, resolve_inputs
-from reconciler.standing import Standing
-from reconciler.values import dataclass
 
 _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})
 """Problems that are listed as unread repositories, or that the next snapshot ends."""

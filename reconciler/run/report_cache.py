@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from reconciler import __version__
-from reconciler.digest import checked, with_digest
-from reconciler.errors import Exit, ReconcilerError
+from reconciler.base.digest import checked, with_digest
+from reconciler.base.errors import Exit, ReconcilerError
+from reconciler.base.values import dataclass
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import Oid
+from reconciler.names.ids import Oid
+from reconciler.names.refs import TAGS
 from reconciler.read.control import OpenControl, open_control
-from reconciler.refs import TAGS
 from reconciler.run.name_cache import default_cache
 from reconciler.run.options import Opened, RunOptions, open_mirrors
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.forge.registry import Forges
-    from reconciler.inventory import Inventory, Opening
+    from reconciler.inventory.inventory import Inventory, Opening
     from reconciler.run.plan import PlannedRun
 
 _MOST_BYTES: Final = 4 << 20
@@ -183,8 +183,8 @@ class ReportCache:
 
     def _configure(self, mirrors: Mirrors, control: OpenControl) -> "tuple[Forges, Opening]":
         """Give the mirrors their credentials; return the forges, and the state of the schedule."""
+        from reconciler.forge.api.reply_cache import ReplyCache  # noqa: PLC0415
         from reconciler.forge.registry import Forges  # noqa: PLC0415 - slow, and rarely needed
-        from reconciler.forge.reply_cache import ReplyCache  # noqa: PLC0415
         from reconciler.read.governance import read_options  # noqa: PLC0415
         from reconciler.read.inventory import authorize  # noqa: PLC0415
         from reconciler.read.schedule import read_opening  # noqa: PLC0415

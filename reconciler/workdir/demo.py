@@ -6,9 +6,9 @@ from pathlib import Path
 from textwrap import dedent, indent
 from typing import NamedTuple
 
-from reconciler.errors import UsageError
+from reconciler.base.errors import UsageError
+from reconciler.base.values import dataclass
 from reconciler.git.working_copy import NewCommit, clone, create_bare
-from reconciler.values import dataclass
 
 EPOCH = 1_767_225_600  # 2026-01-01T00:00:00Z: the demo's commits must not depend on the clock
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 if __package__ in {None, ""}:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from reconciler.forge.budget import Budget, Clock
+from reconciler.forge.api.budget import Budget, Clock
 from reconciler.policy import WriteLimits
 from tests.bench.goals import Goals
 

@@ -16,16 +16,23 @@ import yaml
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.git.commits import parse_annotations
-from reconciler.ids import Lifecycle, ObjectName, Oid
-from reconciler.inventory import Commit, Draft, PackageRevision, PackageState, RepositoryView, Source
+from reconciler.inventory.inventory import (
+    Commit,
+    Draft,
+    PackageRevision,
+    PackageState,
+    RepositoryView,
+    Source,
+)
+from reconciler.names.ids import Lifecycle, ObjectName, Oid
+from reconciler.names.refs import draft_ref, tag_ref
 from reconciler.plan.changes import MoveRef, WriteDraft, WriteRemoval
 from reconciler.plan.context import make_target
 from reconciler.plan.drafts import next_workspace
-from reconciler.reasons import Reason
-from reconciler.refs import draft_ref, tag_ref
 from reconciler.render.context import ensure_context
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.upstreams import find_upstream

@@ -9,13 +9,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from reconciler.errors import ConflictError, UnavailableError
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.budget import Budget, Clock
-from reconciler.forge.github import DOCUMENTS, App, AppToken, GitHub
-from reconciler.forge.http import StaticToken, Transport
+from reconciler.base.errors import ConflictError, UnavailableError
+from reconciler.forge.api.budget import Budget, Clock
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.github import DOCUMENTS, App, AppToken, GitHub
+from reconciler.forge.api.http import StaticToken, Transport
 from reconciler.forge.registry import Forges
-from reconciler.inventory import PullRequest
+from reconciler.inventory.inventory import PullRequest
 from reconciler.policy import (
     ApprovalPolicy,
     ApprovalRule,

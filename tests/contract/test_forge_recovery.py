@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.forge.api_errors import LimitedError, LostReplyError, UnauthorizedError
-from reconciler.forge.api_forge import ApiForge
-from reconciler.inventory import PullRequest
+from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
+from reconciler.forge.api.errors import LimitedError, LostReplyError, UnauthorizedError
+from reconciler.forge.api.forge import ApiForge
+from reconciler.inventory.inventory import PullRequest
 from tests.support.forges.bench import HEADS, SimulatorBench, simulated
 
 HOUR_S = 3700

@@ -17,10 +17,10 @@ import pytest
 
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionCall
+from reconciler.functions.runtimes.container import ContainerRuntime
 from reconciler.functions.step import PipelineResult
-from reconciler.objects import File
+from reconciler.names.objects import File
 from reconciler.policy import Engine, FunctionPolicy
-from reconciler.runtime.container import ContainerRuntime
 
 REQUIRED = os.environ.get("RECONCILER_CONTAINERS") == "required"
 BUSYBOX = shutil.which("busybox")

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, RepositoryView, Source
+from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.krm.yaml import PACKAGE_LIMITS, Tree, YamlError, load_documents
-from reconciler.objects import File, Files, tree_id
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import File, Files, tree_id
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.package import render_packages
 from reconciler.render.rendered import Package, RenderedVariant

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.errors import ConflictError, RefusedError, UnavailableError
-from reconciler.inventory import CheckState, PullRequest, PullState
+from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 
 
 class FakeForge:

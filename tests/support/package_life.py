@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
     ClusterLock,
@@ -33,7 +34,6 @@ from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location
 
 CLUSTER = "one"
 AUTOMATIC = RevisionPolicy()

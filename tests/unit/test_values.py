@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import pytest
 from pydantic import create_model
 
-from reconciler import values
+from reconciler.base import values
 
 T = TypeVar("T")
 FUNCTIONS = (asdict, fields, is_dataclass, replace, copy.copy, copy.deepcopy)

@@ -4,6 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.catalog.cluster_state import (
     crossplane_lock_candidates,
     observe_cluster,
@@ -26,13 +30,9 @@ from reconciler.dependencies.model.cluster import (
 )
 from reconciler.dependencies.model.packages import ActivationRequest, Candidate, Ecosystem, Install
 from reconciler.dependencies.versions import VersionPolicy as Preference
-from reconciler.errors import Location, Problem
-from reconciler.inventory import Inventory, SourcedDocument
-from reconciler.lazy import lazy_pattern
+from reconciler.inventory.inventory import Inventory, SourcedDocument
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy import Discovery, Policy, Selection
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot
-from reconciler.values import dataclass
 
 CLUSTER = "reconciler.dev/cluster"
 

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.api.meta import ApiModel
+from reconciler.base.errors import Problem
+from reconciler.base.values import dataclass
 from reconciler.dependencies.catalog.published import read_package_version
 from reconciler.dependencies.dialects.reading import Diagnostics
 from reconciler.dependencies.dialects.references import canonical_interface
 from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
-from reconciler.errors import Problem
-from reconciler.inventory import SourcedDocument
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import SourcedDocument
 
 
 class InterfaceDefaults(NamedTuple):

@@ -8,18 +8,18 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from reconciler.api.meta import ApiModel
+from reconciler.base.errors import Location, Problem
+from reconciler.base.models import Checked
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
 from reconciler.dependencies.dialects.reading import Diagnostics, Document, ParsedManifest, manifest_label
 from reconciler.dependencies.dialects.references import canonical_interface, parse_source
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId, Pairs
 from reconciler.dependencies.versions import VersionError, parse_loose
-from reconciler.errors import Location, Problem
-from reconciler.ids import Oid, PackageKey, group_of, normalise_url
-from reconciler.inventory import RepositoryView, Source, counted_views
-from reconciler.models import Checked
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import RepositoryView, Source, counted_views
+from reconciler.names.ids import Oid, PackageKey, group_of, normalise_url
 
 _CRD, _XRD, _COMPOSITION = "CustomResourceDefinition", "CompositeResourceDefinition", "Composition"
 

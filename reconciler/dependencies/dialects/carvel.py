@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from reconciler.base.lazy import LazyModule
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -34,10 +37,7 @@ from reconciler.dependencies.model.packages import (
     Values,
 )
 from reconciler.dependencies.versions import VersionError, parse_relaxed
-from reconciler.inventory import Source
-from reconciler.lazy import LazyModule
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import Source
 
 if TYPE_CHECKING:
     from reconciler.api import carvel as api

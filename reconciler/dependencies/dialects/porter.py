@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from reconciler.base.lazy import LazyModule, lazy_pattern
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -34,10 +37,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.model.parameters import written_values
 from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose
-from reconciler.inventory import Source
-from reconciler.lazy import LazyModule, lazy_pattern
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import Source
 
 if TYPE_CHECKING:
     from reconciler.api import porter as api

@@ -5,6 +5,9 @@ from dataclasses import field
 from typing import Any, TypeVar
 
 from reconciler.api.validation import AnyModel, parse_model
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -14,10 +17,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions import Prereleases, VersionError, lint_constraint
-from reconciler.errors import Location, Problem
-from reconciler.inventory import Source
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import Source
 
 M = TypeVar("M", bound=AnyModel)
 Document = Mapping[str, Any]

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.dialects.reading import OWNER, is_generated_by
 from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef, PackageGraph, name_collisions
@@ -24,9 +27,6 @@ from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.solve.duplicates import without_duplicates
-from reconciler.errors import Problem
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 __all__ = [
     "FORMAT_VERSION",

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
 from reconciler.dependencies.lock.objects import CARVEL_KIND, PORTER_KIND, USER
 from reconciler.dependencies.model.bundles import bundle_name, rendered_labels
@@ -17,9 +20,6 @@ from reconciler.dependencies.model.parameters import (
     render_parameter,
     template_variables,
 )
-from reconciler.errors import Location, Problem
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 INHERITED_SETTINGS = {
     "Configuration": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy"),

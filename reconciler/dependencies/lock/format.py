@@ -10,10 +10,10 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.paths import RESOLUTIONS_DIRECTORY
 from reconciler.dependencies.model.packages import Ecosystem
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 SCHEMA = "reconciler.dev/v1alpha1"
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, Resolution
 from reconciler.dependencies.model.cluster import SlotKind
 from reconciler.dependencies.model.packages import VARIANT_KIND, Ecosystem
-from reconciler.values import dataclass
 
 RequirementPath = tuple[LockedPackage, ...]
 

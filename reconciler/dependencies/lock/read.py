@@ -6,6 +6,9 @@ from dataclasses import field, replace
 from pydantic import ValidationError
 
 from reconciler.api.validation import first_error
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedDependency,
@@ -44,10 +47,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
-from reconciler.errors import Location, Problem
-from reconciler.reasons import Reason
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 
 def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:

@@ -7,6 +7,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
+from reconciler.base.errors import Problem
+from reconciler.base.values import dataclass
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -21,9 +23,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
 )
 from reconciler.dependencies.versions import Version, VersionPolicy, precedence_with_build
-from reconciler.errors import Problem
-from reconciler.ids import GroupKind
-from reconciler.values import dataclass
+from reconciler.names.ids import GroupKind
 
 
 class SlotKind(StrEnum):

@@ -5,6 +5,8 @@ from dataclasses import field, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from reconciler.base.errors import Location
+from reconciler.base.values import dataclass
 from reconciler.dependencies.versions import (
     CarvelSelection,
     Constraint,
@@ -16,9 +18,7 @@ from reconciler.dependencies.versions import (
     parse_constraint,
     parse_digest_or_constraint,
 )
-from reconciler.errors import Location
-from reconciler.ids import GroupKind
-from reconciler.values import dataclass
+from reconciler.names.ids import GroupKind
 
 Pairs = tuple[tuple[str, str], ...]
 """A small map as a sorted tuple, so that it can be part of an identity."""

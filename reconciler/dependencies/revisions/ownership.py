@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.format import OwnershipEntry, current_holder, keeps_ownership, package_name
 from reconciler.dependencies.model.packages import Candidate
-from reconciler.values import dataclass
 
 
 class OwnedResource(NamedTuple):

@@ -4,6 +4,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
@@ -29,9 +32,6 @@ from reconciler.dependencies.revisions.ownership import (
     transfer_ownership,
 )
 from reconciler.dependencies.solve.solution import Solution
-from reconciler.errors import Location, Problem
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 _NAME_LENGTH, _DIGEST_LENGTH = 50, 12
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from reconciler.base.errors import Problem
+from reconciler.base.values import dataclass
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -37,8 +39,6 @@ from reconciler.dependencies.solve.problem import (
     ResolutionProblem,
 )
 from reconciler.dependencies.versions import VersionPolicy, precedence_with_build, rank
-from reconciler.errors import Problem
-from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

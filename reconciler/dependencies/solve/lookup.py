@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.model.bundles import SHARING_GROUP, bundle_name, rendered_labels
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
@@ -29,8 +30,7 @@ from reconciler.dependencies.model.packages import (
     Sharing,
     VersionRange,
 )
-from reconciler.ids import GroupKind
-from reconciler.values import dataclass
+from reconciler.names.ids import GroupKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.model.packages import Candidate, Requirement
-from reconciler.values import dataclass
 
 
 class AlternativeSource(StrEnum):

@@ -3,6 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import field, replace
 
+from reconciler.base.errors import Exit, Problem, ReconcilerError
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
+from reconciler.base.wording import plural
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Candidate, Install, Interface, InterfaceNeed, PackageNeed
 from reconciler.dependencies.solve.build_problem import build_problem
@@ -26,10 +30,6 @@ from reconciler.dependencies.solve.solution import (
 )
 from reconciler.dependencies.solve.stall import StallSearch
 from reconciler.dependencies.solve.verify import verify
-from reconciler.errors import Exit, Problem, ReconcilerError
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 
 class UnverifiedSolutionError(ReconcilerError):

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.values import dataclass, settled_dataclass
 from reconciler.dependencies.model.cluster import Instance, Pin
 from reconciler.dependencies.model.packages import Candidate, Requirement
 from reconciler.dependencies.solve.problem import (
@@ -11,8 +13,6 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
 )
-from reconciler.errors import Location, Problem
-from reconciler.values import dataclass, settled_dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.format import Resolution, ownership_entries
 from reconciler.dependencies.lock.read import exclusive_owners, with_lock
 from reconciler.dependencies.lock.write import lock_solution
@@ -27,9 +30,6 @@ from reconciler.dependencies.solve.duplicates import without_duplicates
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.errors import Location, Problem
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 Owners = tuple[tuple[str, PackageId], ...]
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
     ClusterLock,
@@ -27,7 +28,6 @@ from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
-from reconciler.values import dataclass
 
 INCOMPLETE_DIGEST = ""
 """Input digest of a lock with an unsolved part: it is resolved again, unless `unsolved` records how."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from reconciler.errors import Problem
-from reconciler.lazy import LazyModule
-from reconciler.values import dataclass
+from reconciler.base.errors import Problem
+from reconciler.base.lazy import LazyModule
+from reconciler.base.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock import format as formats

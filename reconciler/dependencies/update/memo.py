@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.format import SOLVER, PackageLock
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Candidate, PackageId, PackageNeed
 from reconciler.dependencies.solve.solution import Solution
-from reconciler.values import dataclass
 
 Key = tuple[int, ...]
 

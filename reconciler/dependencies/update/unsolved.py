@@ -7,6 +7,8 @@ from dataclasses import field
 from pydantic import ValidationError
 
 from reconciler import __version__
+from reconciler.base.errors import Problem
+from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.format import (
     SCHEMA,
     SOLVER,
@@ -20,8 +22,6 @@ from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.memo import CanonicalText
-from reconciler.errors import Problem
-from reconciler.values import dataclass
 
 
 class UnsolvedCluster(StateRecord):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.versions.version import (
     Order,
     Version,
@@ -14,7 +15,6 @@ from reconciler.dependencies.versions.version import (
     precedence,
     precedence_with_build,
 )
-from reconciler.values import dataclass
 
 
 class Grammar(StrEnum):

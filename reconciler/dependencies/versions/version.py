@@ -7,8 +7,8 @@ from typing import Any
 
 import semver
 
-from reconciler.lazy import lazy_pattern
-from reconciler.values import dataclass
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.values import dataclass
 
 _UINT64 = 2**64
 _LOOSE = lazy_pattern(

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from reconciler.base.values import dataclass
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.values import mapping_at, value_at
-from reconciler.values import dataclass
 
 
 @dataclass(slots=True)

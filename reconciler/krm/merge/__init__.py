@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from reconciler.base.values import dataclass
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FieldMerge, with_comments
 from reconciler.krm.merge.nodes import (
@@ -31,7 +32,6 @@ from reconciler.krm.merge.result import (
 from reconciler.krm.merge.text import Hunk, MergedText, merge_text
 from reconciler.krm.schema import Schemas, Shape
 from reconciler.krm.yaml import Tree, YamlError, edit_tree
-from reconciler.values import dataclass
 
 __all__ = [
     "UPSTREAM_IDENTIFIER",

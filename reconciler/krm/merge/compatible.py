@@ -8,12 +8,12 @@ where kyaml fails.
 from collections.abc import Callable
 from dataclasses import replace
 
+from reconciler.base.values import dataclass
 from reconciler.krm.merge.fields import ElementKey, element_key, infer_keys
 from reconciler.krm.merge.nodes import Node, child, is_rendered_same, shape_in_comments
 from reconciler.krm.merge.result import KEEP, FromUpstream, Merged, MergedCollection, MergedField
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Comments
-from reconciler.values import dataclass
 
 Sides = tuple[Node | None, Node | None, Node | None]
 """Local, base, upstream: the order in which kyaml visits them."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import field, replace
 
+from reconciler.base.values import dataclass
 from reconciler.krm.merge.nodes import Node, is_same, shape_in_comments
 from reconciler.krm.merge.result import (
     KEEP,
@@ -19,7 +20,6 @@ from reconciler.krm.merge.result import (
 )
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml.comments import NO_COMMENTS
-from reconciler.values import dataclass
 
 ElementKey = tuple[str, ...]
 FUNCTION = "$function"

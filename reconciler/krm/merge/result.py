@@ -5,6 +5,7 @@ from dataclasses import field
 from enum import Enum
 from typing import Any, Final
 
+from reconciler.base.values import dataclass
 from reconciler.krm.merge.nodes import Node
 from reconciler.krm.yaml import (
     AddKey,
@@ -17,7 +18,6 @@ from reconciler.krm.yaml import (
     SetLineComment,
     SetValue,
 )
-from reconciler.values import dataclass
 
 Steps = tuple[str, ...]
 """Path of a field for people: keys, and `[name=app]` for an element of a list."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from reconciler.values import dataclass
+from reconciler.base.values import dataclass
 
 _MAX_LINES = 20_000
 _MAX_PAIRS = 2_000_000

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.values import dataclass
+from reconciler.base.values import dataclass
 
 Served = tuple[str, str]
 """An apiVersion and a kind."""

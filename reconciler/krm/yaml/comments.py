@@ -23,8 +23,8 @@ from typing import Any, Final, NamedTuple
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
+from reconciler.base.values import dataclass
 from reconciler.krm.yaml.compose import ExactNode, content_end, dash_offsets
-from reconciler.values import dataclass
 
 
 class Span(NamedTuple):

@@ -15,15 +15,15 @@ import yaml
 from yaml import MappingNode, ScalarNode, SequenceNode
 from yaml._yaml import CParser
 
+from reconciler.base.values import dataclass
 from reconciler.krm.yaml.limits import Aliases, YamlError, YamlLimits
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from yaml.error import Mark
 from typing import Any
 
-from reconciler.lazy import lazy_pattern
-from reconciler.wording import plural
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.wording import plural
 
 RawNode = ScalarNode | SequenceNode | MappingNode
 """A node of libyaml. `tag` is a full tag, or `UNTAGGED` when the text gives none."""

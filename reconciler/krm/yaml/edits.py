@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
+from reconciler.base.values import dataclass
 from reconciler.krm.yaml.emit import Raw
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlError
 from reconciler.krm.yaml.load import Path, iterate_documents
-from reconciler.values import dataclass
 
 _INT64 = 2.0**63
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import orjson
 
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.values import dataclass
+from reconciler.base.wording import plural
 from reconciler.krm.yaml.limits import YamlError
 from reconciler.krm.yaml.scalars import ScalarError, type_plain
-from reconciler.lazy import lazy_pattern
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 _DASH: Final = 2
 _DEEPEST: Final = 200

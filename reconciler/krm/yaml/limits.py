@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from reconciler.values import dataclass
+from reconciler.base.values import dataclass
 
 
 class YamlError(ValueError):

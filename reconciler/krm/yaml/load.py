@@ -11,6 +11,8 @@ from typing import Any, Final, cast
 import orjson
 from yaml import MappingNode, ScalarNode, SequenceNode
 
+from reconciler.base.values import dataclass
+from reconciler.base.wording import plural
 from reconciler.krm.yaml.compose import UNTAGGED, AliasNode, RawNode, compose, decode, error_at
 from reconciler.krm.yaml.limits import MANIFEST_LIMITS, SNAPSHOT_LIMITS, Aliases, YamlError, YamlLimits
 from reconciler.krm.yaml.scalars import (
@@ -22,8 +24,6 @@ from reconciler.krm.yaml.scalars import (
     type_plain,
     type_tagged,
 )
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 Path = tuple[str | int, ...]
 """A field path: keys of mappings and indexes of sequences, from the document's root."""

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, KptfileHeader
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.values import dataclass, replace
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import Oid
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
+from reconciler.names.ids import Oid
 from reconciler.read.kept_files import load_kept, save_kept
 from reconciler.read.repositories.packed_headers import (
     PackedHeaders,
@@ -21,7 +22,6 @@ from reconciler.read.repositories.packed_headers import (
     pack_headers,
     unpack_headers,
 )
-from reconciler.values import dataclass, replace
 
 READER = 3
 """Version of the cache: increment it when headers are read differently."""

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple
 
+from reconciler.base.values import dataclass, replace
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
-from reconciler.ids import Lifecycle, Oid
-from reconciler.inventory import Draft, PackageRevision, PackageState, UnpublishedRevision
-from reconciler.objects import Commit
+from reconciler.inventory.inventory import Draft, PackageRevision, PackageState, UnpublishedRevision
+from reconciler.names.ids import Lifecycle, Oid
+from reconciler.names.objects import Commit
+from reconciler.names.refs import deletion_ref
 from reconciler.policy import Policy
 from reconciler.read.repositories.discovery import (
     PackageAtRef,
@@ -21,8 +23,6 @@ from reconciler.read.repositories.discovery import (
 from reconciler.read.repositories.drafts import read_deletion, read_draft
 from reconciler.read.repositories.kept_views import KeptTag, KeptViews, MainContent, Place, ViewKey
 from reconciler.read.repositories.kptfiles import HeaderIndex
-from reconciler.refs import deletion_ref
-from reconciler.values import dataclass, replace
 
 _State = tuple[CommitData, PackageDirectory]
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import NamedTuple
 
+from reconciler.base.values import dataclass
 from reconciler.git.repository import Mirrors
-from reconciler.ids import ObjectName, Oid, normalise_url
-from reconciler.inventory import RepositoryView, ReviewedLock, TreeAt, declared_upstreams
+from reconciler.inventory.inventory import RepositoryView, ReviewedLock, TreeAt, declared_upstreams
+from reconciler.names.ids import ObjectName, Oid, normalise_url
 from reconciler.read.manifests import Manifests
 from reconciler.read.state import State
-from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

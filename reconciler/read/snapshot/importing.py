@@ -10,14 +10,14 @@ import orjson
 
 from reconciler import __version__
 from reconciler.api.snapshot import API_VERSION, FILE, KIND, ObjectList, SnapshotHeader
-from reconciler.errors import ConfigurationError, Location, RefusedError, UsageError
-from reconciler.ids import GroupKind, group_of
+from reconciler.base.errors import ConfigurationError, Location, RefusedError, UsageError
+from reconciler.base.values import dataclass
+from reconciler.base.wording import plural, verb
+from reconciler.inventory.snapshot import ALL_NAMESPACES, SnapshotObject
 from reconciler.krm.yaml import YamlLimits, emit, load_documents
+from reconciler.names.ids import GroupKind, group_of
 from reconciler.read.snapshot import format_time, parse_header
 from reconciler.read.snapshot.objects import FileObjects, parse_snapshot_file
-from reconciler.snapshot import ALL_NAMESPACES, SnapshotObject
-from reconciler.values import dataclass
-from reconciler.wording import plural, verb
 
 CLUSTER_SCOPED = "_cluster"
 """File of the objects without a namespace; no namespace can be called so."""

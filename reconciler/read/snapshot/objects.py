@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
 from reconciler.dependencies.dialects import GROUPS
-from reconciler.errors import Location, Problem
-from reconciler.ids import group_of
+from reconciler.inventory.snapshot import SnapshotObject
 from reconciler.krm.yaml import YamlError, YamlLimits, load_json, type_number
+from reconciler.names.ids import group_of
 from reconciler.policy.rollouts import HEALTH_KINDS
 from reconciler.read.documents import ParsedObject, parse_file
-from reconciler.reasons import Reason
-from reconciler.snapshot import SnapshotObject
-from reconciler.wording import plural
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 JSON_LINES = (".ndjson", ".jsonl")

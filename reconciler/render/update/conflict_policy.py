@@ -6,10 +6,10 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from reconciler.base.values import dataclass
 from reconciler.functions.values import value_at
 from reconciler.krm.merge import ConflictResolver, Steps, Winner, path_text
 from reconciler.policy import OnConflict
-from reconciler.values import dataclass
 
 ON_CONFLICT = "reconciler.dev/on-conflict"
 """Annotation of a resource or Kptfile with the winner of conflicts: `upstream`, `local`, `ask` or `fail`."""

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.values import dataclass
 from reconciler.krm.merge import Identity, child, identity_of, root_of
 from reconciler.krm.yaml import PACKAGE_LIMITS, Edit, Tree, YamlError, apply_edits
-from reconciler.lazy import lazy_pattern
-from reconciler.objects import File, Files, Mode
-from reconciler.values import dataclass
+from reconciler.names.objects import File, Files, Mode
 
 _MARKER: Final = lazy_pattern(r"^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z)", re.MULTILINE)
 _SEPARATOR: Final = lazy_pattern(r"^---[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)

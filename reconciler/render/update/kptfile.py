@@ -6,6 +6,8 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from reconciler.api.kptfile import LOCATION, OWNER
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.values import dataclass
 from reconciler.krm.merge import (
     FieldMerge,
     FromUpstream,
@@ -23,15 +25,13 @@ from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, edit_tree
-from reconciler.lazy import lazy_pattern
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.policy import Strategy
 from reconciler.render.update.comments import DocumentSides, record_dropped_comments
 from reconciler.render.update.conflict_policy import resolver_for
 from reconciler.render.update.merge_report import MergeReport, UpdateRefused
 from reconciler.render.update.settings import MergeSettings
 from reconciler.render.update.three_way import FileSides, is_equal
-from reconciler.values import dataclass
 
 _MERGED: Final = ("info", "pipeline", "inventory", "status")
 _METADATA: Final = ("labels", "annotations")

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Any, NamedTuple
 
+from reconciler.base.values import dataclass
 from reconciler.krm.merge import FieldConflict, Node, Winner, path_text
-from reconciler.objects import Files
+from reconciler.names.objects import Files
 from reconciler.policy import OnConflict
 from reconciler.render.update.conflict_policy import (
     ConflictPolicy,
@@ -15,7 +16,6 @@ from reconciler.render.update.conflict_policy import (
     find_rule,
     resolver_for,
 )
-from reconciler.values import dataclass
 
 SUBPACKAGE = "Package"
 """The resource of a conflict about a whole sub-package."""

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
+from reconciler.base.values import dataclass
 from reconciler.krm.merge import Identity
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.render.update.comments import record_dropped_lines
 from reconciler.render.update.documents import ResourceFile, join_documents
 from reconciler.render.update.merge_report import MergeReport, UpdateRefused
@@ -24,7 +25,6 @@ from reconciler.render.update.three_way import (
     merged_mode,
     needs_merge,
 )
-from reconciler.values import dataclass
 
 Results = dict[str, File | None]
 """The merged file of each path; None where the file is deleted."""

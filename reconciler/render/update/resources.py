@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
+from reconciler.base.values import dataclass
 from reconciler.functions.values import mapping_at, value_at
 from reconciler.krm.merge import (
     ConflictResolver,
@@ -21,7 +22,6 @@ from reconciler.render.update.conflict_policy import Place, resolver_for
 from reconciler.render.update.documents import ResourceDocument, ResourceFile
 from reconciler.render.update.merge_report import MergeReport
 from reconciler.render.update.settings import MergeSettings
-from reconciler.values import dataclass
 
 MERGE_KEYS = "reconciler.dev/merge-keys"
 """On a resource: `spec.fruits=name;spec.ports=port,protocol`, the keys of lists without a schema."""

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Final, TypeVar
 
-from reconciler.ids import Oid
+from reconciler.base.values import dataclass
 from reconciler.krm.schema import Schemas, crd_shapes
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.objects import File, Files, Mode
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import MergeMode
 from reconciler.render.update.conflict_policy import ConflictPolicy
 from reconciler.render.update.documents import ResourceFile, split_documents
-from reconciler.values import dataclass
 
 T = TypeVar("T")
 _CRD = b"CustomResourceDefinition"

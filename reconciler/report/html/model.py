@@ -5,12 +5,12 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
+from reconciler.base.values import dataclass
 from reconciler.plan.changes import Refusal
 from reconciler.plan.provenance import Origin
 from reconciler.report.rollouts import RolloutText
 from reconciler.report.timings import Timings
-from reconciler.values import dataclass
 
 
 class ReportKind(StrEnum):

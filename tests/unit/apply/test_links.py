@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from reconciler.apply.links import NO_LINKS, Links, find_web
-from reconciler.errors import Location
-from reconciler.ids import Oid
+from reconciler.base.errors import Location
+from reconciler.names.ids import Oid
 from reconciler.plan.changes import Change, Op, PullRequestContent, UpstreamCommits
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.unit.apply.world import Edge

@@ -18,13 +18,13 @@ from reconciler.apply.pulls import (
     lock_change,
     remaining_effects,
 )
-from reconciler.errors import Exit, ReconcilerError, RefusedError, UnavailableError
-from reconciler.forge.api_errors import LimitedError
-from reconciler.forge.api_forge import ApiForge
+from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
+from reconciler.forge.api.errors import LimitedError
+from reconciler.forge.api.forge import ApiForge
 from reconciler.git.effects import StoppedError
-from reconciler.ids import PackageKey
-from reconciler.inventory import PullRequest
-from reconciler.objects import File
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import PackageKey
+from reconciler.names.objects import File
 from reconciler.plan.changes import (
     Approval,
     Change,

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.api.crossplane import ImageConfig
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import (
     flatten_lock,
     read_crossplane,
@@ -26,9 +28,7 @@ from reconciler.dependencies.model.packages import (
     RevisionPolicy,
 )
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location
-from reconciler.inventory import Source
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Source
 
 HERE = Source(Location("config/providers.yaml", 12))
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     InstallSlot,
@@ -31,8 +33,6 @@ from reconciler.dependencies.solve.repairs import _is_near, _qualified
 from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
 from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.versions import parse_strict
-from reconciler.errors import Location
-from reconciler.reasons import Reason
 from tests.support.dependency_manifests import (
     FILE,
     crossplane,

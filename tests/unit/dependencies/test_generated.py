@@ -6,6 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.emit.generated import (
     GeneratedPackage,
     ObjectRef,
@@ -30,8 +32,6 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location, Problem
-from reconciler.reasons import Reason
 
 
 def slot(kind: str = "cluster", namespace: str = "", *path: str) -> LockedSlot:

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import (
     FleetClusters,
     FleetInputs,
@@ -21,11 +23,9 @@ from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location
-from reconciler.inventory import Source, SourcedDocument
+from reconciler.inventory.inventory import Source, SourcedDocument
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection, SelectPolicy
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot
 from tests.support.dependency_manifests import (
     install,
     installation,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.read import FleetLocks
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
@@ -32,8 +33,7 @@ from reconciler.dependencies.what_if import (
     what_if,
     withdraw,
 )
-from reconciler.errors import Location
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand.targets import (
     Context,
     SelectedObject,
@@ -15,9 +15,9 @@ from reconciler.expand.targets import (
     selected_repository,
     unroll,
 )
-from reconciler.ids import GroupKind
-from reconciler.inventory import Source
-from reconciler.snapshot import Snapshot, SnapshotObject
+from reconciler.inventory.inventory import Source
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import GroupKind
 from tests.support.sets import package_set, repository, select
 
 AT = Location("snapshot/clusters.yaml", 7)

@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.porch import PACKAGE_VARIANT_SET, Downstream, PackageVariant, PackageVariantSpec
 from reconciler.expand import expand
 from reconciler.expand.variants import VariantCandidate, to_manifest, variant_key
-from reconciler.ids import PackageKey
+from reconciler.names.ids import PackageKey
 from tests.support.sets import blueprints, package_set, repository, variant, world
 
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.forge.api_forge import ApiForge, KnownPulls
-from reconciler.forge.budget import Budget, Clock
-from reconciler.forge.dialect import ApiPullRequest
-from reconciler.inventory import PullRequest, PullState
+from reconciler.forge.api.budget import Budget, Clock
+from reconciler.forge.api.dialect import ApiPullRequest
+from reconciler.forge.api.forge import ApiForge, KnownPulls
+from reconciler.inventory.inventory import PullRequest, PullState
+from reconciler.names.refs import HEADS
 from reconciler.plan.context import newest_pull
 from reconciler.policy import WriteLimits
-from reconciler.refs import HEADS
-from reconciler.state import PullHistory
+from reconciler.records.state import PullHistory
 
 HOUR, DAY = 3600.0, 86400.0
 HEADS_OF_DRAFTS = [f"drafts/{path}/packagevariant-{n}" for path in ("web", "db") for n in (1, 2, 3)]

@@ -10,17 +10,17 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from reconciler.errors import ConflictError, RefusedError, UnavailableError
-from reconciler.forge import github
-from reconciler.forge.api_errors import ForbiddenError, InvalidError, MissingError
-from reconciler.forge.api_forge import ApiForge
+from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.base.redact import mask_credentials
+from reconciler.forge.api import github
+from reconciler.forge.api.budget import Clock
+from reconciler.forge.api.errors import ForbiddenError, InvalidError, MissingError
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.github import App, AppToken
 from reconciler.forge.body_marker import mark_auto_merge, parse
-from reconciler.forge.budget import Clock
-from reconciler.forge.github import App, AppToken
 from reconciler.forge.registry import Forges
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
-from reconciler.report.redact import mask_credentials
 from tests.support.forges.server import Answer, serving
 from tests.unit.forge.test_dialect_requests import (
     DIALECTS,

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.errors import UnavailableError
-from reconciler.forge.api_errors import LimitedError
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.budget import Clock
-from reconciler.forge.github import App
-from reconciler.forge.local import LocalForge
+from reconciler.base.errors import UnavailableError
+from reconciler.forge.api.budget import Clock
+from reconciler.forge.api.errors import LimitedError
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.github import App
+from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.registry import Forges, _read_key, default_api
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential, normalise_url

@@ -7,15 +7,15 @@ import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP, Downstream, PackageVariantSpec, Upstream
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectKey, ObjectName, Oid
-from reconciler.inventory import Inventory, PackageState, Source
-from reconciler.objects import Files, tree_id
+from reconciler.inventory.inventory import Inventory, PackageState, Source
+from reconciler.names.ids import ObjectKey, ObjectName, Oid
+from reconciler.names.objects import Files, tree_id
 from reconciler.plan.adoption import Denied, claim_package
 from reconciler.plan.changes import Op
 from reconciler.plan.context import PlanTarget
-from reconciler.reasons import Reason
 from reconciler.resolve.resolution import Resolution
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import MAIN, ModelWorld, blueprint, kptfile, package

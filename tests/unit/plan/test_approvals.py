@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.inventory import CheckState, Inventory, PullState
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import CheckState, Inventory, PullState
 from reconciler.plan.approvals import approve_changes, wanted_checks
 from reconciler.plan.changes import Approval, Change, ClosePull, ConflictNote, Op
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy
-from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict
 from tests.support.decision_table import Case, DecisionTable, Row

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.ids import ObjectName, PackageKey
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Approval, Change, Op
 from reconciler.policy import ApprovalPolicy, ApprovalRule, ForgeKind, ForgeRule, Policy
-from reconciler.reasons import Reason
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support.plan_values import (
     BRANCH,

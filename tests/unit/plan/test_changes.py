@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.ids import ObjectName
-from reconciler.inventory import PullRequest
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import (
     AnswerNote,
     Approval,
@@ -20,7 +21,6 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteGroup,
 )
-from reconciler.reasons import Reason
 from tests.support.plan_values import PACKAGE, a_pull, oid
 
 KEPT = Change(PACKAGE, ObjectName("default", "edge"), Op.KEEP, Reason.UP_TO_DATE, before=oid("b1"))

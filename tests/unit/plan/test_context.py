@@ -6,8 +6,8 @@ import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.expand import expand
-from reconciler.ids import ObjectName
-from reconciler.inventory import Commit, PackageState, RepositoryRole, RepositoryView
+from reconciler.inventory.inventory import Commit, PackageState, RepositoryRole, RepositoryView
+from reconciler.names.ids import ObjectName
 from reconciler.plan.context import build_context
 from reconciler.render.rendered import Rendered
 from reconciler.resolve import Resolution, ResolvedFleet

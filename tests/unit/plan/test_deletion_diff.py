@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.expand import expand
-from reconciler.ids import GroupKind, ObjectName
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.names.ids import GroupKind, ObjectName
 from reconciler.plan.deletion_diff import SetDiff, diff_variants
 from reconciler.policy import DeletionGuard, Policy
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot
 from tests.support.sets import (
     blueprints,
     cluster,

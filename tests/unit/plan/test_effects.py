@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import GitRepository
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import RepositoryView, ReviewedLock
+from reconciler.inventory.inventory import RepositoryView, ReviewedLock
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -25,8 +26,7 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.checksum import plan_checksum, plan_effects, registered_addresses
 from reconciler.policy import CommitPolicy, Policy
-from reconciler.reasons import Reason
-from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
 from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_pull, oid
 from tests.support.sets import registered, repository, world
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.errors import Location, Problem
-from reconciler.ids import Lifecycle, ObjectName
-from reconciler.inventory import PackageRevision, PackageState, PullState
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PackageRevision, PackageState, PullState
+from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed, WriteDraft
 from reconciler.plan.obstacles import Obstacle, Standstill, find_obstacles
 from reconciler.policy import Policy
-from reconciler.reasons import Reason
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.plan_values import (
     BRANCH,

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.ids import ObjectName
-from reconciler.inventory import PackageState
+from reconciler.inventory.inventory import PackageState
+from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Approval, Change, ConflictNote, Op, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.overview import PackageOverview, package_overviews, variant_set, version_label
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
-from reconciler.reasons import Reason
 from tests.support.plan_values import (
     BRANCH,
     EDGE,

@@ -14,11 +14,11 @@ from reconciler.api.porch import (
     Pipeline,
     Upstream,
 )
-from reconciler.errors import Location
-from reconciler.inventory import Inventory
-from reconciler.objects import Files
+from reconciler.base.errors import Location
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Change
-from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.identifiers import without_identifiers
 from tests.support.model import ModelWorld, blueprint
 

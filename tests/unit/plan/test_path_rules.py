@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.ids import Lifecycle, ObjectName, PackageKey
-from reconciler.inventory import Commit, PackageRevision, PackageState
+from reconciler.inventory.inventory import Commit, PackageRevision, PackageState
+from reconciler.names.ids import Lifecycle, ObjectName, PackageKey
+from reconciler.names.refs import PathIndex, RefIndex
 from reconciler.plan.adoption import Denied
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
 from reconciler.plan.path_conflicts import (
@@ -18,8 +20,6 @@ from reconciler.plan.path_conflicts import (
     find_obstacle,
     refuse_blocked_refs,
 )
-from reconciler.reasons import Reason
-from reconciler.refs import PathIndex, RefIndex
 from tests.support.plan_values import (
     EDGE,
     PACKAGE,

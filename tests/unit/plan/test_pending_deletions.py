@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.reasons import Reason
+from reconciler.base.reasons import Reason
 from tests.support.model import ModelWorld, blueprint
 
 

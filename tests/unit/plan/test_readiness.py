@@ -12,10 +12,10 @@ from reconciler.api.porch import (
     Pipeline,
     Upstream,
 )
-from reconciler.ids import ObjectKey
-from reconciler.inventory import PullState
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PullState
+from reconciler.names.ids import ObjectKey
 from reconciler.plan.changes import Change, Op, Plan, WriteDraft
-from reconciler.reasons import Reason
 from reconciler.report.json import plan_value
 from reconciler.report.markdown import plan_markdown, pull_body
 from reconciler.report.summary import Names, detail, summary_line

@@ -7,10 +7,18 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.errors import Exit, Location
+from reconciler.base.errors import Exit, Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.ids import Lifecycle, ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, PackageRevision, PackageState, PullRequest, PullState, Source
+from reconciler.inventory.inventory import (
+    Commit,
+    PackageRevision,
+    PackageState,
+    PullRequest,
+    PullState,
+    Source,
+)
+from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.draft_decision import Case
@@ -24,10 +32,9 @@ from reconciler.plan.rejection import (
     retry_text,
     tick_boxes,
 )
-from reconciler.reasons import Reason
+from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.state import PackageVariantRecord
 from tests.support.decision_table import Case as DecisionCase
 from tests.support.decision_table import DecisionTable
 from tests.support.decision_table import Row as TableRow

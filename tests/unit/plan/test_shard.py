@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import Location, Problem, UsageError
-from reconciler.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.base.errors import Location, Problem, UsageError
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Plan
 from reconciler.plan.shard import (
     WHOLE,
@@ -20,7 +21,6 @@ from reconciler.plan.shard import (
 )
 from reconciler.plan.shard_reports import problems_of, statuses_of
 from reconciler.plan.status import PackageStatus, Phase
-from reconciler.reasons import Reason
 from tests.support.plan_values import a_desired, web_context
 from tests.support.sets import repository
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Location, Problem
-from reconciler.inventory import PullRequest, RepositoryView
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PullRequest, RepositoryView
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
 from reconciler.plan.unread import (
     find_unread,
@@ -16,7 +17,6 @@ from reconciler.plan.unread import (
     with_unread_repositories,
 )
 from reconciler.policy import OnUnavailable
-from reconciler.reasons import Reason
 from tests.support.plan_values import (
     BRANCH,
     EDGE,

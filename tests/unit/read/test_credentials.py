@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.redact import mask_credentials
 from reconciler.git.urls import Credential
 from reconciler.policy import CommitPolicy, CredentialRule, Policy
 from reconciler.read.credentials import (
@@ -17,7 +18,6 @@ from reconciler.read.credentials import (
     control_credential,
     find_credentials,
 )
-from reconciler.report.redact import mask_credentials
 
 
 def find(remote: str, *rules: CredentialRule, **environment: str) -> Credential | None:

@@ -9,11 +9,11 @@ import pytest
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
-from reconciler.errors import Location, Problem, RefusedError, UnavailableError
-from reconciler.forge.api_forge import ApiForge, KnownPulls
+from reconciler.base.errors import Location, Problem, RefusedError, UnavailableError
+from reconciler.base.reasons import Reason
+from reconciler.forge.api.forge import ApiForge, KnownPulls
 from reconciler.git.repository import Mirrors
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     CheckState,
     Commit,
     PullRequest,
@@ -24,10 +24,10 @@ from reconciler.inventory import (
     Source,
     unreadable_problem,
 )
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy, PullRequestPolicy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.read.forges import ForgeState, read_forges
-from reconciler.reasons import Reason
 from tests.support.git import Repo, make_repository
 
 WHERE = Location("locks")

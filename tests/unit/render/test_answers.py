@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.names.trailers import Answers, ConflictName, conflict_name, read_answers, value_mark
 from reconciler.policy import OnConflict
 from reconciler.render.answers import (
     Answer,
@@ -22,7 +23,6 @@ from reconciler.render.answers import (
 )
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, conflict_policy
 from reconciler.render.update import Conflict, ConflictDecision, update_package
-from reconciler.trailers import Answers, ConflictName, conflict_name, read_answers, value_mark
 from tests.support.model import kptfile, package
 
 ANY = "*"

@@ -6,10 +6,10 @@ import pytest
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import Function, PackageVariantSpec, Pipeline
-from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import Commit
-from reconciler.objects import File, Files
-from reconciler.reasons import Reason
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import Commit
+from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.objects import File, Files
 from reconciler.render.kptfile import (
     add_functions,
     function_name,

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import PackageContext, PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import Oid
-from reconciler.inventory import Source
-from reconciler.objects import Files
+from reconciler.inventory.inventory import Source
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
 from reconciler.policy import OnConflict, Policy
-from reconciler.reasons import Reason
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.merge_sides import RenderedSides, RenderedUpstreams, UpdateTrees
 from reconciler.render.merging import (

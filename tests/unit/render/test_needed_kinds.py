@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import GroupKind
-from reconciler.inventory import Source, SourcedDocument
+from reconciler.inventory.inventory import Source, SourcedDocument
+from reconciler.names.ids import GroupKind
 from reconciler.render.needed_kinds import needed_kinds
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.model import package

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.ids import ObjectName, PackageKey
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.impact import Impact, Risk
-from reconciler.reasons import Reason
 from reconciler.report.folding import (
     MOST_DIFFS,
     MOST_ROWS,

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import LockOp
 from reconciler.dependencies.update.changes import VersionChange
-from reconciler.errors import Exit, Location, Problem
-from reconciler.ids import PackageKey
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op, Plan, Refusal
-from reconciler.reasons import Reason
 from reconciler.report.summary import arrow, clusters_text, exits_of, summary_line
 from tests.unit.report.plans import EAST, NAMES, UPDATED, change
 

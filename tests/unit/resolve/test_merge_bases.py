@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.errors import Location, Problem
-from reconciler.ids import Lifecycle, PackageKey
-from reconciler.inventory import (
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import (
     Commit,
     Inventory,
     PackageRevision,
@@ -16,8 +16,8 @@ from reconciler.inventory import (
     TreeAt,
     UnpublishedRevision,
 )
+from reconciler.names.ids import Lifecycle, PackageKey
 from reconciler.policy import Limits, Policy
-from reconciler.reasons import Reason
 from reconciler.resolve.merge_bases import find_base, find_candidates, find_commit, index_sources
 from reconciler.resolve.resolution import Pin
 from tests.support.plan_values import a_draft, a_record, oid

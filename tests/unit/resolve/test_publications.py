@@ -8,8 +8,7 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP
 from reconciler.expand import Desired, expand
-from reconciler.ids import Lifecycle, ObjectKey, Oid, PackageKey
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Commit,
     Inventory,
     PackageRevision,
@@ -17,6 +16,7 @@ from reconciler.inventory import (
     RepositoryView,
     UnpublishedRevision,
 )
+from reconciler.names.ids import Lifecycle, ObjectKey, Oid, PackageKey
 from reconciler.policy import Policy, PublishPolicy
 from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications, with_pending_tags

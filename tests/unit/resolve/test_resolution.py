@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import Draft, Source
+from reconciler.inventory.inventory import Draft, Source
+from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.trailers import Answers, ConflictName
 from reconciler.resolve.resolution import Needs, Release, Resolution, ResolvedVariant, variant_trees
-from reconciler.trailers import Answers, ConflictName
 from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, oid
 
 PIN, BASE, DRAFT_BASE = a_pin(3), a_pin(1), a_pin(2, package=PackageKey("host/old", "web"))

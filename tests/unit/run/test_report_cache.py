@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
-from reconciler.ids import Oid
+from reconciler.base.errors import Exit
+from reconciler.names.ids import Oid
 from reconciler.policy import VerifyRule
 from reconciler.run import report_cache
 from reconciler.run.apply import apply_plan

@@ -6,11 +6,11 @@ from dataclasses import field
 
 from pysat.card import ITotalizer
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.solve.problem import PRESENT, Alternative, Assignment, Cause, ResolutionProblem
 from reconciler.dependencies.solve.sat.formula import Formula, RequirementClauses
 from reconciler.dependencies.solve.sat.solver import SatSolver
-from reconciler.values import dataclass
 
 Places = Mapping[Instance, tuple[int, ...]]
 """The versions that each instance may have, as places in its candidates, the preferred one first."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.solve.problem import Cause, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.sat.formula import encode
 from reconciler.dependencies.solve.sat.solver import BudgetError, SatSolver
-from reconciler.values import dataclass
 
 
 def find_conflict(problem: ResolutionProblem) -> Unsatisfiable:

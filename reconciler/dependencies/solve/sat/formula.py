@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.model.packages import PackageNeed
 from reconciler.dependencies.solve.problem import (
@@ -12,7 +13,6 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
 )
-from reconciler.values import dataclass
 
 _PAIRWISE = 5
 

@@ -7,11 +7,11 @@ from typing import NamedTuple, Self
 
 from pysat.solvers import Solver
 
+from reconciler.base.values import dataclass
+from reconciler.base.wording import plural, verb
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.solve.problem import CYCLE_CAUSE, Alternative, forbids_cycle
 from reconciler.dependencies.solve.sat.formula import Formula, RequirementClauses
-from reconciler.values import dataclass
-from reconciler.wording import plural, verb
 
 
 class UsedLink(NamedTuple):

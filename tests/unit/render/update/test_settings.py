@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.objects import File, Mode
+from reconciler.names.objects import File, Mode
 from reconciler.policy import MergeMode, OnConflict
 from reconciler.render.update import ConflictPolicy, settings
 from reconciler.render.update.settings import MergeCache, MergeSettings, schemas_of

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.objects import File, Files, Mode
+from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.update import (
