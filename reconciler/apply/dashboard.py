@@ -1,12 +1,13 @@
 """The dashboard, after everything else: an issue of the control repository, or a file beside the status."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result
 from reconciler.apply.state import MOST_TRIES
 from reconciler.base.errors import ReconcilerError
-from reconciler.base.values import dataclass
 from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.errors import duration_text
 from reconciler.forge.api.forge import ApiForge
@@ -22,8 +23,7 @@ from reconciler.report.summary import Names
 EMPTY = "There is no package."
 
 
-@dataclass(frozen=True, slots=True)
-class DashboardWriter:
+class DashboardWriter(Struct, frozen=True):
     """Where the dashboard of an instance is kept, and what packages are called there.
 
     Each shard writes its part: a section of the one issue, or a file of its own.

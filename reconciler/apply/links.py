@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
-from reconciler.base.values import dataclass
+from msgspec import Struct
+
 from reconciler.git.repository import Mirror
 from reconciler.names.ids import Oid
 from reconciler.names.refs import HEADS
@@ -28,8 +29,7 @@ _TREE = {ForgeKind.GITHUB: "tree", ForgeKind.GITLAB: "tree", ForgeKind.GITEA: "s
 _BLOB = {ForgeKind.GITHUB: "blob", ForgeKind.GITLAB: "blob", ForgeKind.GITEA: "src"}
 
 
-@dataclass(frozen=True, slots=True)
-class Web:
+class Web(Struct, frozen=True):
     """The pages of one repository on its forge."""
 
     kind: ForgeKind
@@ -66,8 +66,7 @@ def find_web(remote: str, rules: Iterable[ForgeRule]) -> Web | None:
     return Web(kind, f"https://{match[1]}/{match[2]}") if match and kind else None
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(Struct, frozen=True):
     """Links about changes of one run; `commit` is that of the control repository."""
 
     rules: tuple[ForgeRule, ...] = ()

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from msgspec.structs import replace
+
 from reconciler.apply.dashboard import DashboardWriter, reserve_dashboard_write
 from reconciler.apply.outcome import EffectKind, Result, Target, merge_results
 from reconciler.apply.pulls import lock_change, remaining_effects
@@ -21,7 +23,6 @@ from reconciler.apply.state import (
 )
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
-from reconciler.base.values import replace
 from reconciler.base.wording import plural
 from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY, is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.base.errors import ReconcilerError, UnavailableError
-from reconciler.base.values import dataclass, replace
 from reconciler.base.wording import plural, verb
 from reconciler.forge.api.errors import LimitedError, duration_text
 from reconciler.forge.api.forge import ApiForge
@@ -212,8 +213,7 @@ def _call(target: Target, change: Change, requests: PullRequestTexts, done: "_Do
         done.effects.append(Effect(name, EffectKind.CLOSED, f"#{close.number}"))
 
 
-@dataclass(slots=True)
-class _Done:
+class _Done(Struct):
     """The calls of one change: the one that is being made, and what came of those before it."""
 
     trying: tuple[EffectKind, str] = (EffectKind.OPENED, "")

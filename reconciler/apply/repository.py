@@ -1,13 +1,13 @@
 """Changes of one repository: Git objects in one pack, one atomic push, then its pull requests."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.apply.pulls import PullRequestTexts, approve_pulls, call_forge
 from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError
-from reconciler.base.values import dataclass
 from reconciler.base.wording import plural
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.store import PULLS, PullRecord
@@ -54,8 +54,7 @@ class Composed(NamedTuple):
     time: int
 
 
-@dataclass(slots=True)
-class _Push:
+class _Push(Struct):
     """One push in the making: what it moves, and for which changes."""
 
     pack: Pack

@@ -1,9 +1,10 @@
 """Errors: a Problem is a value of one input, a ReconcilerError ends the run; exit codes (D1)."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, Self
+
+from reconciler.base.values import PartlyCompared
 
 
 class Exit(IntEnum):
@@ -54,8 +55,7 @@ class Location(NamedTuple):
         return ":".join(parts)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(PartlyCompared, order=True, frozen=True):
     """An error in one input, as a value and not an exception.
 
     Its owner can fix it and everything else still reconciles. `subject` names the
@@ -64,12 +64,14 @@ class Problem:
     cause, such as a refused token, made many problems.
     """
 
+    UNCOMPARED = frozenset({"cause"})
+
     location: Location
     reason: str
     message: str
     hint: str = ""
     subject: str = ""
-    cause: str = field(default="", compare=False)
+    cause: str = ""
 
     def __str__(self) -> str:
         return f"{self.location}: {self.reason}: {self.message}"

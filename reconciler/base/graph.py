@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.base.values import dataclass
+from msgspec import Struct
 
 
 class NodeRole(StrEnum):
@@ -17,8 +17,7 @@ class NodeRole(StrEnum):
     OUTSIDE = "outside"
 
 
-@dataclass(frozen=True, slots=True)
-class GraphNode:
+class GraphNode(Struct, frozen=True):
     """One node. `label` is its text, `owns` and `notes` make further lines of it.
 
     A `shared` node has several parents, an `unused` one has none though it needs one. `packages` are the
@@ -52,8 +51,7 @@ class Edge(NamedTuple):
     review: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Nodes and edges that are drawn together below a title, in the order of the picture.
 
     `path` are the keys of the highlighted nodes, from a root down, `members` what the group is drawn for.
@@ -77,8 +75,7 @@ class Subject(StrEnum):
     PACKAGES = "packages"
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """Groups with a title for the whole picture and a description of it."""
 
     title: str

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
+from msgspec import Struct
 
 from reconciler.base.errors import Exit, UnavailableError, UsageError
 from reconciler.base.progress import track
-from reconciler.base.values import dataclass
 from reconciler.cli.output import Output, cache_dir_option, config_option, output_options
 from reconciler.cli.package import read_function_policy, runtime_option
 
@@ -131,8 +131,7 @@ def pull(
     return Exit.DONE
 
 
-@dataclass(frozen=True, slots=True)
-class _Lock:
+class _Lock(Struct, frozen=True):
     """The lock of a control repository, and its policy."""
 
     control: str

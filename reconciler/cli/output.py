@@ -4,19 +4,18 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
+from msgspec import Struct, field
 
 from reconciler.base.errors import Exit, Problem, RefusedError, UnavailableError, UsageError
 from reconciler.base.escape import inert, terminal
 from reconciler.base.progress import current_display
 from reconciler.base.redact import Redactor
-from reconciler.base.values import dataclass
 from reconciler.cli.common import complete_names, is_quiet, terminal_width, wants_color
 from reconciler.report.console import Paint, ansi, folded, plain
 
@@ -47,8 +46,7 @@ class Output(StrEnum):
     SVG = "svg"
 
 
-@dataclass(frozen=True, slots=True)
-class Printer:
+class Printer(Struct, frozen=True):
     """Writes to standard output; nothing gets past its redactor."""
 
     redactor: Redactor

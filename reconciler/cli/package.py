@@ -215,7 +215,7 @@ def _changes(before: "Files", after: "Files") -> dict[str, list[str]]:
 
 
 def _conflict_value(conflict: "Conflict", sides: tuple["Files", ...]) -> dict[str, Any]:
-    from dataclasses import asdict
+    from msgspec.structs import asdict
 
     from reconciler.functions.secrets import MASK, holds_secret
 

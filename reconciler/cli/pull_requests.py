@@ -5,11 +5,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.base.errors import Location, RefusedError, UsageError
 from reconciler.base.suggestions import suggest
-from reconciler.base.values import dataclass
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import OutdatedError, parse_head
 from reconciler.forge.local.store import head_branches
@@ -93,8 +94,7 @@ def _about(pull: PullRequest) -> Iterator[str]:
         yield about.path
 
 
-@dataclass(frozen=True, slots=True)
-class PullFilter:
+class PullFilter(Struct, frozen=True):
     """Filters of pull requests: those count that match each filter which is given.
 
     Attributes:

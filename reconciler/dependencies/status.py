@@ -4,10 +4,10 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.dependencies.emit import PackageGraph, package_graph
 from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage
 from reconciler.dependencies.lock.objects import USER
@@ -63,8 +63,7 @@ def _bytes(value: Mapping[str, Any]) -> bytes:
     return orjson.dumps(value, option=options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     inputs: ClusterInputs
     locked: ClusterLock
     problems: Mapping[tuple[str, str], Problem]

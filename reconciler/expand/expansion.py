@@ -2,16 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 from operator import attrgetter, is_
 from typing import Any
+
+from msgspec.structs import fields, replace
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import PackageVariant, PackageVariantSet
 from reconciler.base.collector import no_collection
 from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.expand.authored import check_declared_variant, expand_variant
 from reconciler.expand.findings import (
     SET_EMPTY,

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from reconciler.api.meta import Condition
 from reconciler.base.errors import Location, Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.inventory.inventory import FieldPath, Source
 
 EXPRESSIONS = "docs/package-variant-sets.md"
 """The page that describes expressions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One error in one field.
 
     `path` is the field on disk, from the manifest's root. `offset` counts characters from the start of the

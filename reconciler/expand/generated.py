@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
 from reconciler.base.reasons import Reason
-from reconciler.base.values import no_entries, replace, share
+from reconciler.base.values import share
 from reconciler.base.wording import plural, verb
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
 from reconciler.cel import Environment
@@ -136,7 +138,7 @@ class _Set:
             # Commits of the variant are as old as its newest input: the set or the selected object.
             times=(*self.times, context.selected.time) if context.selected else self.times,
             annotations=self.inherited,
-            trace=rendered.trace or no_entries(),
+            trace=rendered.trace or {},
             place=_target_field(context.number),
         )
         place = PackageKey(view.url, view.full_path(package))

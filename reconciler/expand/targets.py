@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from reconciler.api.meta import LabelSelector
 from reconciler.api.porch import (
     REPOSITORY,
@@ -14,7 +16,6 @@ from reconciler.api.porch import (
 )
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.selectors import Predicate, SelectorError, compile_selector
 from reconciler.inventory.inventory import FieldPath, RepositoryView
@@ -58,8 +59,7 @@ class SelectedObject(NamedTuple):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """The input of one variant: defaults, template and selected object."""
 
     path: FieldPath
@@ -79,8 +79,7 @@ class Context:
         return self.selected.as_input()
 
 
-@dataclass(frozen=True, slots=True)
-class TargetScope:
+class TargetScope(Struct, frozen=True):
     """The Repositories and the snapshot that a set selects from, limited to its namespace.
 
     `clusters` are the clusters of the snapshot to search; empty for the snapshot itself.

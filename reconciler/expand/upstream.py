@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import Upstream
 from reconciler.base.suggestions import suggest
-from reconciler.base.values import replace
 from reconciler.inventory.inventory import (
     Draft,
     Inventory,

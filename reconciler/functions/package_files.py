@@ -7,8 +7,10 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KPTFILE
-from reconciler.base.values import dataclass, replace
 from reconciler.functions.resource import Resource
 from reconciler.functions.values import copy_value
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
@@ -107,8 +109,7 @@ class _SplitCache:
 _CACHE: Final = _SplitCache()
 
 
-@dataclass(frozen=True, slots=True)
-class PackageResources:
+class PackageResources(Struct, frozen=True):
     """The resources of a package and its sub-packages, by the directory of the package."""
 
     files: Files

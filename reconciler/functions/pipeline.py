@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
 from reconciler.base.lazy import LazyModule
-from reconciler.base.values import dataclass, replace
 from reconciler.base.wording import plural
 from reconciler.functions.catalog import find_claim, parse_image
 from reconciler.functions.package_files import PackageResources, read_resources, write_resources
@@ -134,8 +136,7 @@ def run_steps(
     return PipelineResult(rendered, tuple(run.done), declared=True)
 
 
-@dataclass(frozen=True, slots=True)
-class StepEngine:
+class StepEngine(Struct, frozen=True):
     """A builtin with its profile, or a runtime with its call, that runs a step."""
 
     name: str

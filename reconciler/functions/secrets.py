@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from reconciler.base.lazy import lazy_pattern
-from reconciler.base.values import replace
 from reconciler.functions.resource import Resource
 from reconciler.functions.step import StepRun
 from reconciler.functions.values import mappings_at

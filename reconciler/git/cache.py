@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import IO
 
 import pygit2
+from msgspec import Struct
 
 from reconciler.base.errors import UnavailableError
 from reconciler.base.lazy import lazy_pattern
-from reconciler.base.values import dataclass
 from reconciler.git import effects
 from reconciler.git.command import DEFAULT_TIMEOUT_S
 from reconciler.git.database import objects_directory
@@ -49,8 +49,7 @@ _REF = re.compile(rb"[0-9a-f]{40}\n")
 _PACKED_REFS = lazy_pattern(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n)*")
 
 
-@dataclass(frozen=True, slots=True)
-class MirrorLocation:
+class MirrorLocation(Struct, frozen=True):
     """The address of a repository and the directory of its mirror; the identity is `remote.url`."""
 
     remote: Remote

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urljoin, urlsplit
 
+from msgspec import Struct
+
 from reconciler.base.errors import UnavailableError
 from reconciler.base.lazy import lazy_pattern
 from reconciler.base.redact import learn_credential, mask_credentials
 from reconciler.base.timing import SpanKind, timed
-from reconciler.base.values import dataclass
 from reconciler.git import effects
 from reconciler.git.effects import effect
 from reconciler.git.urls import Credential
@@ -67,8 +68,7 @@ class GitTimeoutError(UnavailableError):
     """A git process did not end in time: its remote does not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitResult:
+class GitResult(Struct, frozen=True):
     """Exit code and output of a git process."""
 
     code: int

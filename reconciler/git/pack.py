@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from reconciler.base.errors import UnavailableError
-from reconciler.base.values import replace
 from reconciler.git.commits import CommitData
 from reconciler.git.effects import effect
 from reconciler.git.repository import Mirror

@@ -4,14 +4,15 @@ import os
 import posixpath
 import re
 import unicodedata
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from msgspec import Struct
+
 from reconciler.base.errors import UnavailableError
 from reconciler.base.redact import learn_address
-from reconciler.base.values import dataclass
 from reconciler.names.ids import DEFAULT_PORTS, normalise_url
 
 _SCHEMES = frozenset({"file", "http", "https", "ssh"})
@@ -37,8 +38,7 @@ class Credential:
     known_hosts: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
+class Remote(Struct, frozen=True):
     """An address for git without secrets, and the normalised URL that identifies the repository."""
 
     address: str

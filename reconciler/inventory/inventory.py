@@ -2,17 +2,19 @@
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from msgspec import Struct, field
+
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository, Upstream
 from reconciler.base.errors import Location, Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass, settled_dataclass
+from reconciler.base.values import PartlyCompared
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Removal, Standing
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
@@ -41,13 +43,14 @@ class FieldMarks(Protocol):
         """Return line and column, from 1, of the value at `path` or of its nearest existing ancestor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(PartlyCompared, frozen=True):
     """Location of a manifest or object, and the committer time of its file's last change, in seconds."""
+
+    UNCOMPARED = frozenset({"marks"})
 
     location: Location
     time: int = 0
-    marks: FieldMarks | None = field(default=None, compare=False, repr=False)
+    marks: FieldMarks | None = None
 
     def at(self, *path: str | int) -> Location:
         """Return the location of one field; without marks, that of the manifest."""
@@ -61,8 +64,7 @@ class Source:
         return Location(self.location.path, *find(path, offset)) if find else self.at(*path)
 
 
-@dataclass(frozen=True, slots=True)
-class Sourced(Generic[M]):
+class Sourced(Struct, Generic[M], frozen=True):
     """A manifest and its source. Its namespace is never empty."""
 
     key: ObjectName
@@ -79,16 +81,14 @@ def declared_upstreams(
             yield declared.key, declared.manifest.spec.upstream
 
 
-@dataclass(frozen=True, slots=True)
-class SourcedDocument:
+class SourcedDocument(Struct, frozen=True):
     """An unparsed document of the dependency dialects or the package index, and its source."""
 
     value: Mapping[str, Any]
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class PackageRevision:
+class PackageRevision(Struct, frozen=True):
     """A published revision: a tag F/vN, or another tag of the package (revision -1)."""
 
     path: str
@@ -100,8 +100,7 @@ class PackageRevision:
     tree: Oid
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A draft or proposal branch of one package.
 
     `written` is the package tree of our newest commit on the branch, None if none of its commits is ours.
@@ -145,8 +144,7 @@ class Draft:
         return is_group(self.ref)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupBranch:
+class GroupBranch(Struct, frozen=True):
     """A branch that holds the drafts of several packages (D4).
 
     `paths` are the packages that our commits on it name, `dropped` those that people removed from it.
@@ -163,8 +161,7 @@ class GroupBranch:
     merged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UnpublishedRevision:
+class UnpublishedRevision(Struct, frozen=True):
     """A merged state without a tag, on main's first-parent history; `workspaces` by revision number."""
 
     commit: Commit
@@ -173,8 +170,7 @@ class UnpublishedRevision:
     workspaces: Mapping[int, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionBranch:
+class DeletionBranch(Struct, frozen=True):
     """The branch that proposes to delete a package; `base_tree` is the package where it left main."""
 
     tip: Commit
@@ -182,8 +178,7 @@ class DeletionBranch:
     has_foreign_commits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PackageState:
+class PackageState(Struct, frozen=True):
     """One package of a repository view: main, drafts, published and unpublished revisions."""
 
     path: str
@@ -217,8 +212,7 @@ class RepositoryRole(StrEnum):
     """It is not read: another shard plans its packages, and nothing here depends on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryView:
+class RepositoryView(Struct, frozen=True):
     """A registered Repository and the content of its Git repository.
 
     `url` is normalized, the identity; `remote` is the address for Git. `code_owners` is the text of
@@ -239,12 +233,12 @@ class RepositoryView:
     unavailable: OnUnavailable = OnUnavailable.FAIL
     head: Commit | None = None
     packages: Mapping[str, PackageState] = field(default_factory=dict)
-    directories: Mapping[str, Oid] = field(default_factory=dict, repr=False)
-    files: frozenset[str] = field(default=frozenset(), repr=False)
+    directories: Mapping[str, Oid] = field(default_factory=dict)
+    files: frozenset[str] = frozenset()
     branches: Mapping[str, Commit] = field(default_factory=dict)
     tags: Mapping[str, Commit] = field(default_factory=dict)
     groups: tuple[GroupBranch, ...] = ()
-    code_owners: str = field(default="", repr=False)
+    code_owners: str = ""
     problem: Problem | None = None
     role: RepositoryRole = RepositoryRole.PLANNED
 
@@ -322,8 +316,7 @@ class CheckState(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class PullRequest:
+class PullRequest(Struct, frozen=True):
     """A pull request of any forge; `number` is 0 before it is opened.
 
     `digest` is the checksum of everything that our title and text were made of, "" if unknown or edited.
@@ -399,8 +392,7 @@ def unreadable_problem(where: Location, repository: str, pull: PullRequest, subj
     return Problem(where, Reason.PULL_REQUEST_UNREADABLE, message, hint, subject)
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(Struct, frozen=True):
     """The control repository at the commit that is read.
 
     `readable` is False if a manifest path could not be read at all. `broken` are files with errors, or not
@@ -425,8 +417,7 @@ class Control:
     published: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class LockBranch:
+class LockBranch(Struct, frozen=True):
     """The branch that proposes another lock.
 
     `files` is the lock there, `edited_files` are those that people changed. `foreign_commit_time` is the time
@@ -441,8 +432,7 @@ class LockBranch:
     behind: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewedLock:
+class ReviewedLock(Struct, frozen=True):
     """The lock on main of the control repository (`lock.mode: reviewed`).
 
     `base` is the branch it changes on, `computed_tree` the tree of the lock that the last run computed.
@@ -479,8 +469,7 @@ class TreeAt(NamedTuple):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(Struct, frozen=True):
     """Verified revisions of one repository: those signed with the keys of its rule in `spec.verify`.
 
     `tags` are the verified ones by short name and commit; `faults` tell why others are not. `older` are the
@@ -507,8 +496,7 @@ ALWAYS_OPEN = Opening()
 _NO_PULLS = PullRequests()
 
 
-@settled_dataclass(frozen=True)  # not a struct: it keeps an index
-class Inventory:
+class Inventory(Struct, frozen=True):  # not a struct: it keeps an index
     """Everything that one run read. Mappings may be in any order, tuples are sorted by identity.
 
     - `stalled`: owners with invalid manifests; `claims`: the downstreams (repository, package) they name.

@@ -1,19 +1,18 @@
 """Snapshots of clusters: their objects, and the lists of objects that are complete."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct, field
+
 from reconciler.base.errors import Location, Problem
-from reconciler.base.values import dataclass
 from reconciler.names.ids import GroupKind
 
 ALL_NAMESPACES = "*"
 """In `Snapshot.complete`: the list of a kind is complete in all namespaces, also those without objects."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotObject:
+class SnapshotObject(Struct, frozen=True):
     """One object of a cluster snapshot; data of Secrets was dropped on reading.
 
     `content` is the body, or a function that decodes it: most bodies are never read.
@@ -34,8 +33,7 @@ class SnapshotObject:
         return self.content() if callable(self.content) else self.content
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The objects of one cluster at the time of its snapshot.
 
     `complete` holds the (kind, namespace) pairs with complete lists; only there does a missing object

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from reconciler.base.values import dataclass
+from msgspec import Struct
+
 from reconciler.base.wording import plural
 from reconciler.names.ids import ObjectKey, Oid
 
@@ -45,8 +46,7 @@ class Ancestry(Protocol):
         """Return the number of commits that `tip` contains and `commit` does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """Position of a commit, decided once for a run.
 
     `commits` counts the commits that it is behind `newest`, or that the default branch was moved back.

@@ -8,7 +8,8 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple, Self
 
-from reconciler.base.values import dataclass
+from msgspec import Struct
+
 from reconciler.base.wording import plural
 from reconciler.names.ids import Oid
 
@@ -26,8 +27,7 @@ class Mode(IntEnum):
     SYMLINK = 0o120000
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """One file of a package: bytes, mode and the id of its blob."""
 
     data: bytes
@@ -52,8 +52,7 @@ class TreeEntry(NamedTuple):
     oid: Oid
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """A commit: its id and committer time in seconds."""
 
     oid: Oid

@@ -6,12 +6,12 @@ an answer holds exactly as long as both sides stay as they were.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
+from msgspec import Struct, field
+
 from reconciler.base.lazy import LazyModule, lazy_pattern
-from reconciler.base.values import dataclass
 
 if TYPE_CHECKING:
     import hashlib
@@ -60,8 +60,7 @@ class ConflictName(NamedTuple):
         return same and (self.path, self.field) == (other.path, other.field)
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """Conflicts that the commits on a draft name, and answers to them.
 
     `named` are all conflicts that our commits name, with the side that a policy chose ("" while a

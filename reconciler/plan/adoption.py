@@ -1,9 +1,10 @@
 """Decide whether a variant may have the package that it wants: new, its own, or to be adopted."""
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft
 from reconciler.names.ids import ObjectName
@@ -15,8 +16,7 @@ from reconciler.resolve.ownership import ADOPT_EXISTING, is_foreign, is_merged, 
 from reconciler.resolve.upstreams import subject_of
 
 
-@dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(Struct, frozen=True):
     """Why a variant must leave the package alone; a problem if its manifest is to blame.
 
     `waits` tells that people must finish something first.

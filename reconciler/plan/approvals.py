@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from reconciler.api.meta import LabelSelector
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.expand.selectors import compile_selector
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.plan.changes import Approval, Change, Op

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.base.errors import Exit, Problem
 from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.inventory.inventory import Inventory
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import PackageKey

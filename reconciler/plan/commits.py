@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from reconciler.base.values import replace
 from reconciler.base.wording import json_text, plural
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.names.objects import File, Signature, commit_bytes, object_id, tree_id

@@ -1,10 +1,11 @@
 """Input of planning: every package in scope, its owner, and the variants that want it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
-from reconciler.base.values import dataclass, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.inventory.inventory import (
     Draft,
@@ -31,8 +32,7 @@ ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
 """The branches that propose to delete a package, ours and Porch's, each with its oid; sorted."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanTarget:
+class PlanTarget(Struct, frozen=True):
     """One package in scope.
 
     `owner` is the variant of ours that the annotations name, on main or, where the package is not
@@ -56,8 +56,7 @@ class PlanTarget:
         return (*((self.draft,) if self.draft else ()), *self.merged, *self.others)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanContext:
+class PlanContext(Struct, frozen=True):
     """Everything a decision may look at; built once, never changed.
 
     `gone` are the recorded variants that are not desired any more, with why they leave or stay; `waiting`

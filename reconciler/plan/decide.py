@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass, replace
 from reconciler.expand import DesiredVariant
 from reconciler.plan.adoption import Denied, claim_package
 from reconciler.plan.changes import Change, MoveRef, Op
@@ -23,8 +25,7 @@ _FAULTS = frozenset({Reason.BASE_NOT_FOUND, Reason.PROTECTED_FIELD})
 """Reasons to block a package that are reported at its variant, with a hint."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackageDecision:
+class PackageDecision(Struct, frozen=True):
     """One package's change, and the problems that its manifests have with it."""
 
     change: Change

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.base.wording import plural
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, Oid, PackageKey

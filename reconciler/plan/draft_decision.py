@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass, replace
 from reconciler.base.wording import plural, verb
 from reconciler.expand.variants import spec_data
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
@@ -39,8 +41,7 @@ from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One resolved variant and its package; `op` is what a change of content would be called."""
 
     target: PlanTarget

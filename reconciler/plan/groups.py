@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass, replace
 from reconciler.base.wording import plural, visible
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import GroupBranch, PullRequest, PullState, RepositoryView
@@ -47,8 +49,7 @@ class Placement(Enum):
     JOINS = "joins"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A change and its place; `group` is the standing branch that it stays on or leaves."""
 
     change: Change
@@ -58,8 +59,7 @@ class Member:
     scope: Scope = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryGroups:
+class RepositoryGroups(Struct, frozen=True):
     """The group branches of one repository, with their newest pull requests."""
 
     groups: Mapping[str, GroupBranch]
@@ -234,8 +234,7 @@ def _configured_scope(variant: DesiredVariant, target: PlanTarget, context: Plan
 EMPTY = "Nothing of this group is left to propose."
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedGroup:
+class PlannedGroup(Struct, frozen=True):
     """One group as planned: its branch, its present tip, and the packages on it."""
 
     ref: str

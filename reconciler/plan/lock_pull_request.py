@@ -3,9 +3,10 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.base.wording import plural, visible
 from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate

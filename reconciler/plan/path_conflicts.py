@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
+from msgspec import Struct
+
 from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.names.ids import PackageKey
@@ -30,8 +31,7 @@ from reconciler.resolve.ownership import ADOPT_EXISTING, downstream_packages, fi
 from reconciler.resolve.upstreams import subject_of
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbours(Struct, frozen=True):
     """Index of the packages and refs of one Git repository.
 
     `existing` are packages on main or in drafts, except those that leave with this plan; `planned`

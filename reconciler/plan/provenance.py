@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE
 from reconciler.base.errors import Location
 from reconciler.base.models import to_camel
-from reconciler.base.values import dataclass
 from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET
@@ -23,8 +24,7 @@ from reconciler.resolve.resolution import ResolvedVariant
 _SELECTORS = ("revision", "workspace_name", "tag", "version", "branch")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Origin of one field of a package, with its value.
 
     `source` is a field of the manifest, an expression, an object of the cluster or a commit;
@@ -60,8 +60,7 @@ def find_origins(
     return tuple(origin for step in steps for origin in step())
 
 
-@dataclass(frozen=True, slots=True)
-class _Provenance:
+class _Provenance(Struct, frozen=True):
     resolved: ResolvedVariant
     files: Files
     inventory: Inventory

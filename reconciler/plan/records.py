@@ -4,9 +4,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import GROUP
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.expand.names import stable_uid
 from reconciler.inventory.standing import Position
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.base.wording import visible
 from reconciler.inventory.inventory import HeadStatus, PullRequest, PullState
 from reconciler.names.refs import deletion_ref, short_branch

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from reconciler.base.errors import UsageError
-from reconciler.base.values import dataclass
 from reconciler.names.ids import PackageKey
 
 INDEX = "JOB_COMPLETION_INDEX"
@@ -75,8 +76,7 @@ def parse_shard(text: str, environment: Mapping[str, str]) -> Shard:
     return shard
 
 
-@dataclass(frozen=True, slots=True)
-class OtherFiles:
+class OtherFiles(Struct, frozen=True):
     """The files of the state and status branches that other shards than this one write.
 
     `owners` are the packages that files are about: they cost much, and a plan that is not applied needs none.

@@ -2,10 +2,11 @@
 
 from collections.abc import Container, Iterable, Iterator
 
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryRole, RepositoryView
 from reconciler.names.ids import ObjectName, PackageKey, normalise_url

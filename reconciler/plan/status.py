@@ -6,11 +6,12 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass, replace
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft, PullRequest, PullRequests, PullState, RepositoryRole
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
@@ -87,8 +88,7 @@ _BY_REASON = {
 """Phases that the reason for keeping a package decides alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackageStatus:
+class PackageStatus(Struct, frozen=True):
     """Status of one package.
 
     `since` is a committer time in seconds, never the clock: that of the commit that brought the

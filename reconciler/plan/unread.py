@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.base.wording import verb
 from reconciler.inventory.inventory import Inventory, PullRequest, RepositoryView, unreadable_problem
 from reconciler.names.ids import Lifecycle, PackageKey

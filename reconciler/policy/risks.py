@@ -1,11 +1,10 @@
 """Risk classes: kinds of resources and registries of images that reports list before other changes."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
-from reconciler.base.values import settled_dataclass
 from reconciler.policy.settings import SettingsGroup
 
 DELETION: Final = "deletion"
@@ -21,7 +20,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Kinds of resources by class, the most dangerous first."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class RiskPolicy(SettingsGroup):
     """Changes that reports list first."""
 

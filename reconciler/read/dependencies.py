@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.base.errors import Location, Problem, UnavailableError
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.dependencies.catalog.published import (
     DependencyInputs,
     PackageTree,
@@ -126,8 +127,7 @@ def _upstreams(inventory: Inventory) -> Iterator[PackageKey]:
             yield PackageKey(view.url, view.full_path(upstream.package or ""))
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """Collects the published packages of all repositories; `names` are their names in package ids, by URL."""
 
     inventory: Inventory
@@ -273,8 +273,7 @@ INDEX_DIRECTORY = "index"
 INDEX_SUFFIXES = (".yaml", ".yml", ".json")
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFolders:
+class IndexFolders(Struct, frozen=True):
     """The documents of the package index, sorted by location, and the problems of invalid files."""
 
     documents: tuple[SourcedDocument, ...] = ()

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import KPTFILE, KPTFILE_VERSION
 from reconciler.base.errors import ConfigurationError, Location, UsageError
-from reconciler.base.values import dataclass
 from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import UnsafeEntry
@@ -34,8 +35,7 @@ class UnreadPath(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(Struct, frozen=True):
     """Lists the files with some suffixes, outside hidden and skipped directories."""
 
     suffixes: tuple[str, ...]

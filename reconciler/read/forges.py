@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.base.errors import Location, Problem, ReconcilerError, UnavailableError
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.registry import Forge, Forges
 from reconciler.git.repository import Mirror, Mirrors
@@ -32,8 +33,7 @@ Pulls = Mapping[str, tuple[PullRequest, ...]]
 """Pull requests by normalized URL; repositories that were not listed are missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForgeState:
+class ForgeState(Struct, frozen=True):
     """Pull requests, checks and requests of all forges, and the views and lock updated accordingly.
 
     `histories` are the recorded histories of pull requests by URL, and afterwards those to record;
@@ -110,8 +110,7 @@ def _unreadable(pulls: Iterable[PullRequest]) -> tuple[PullRequest, ...]:
     return tuple(pull for pull in pulls if pull.unreadable)
 
 
-@dataclass(frozen=True, slots=True)
-class _PullReader:
+class _PullReader(Struct, frozen=True):
     """Lists pull requests of repositories, and replaces the recorded histories by the ones to record.
 
     `due` are the repositories with a history that was of no use.

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+from msgspec import Struct
+
 from reconciler.base.errors import ConfigurationError, Location, Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import is_loopback, local_path
@@ -23,8 +24,7 @@ RepositoryCheck = Callable[[RepositoryView], Problem | None]
 """Returns the problem of a repository that must not be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(Struct, frozen=True):
     """How to read one commit of the control repository.
 
     `govern` returns the policy that applies, given the one of the commit; `check` refuses repositories.

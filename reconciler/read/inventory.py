@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.api.annotations import check_keys
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.api.validation import parse_model
 from reconciler.base.errors import Location, Problem, UnavailableError
 from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.base.wording import plural, verb
 from reconciler.expand.variants import owner_key, set_key, variant_key
 from reconciler.forge.registry import Forges

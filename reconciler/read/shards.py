@@ -1,9 +1,10 @@
 """Decide which repositories a shard reads: its own, and those that they need (D16)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 
-from reconciler.base.values import dataclass
+from msgspec.structs import replace
+
 from reconciler.expand import Desired, expand
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Inventory, RepositoryRole, RepositoryView

@@ -1,16 +1,15 @@
 """File format of the records on the state branch: what was applied last, in stable bytes."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from io import BytesIO
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 import orjson
+from msgspec import Struct, field
 
 from reconciler.base.models import Model
-from reconciler.base.values import record_dataclass
 from reconciler.names.ids import ObjectName
 
 SCHEMA = "reconciler.dev/v1alpha1"
@@ -46,8 +45,7 @@ def functions_failed(unready: Iterable[str]) -> bool:
     return any(map(is_failure, unready))
 
 
-@record_dataclass(frozen=True, slots=True, kw_only=True)
-class OpenConflict:
+class OpenConflict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One value that both sides changed and that waits for a person; a Secret's values are masked.
 
     A side that deleted the value has None. `name` is how commit messages name it, without a Secret's marks.
@@ -61,8 +59,7 @@ class OpenConflict:
     name: str = ""
 
 
-@record_dataclass(frozen=True, slots=True, kw_only=True)
-class AnsweredConflict:
+class AnsweredConflict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A conflict that was answered: the value that the draft has, and what answered it.
 
     The first fields are those of an open one. `policy` is the policy that answered it, as it is written, and
@@ -111,8 +108,7 @@ class SharedSpec(Mapping[str, Any]):
         return self.plain == (other.plain if isinstance(other, SharedSpec) else other)
 
 
-@record_dataclass(frozen=True, slots=True, kw_only=True)
-class PackageVariantRecord:
+class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One PackageVariant as last applied: our finalizer (D3).
 
     It leaves only when its deletion or orphaning is observed downstream. `manifest` is the

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.lazy import LazyModule
-from reconciler.base.values import dataclass
 from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import Inventory
 from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents
@@ -66,8 +67,7 @@ def render_deliveries(deliveries: Deliveries, contents: Contents, inventory: Inv
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Generated:
+class _Generated(Struct, frozen=True):
     """The generated files of a delivery with its Kptfile, and its variant pinned to their tree."""
 
     manifests: "GeneratedManifests"

@@ -1,7 +1,8 @@
 """Update a draft that people committed to: merge the changes of upstream and main, keep their edits."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.inventory.inventory import Draft, Inventory
 from reconciler.names.objects import Files

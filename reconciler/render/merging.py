@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.functions.secrets import holds_secret
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
@@ -33,8 +34,7 @@ class Refusals(Protocol):
     refused: Mapping[Oid, str]
 
 
-@dataclass(frozen=True, slots=True)
-class VariantInputs:
+class VariantInputs(Struct, frozen=True):
     """The inputs of one variant's package; `policy` has the default conflict policy."""
 
     resolved: ResolvedVariant
@@ -43,8 +43,7 @@ class VariantInputs:
     policy: Policy
 
 
-@dataclass(frozen=True, slots=True)
-class PackageInProgress:
+class PackageInProgress(Struct, frozen=True):
     """A package after the merge, with all conflicts of it and notes for the reviewer."""
 
     files: Files

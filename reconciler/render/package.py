@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.functions.pipeline import RunPipelines, run_pipeline
 from reconciler.functions.step import PipelineResult
 from reconciler.inventory.inventory import Inventory

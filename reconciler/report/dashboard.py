@@ -4,8 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.rejection import ask_box, ask_key, asked_keys, tick_boxes
@@ -31,8 +32,7 @@ _QUIET = frozenset({Phase.PUBLISHED, Phase.PAUSED, Phase.IN_REVIEW})
 """States that need no attention: they open no dashboard."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One package of a section; `box` asks for what was rejected, empty where nothing can be asked."""
 
     name: str
@@ -41,8 +41,7 @@ class Row:
     box: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """Packages in one state."""
 
     title: str
@@ -50,8 +49,7 @@ class Section:
     more: int
 
 
-@dataclass(frozen=True, slots=True)
-class Dashboard:
+class Dashboard(Struct, frozen=True):
     """The text, empty without packages and problems; `calls` is true if something needs attention."""
 
     text: str

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from reconciler.base.values import dataclass
+from msgspec import Struct
+
 from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change
@@ -28,8 +29,7 @@ class Diff(NamedTuple):
     impact: Impact | None
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedChanges:
+class FoldedChanges(Struct, frozen=True):
     """Changes of one cause, their differences the most frequent first; `detail` holds for all of them."""
 
     changes: tuple[Change, ...]

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 
 from reconciler.base.errors import Exit, Problem, worst
@@ -93,7 +93,7 @@ def outcome_value(
     return {
         **plan_value(plan, names, timings=timings),
         "kind": "Outcome",
-        "effects": [asdict(effect) for effect in outcome.effects],
+        "effects": [msgspec.structs.asdict(effect) for effect in outcome.effects],
         **exits_value(exits_of(plan, outcome=outcome), exit_of(plan, outcome=outcome)),
     }
 

@@ -2,16 +2,16 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.porch import Downstream, PackageVariantSpec
 from reconciler.base.errors import Problem
 from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass, replace
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.update.locks import LockUpdate
@@ -47,8 +47,7 @@ class DeliveryTarget(NamedTuple):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """The generated package of one cluster, resolved as a variant.
 
     `inputs` and `lock` are what its manifests are generated from, `digest` is their digest ("" where the
@@ -59,8 +58,8 @@ class Delivery:
 
     cluster: str
     target: DeliveryTarget
-    inputs: ClusterInputs = field(repr=False)
-    lock: "ClusterLock" = field(repr=False)
+    inputs: ClusterInputs
+    lock: "ClusterLock"
     is_complete: bool
     digest: str
     resolved: ResolvedVariant
@@ -71,8 +70,7 @@ class Delivery:
         return self.resolved.variant.key
 
 
-@dataclass(frozen=True, slots=True)
-class Deliveries:
+class Deliveries(Struct, frozen=True):
     """The deliveries of a fleet; packages of the `stalled` owners stay as they are."""
 
     items: tuple[Delivery, ...] = ()

@@ -1,13 +1,14 @@
 """Resolve the fleet: every variant, those that their packages need, and the lock of every cluster (D12)."""
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.base.errors import Problem
 from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass, replace
 from reconciler.dependencies.catalog.cluster_inputs import (
     FleetInputs,
     collect_cluster_inputs,
@@ -59,8 +60,7 @@ _EXPLAINED = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedFleet:
+class ResolvedFleet(Struct, frozen=True):
     """Every variant with its pin, those that others need included, and the lock of every cluster.
 
     `wanted_locks` are the locks to propose: `locks` themselves, unless locks are reviewed first. `clusters`

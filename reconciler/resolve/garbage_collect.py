@@ -1,9 +1,9 @@
 """Garbage-collect generated variants that neither the locks nor the packages on main require."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 
-from reconciler.base.values import dataclass
+from msgspec import Struct, field
+
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages, repository_names
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.model.packages import VARIANT_KIND, ApiNeed, Candidate, Need, PackageNeed
@@ -15,8 +15,7 @@ from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.resolution import Resolution
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
+class Leaving(Struct, frozen=True):
     """Generated variants that are released, and those that are held although unneeded, with the reasons."""
 
     released: frozenset[ObjectName] = frozenset()
@@ -66,8 +65,7 @@ def _unused(decision: LockUpdate) -> Iterator[tuple[str, frozenset[str]]]:
             yield scope.cluster, frozenset(package.name for package in scope.after.resolution.unused)
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     inventory: Inventory
     published: PublishedPackages
     unused: Mapping[str, frozenset[str]]

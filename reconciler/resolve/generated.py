@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.dependencies.catalog.published import repository_names
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
 from reconciler.dependencies.lock.needed import NeededPackage, RequirementPath, needed_packages
@@ -29,8 +29,7 @@ _SHOWN = 5
 """Number of dependents that are listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(Struct, frozen=True):
     """The generated variants, the problems of variants with unmet needs, and the undecided variants."""
 
     variants: tuple[DesiredVariant, ...] = ()
@@ -76,8 +75,7 @@ def _sources(inventory: Inventory) -> Mapping[tuple[str, str], list[RepositoryVi
     return sources
 
 
-@dataclass(slots=True)
-class _Maker:
+class _Maker(Struct):
     inventory: Inventory
     sources: Mapping[tuple[str, str], list[RepositoryView]]
     taken: Mapping[PackageKey, tuple[DesiredVariant, ...]]

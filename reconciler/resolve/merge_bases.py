@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.base.values import replace
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, TreeAt
 from reconciler.names.ids import Oid, normalise_url
 from reconciler.names.objects import Commit

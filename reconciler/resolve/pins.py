@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
 from reconciler.base.errors import Location, Problem, UsageError
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass, replace
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView
 from reconciler.names.ids import ObjectName, Oid, normalise_url
@@ -19,8 +21,7 @@ from reconciler.resolve.upstreams import find_repository, find_upstream, subject
 from reconciler.resolve.verification import check_forward, check_pin
 
 
-@dataclass(frozen=True, slots=True)
-class PinChoice:
+class PinChoice(Struct, frozen=True):
     """The pin of a variant, and the revision that its floating upstream `offers` (None if it is exact).
 
     Without a `pin` the variant waits for its lock, for the reason in `waits`.

@@ -3,7 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from reconciler.base.values import replace
+from msgspec.structs import replace
+
 from reconciler.expand.variants import Desired
 from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
 from reconciler.names.ids import Lifecycle, Oid, PackageKey

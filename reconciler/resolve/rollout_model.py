@@ -1,11 +1,11 @@
 """Values of a rollout: its packages, its waves, and the orders of people."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.base.values import dataclass
+from msgspec import Struct, field
+
 from reconciler.names.ids import ObjectName
 from reconciler.records.state import RolloutRecord
 
@@ -93,8 +93,7 @@ class WavePhase(StrEnum):
     """A person rolled the rollout back: packages that moved get the previous revision again."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaveStatus:
+class WaveStatus(Struct, frozen=True):
     """Status of one wave: how many of its packages are published, and what holds it."""
 
     name: str
@@ -113,8 +112,7 @@ class WaveStatus:
         return self.phase in {WavePhase.COMPLETE, WavePhase.SKIPPED}
 
 
-@dataclass(frozen=True, slots=True)
-class Orders:
+class Orders(Struct, frozen=True):
     """Annotations of people on the set: a pause, waves to let go on or to skip, a rollback.
 
     `revision` is the one that travels, as annotations name it.
@@ -137,8 +135,7 @@ class RolloutPhase(StrEnum):
     ROLLED_BACK = "rolled back"
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
+class Rollout(Struct, frozen=True):
     """A new upstream revision on its way through the packages of one set.
 
     `held` are the variants that keep their present revision, with why; `stopped` those with a draft that must

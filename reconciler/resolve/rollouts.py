@@ -1,12 +1,13 @@
 """Rollouts of sets: what each package has and is to have, and which ones keep their revision (D20)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector
 from reconciler.base.errors import Problem
-from reconciler.base.values import dataclass, replace
 from reconciler.expand.selectors import compile_selector
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageState, PullState, RepositoryView
@@ -54,16 +55,14 @@ class Hold(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rollouts:
+class Rollouts(Struct, frozen=True):
     """The rollouts of a run, and what they keep from their variants."""
 
     rollouts: tuple[Rollout, ...] = ()
     holds: Mapping[ObjectName, Hold] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Set:
+class _Set(Struct, frozen=True):
     """One set with a policy: its variants, their outcomes, and its orders."""
 
     key: ObjectName

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
+from msgspec import Struct
+
 from reconciler.api.porch import Upstream
 from reconciler.base.errors import Location, Problem
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
-from reconciler.base.values import dataclass
 from reconciler.dependencies.versions import (
     Grammar,
     Version,
@@ -98,8 +99,7 @@ def pin_at(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Lookup:
+class _Lookup(Struct, frozen=True):
     """One package in which to look; each way to look returns a pin or a problem."""
 
     variant: DesiredVariant

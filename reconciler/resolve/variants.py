@@ -3,9 +3,11 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import Downstream, Upstream
 from reconciler.base.errors import Problem
-from reconciler.base.values import no_entries, replace, share
+from reconciler.base.values import share
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.inventory.inventory import Draft, Inventory, PackageState, RepositoryRole, RepositoryView
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -204,7 +206,7 @@ def resolve_variant(
         draft_base=draft_base,
         inputs=inputs,
         facts=told_facts(facts, inputs, record),
-        objects=named_objects(variant, objects) or no_entries(),
+        objects=named_objects(variant, objects) or {},
         asked_from=_asked_from(draft, record),
         moved=find_moved_tag((draft_header, package.main_header), pin, variant),
         offers=choice.offers,

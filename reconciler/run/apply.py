@@ -1,7 +1,8 @@
 """The run of `apply`: do what was planned, each effect once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.apply.dashboard import DashboardWriter
 from reconciler.apply.links import Links

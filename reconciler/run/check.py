@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.base.errors import ConfigurationError, Location, Problem
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.expand import Desired, expand
 from reconciler.expand.upstream import assume_upstreams
 from reconciler.git.repository import Mirror
@@ -48,8 +49,7 @@ class Level(StrEnum):
     FLEET = "fleet"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """Result of a check, with the policy of the default branch (None if it cannot be read).
 
     `proposed` is the plan after merging if packages were compared. `unavailable` tells that a required

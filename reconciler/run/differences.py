@@ -1,9 +1,9 @@
 """Both sides of planned changes: the packages on main and as their drafts have them, read from mirrors."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 
-from reconciler.base.values import dataclass
+from msgspec import Struct, field
+
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op, Plan, WriteRemoval
@@ -12,8 +12,7 @@ from reconciler.resolve.resolution import Needs
 from reconciler.run.inputs import RunInputs
 
 
-@dataclass(frozen=True, slots=True)
-class PackageSides:
+class PackageSides(Struct, frozen=True):
     """A package on main and after its change; `unread` is the reason if one of them cannot be read."""
 
     change: Change

@@ -1,8 +1,9 @@
 """Differences for the HTML report: of every package that changes or has an open draft, equal ones once."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.wording import plural

@@ -1,13 +1,12 @@
 """Packages of the HTML report: a row for each with its state, conditions, history and origins of fields."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from datetime import UTC, datetime
 from typing import Final
 
 import orjson
+from msgspec import Struct, field
 
-from reconciler.base.values import dataclass
 from reconciler.dependencies.status import status_entries
 from reconciler.expand import expand
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -32,8 +31,7 @@ MOST_COMMITS: Final = 20_000
 """Revisions of all packages together; each has at least its newest two."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackageSources:
+class PackageSources(Struct, frozen=True):
     """Values from which the rows of packages are made.
 
     `statuses` are the states to show, `status_files` the files of the status branch with the same states.

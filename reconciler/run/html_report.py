@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from reconciler.base.graph import Graph
-from reconciler.base.values import replace
 from reconciler.base.wording import plural
 from reconciler.dependencies.graph import dependency_graph
 from reconciler.names.ids import PackageKey

@@ -2,14 +2,15 @@
 
 import os
 from contextlib import suppress
-from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.apply.preconditions import Checkout, check_checkout
 from reconciler.base.errors import ConfigurationError
 from reconciler.base.progress import open_task
-from reconciler.base.values import settled_dataclass
 from reconciler.dependencies.catalog.published import DependencyInputs
 from reconciler.expand import expand
 from reconciler.expand.upstream import assume_upstreams
@@ -47,8 +48,7 @@ if TYPE_CHECKING:
     from reconciler.names.ids import ObjectName, PackageKey
 
 
-@settled_dataclass(frozen=True)
-class RunInputs:
+class RunInputs(Struct, frozen=True):
     """Everything that was read, and the repositories that it was read from."""
 
     inventory: Inventory

@@ -1,7 +1,9 @@
 """The run of `lock`: resolve every pin, and write the lock files."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.apply.outcome import Target
 from reconciler.apply.preconditions import Checkout, check_checkout
@@ -11,7 +13,6 @@ from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks
 from reconciler.base.errors import Problem, RefusedError, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
-from reconciler.base.values import dataclass
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.expand import DesiredVariant, expand
@@ -40,8 +41,7 @@ from reconciler.run.plan import resolve_inputs
 from reconciler.workdir.directory import write_directory
 
 
-@dataclass(frozen=True, slots=True)
-class PinRequest:
+class PinRequest(Struct, frozen=True):
     """Requests of a person about floating upstreams: variants to `hold` at a revision, and to `follow` again.
 
     Keys are NAMESPACE/NAME or NAME of variants; an empty revision holds a variant where it is.
@@ -58,8 +58,7 @@ class PinRequest:
 NO_REQUEST = PinRequest()
 
 
-@dataclass(frozen=True, slots=True)
-class LockResult:
+class LockResult(Struct, frozen=True):
     """Result of `lock`.
 
     `decision` are the locks of clusters. `pins` are the changed pins of floating upstreams, `chosen` the

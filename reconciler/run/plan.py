@@ -1,13 +1,14 @@
 """The run of `plan`: read > expand > resolve > fetch > render > plan, each once."""
 
-from dataclasses import replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.base.collector import no_collection
 from reconciler.base.errors import UsageError
 from reconciler.base.progress import track
 from reconciler.base.timing import SpanKind, timed
-from reconciler.base.values import dataclass
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.expand import Desired, expand
 from reconciler.forge.registry import Forges
@@ -33,8 +34,7 @@ from reconciler.run.options import Opened, RunOptions
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRun:
+class PlannedRun(Struct, frozen=True):
     """A plan, and the values of the stages before it."""
 
     inputs: RunInputs

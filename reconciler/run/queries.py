@@ -1,14 +1,13 @@
 """Runs that only report: the status of every package, and the kinds that snapshots must list."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 import orjson
+from msgspec import Struct, field
 
 from reconciler.base.errors import Exit, Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.dependencies.status import status_entries
 from reconciler.inventory.standing import Standing
 from reconciler.names.ids import GroupKind, ObjectName, Oid
@@ -29,8 +28,7 @@ _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHI
 """Problems that are listed as unread repositories, or that the next snapshot ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetStatus:
+class FleetStatus(Struct, frozen=True):
     """The status of every owner, sorted by kind and name, with problems, classes of exit and rollouts.
 
     `planned` is the run that it was read in, `standing` the position of the commit that was read.
@@ -66,8 +64,7 @@ def read_status(options: RunOptions) -> FleetStatus:
     return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts, standing)
 
 
-@dataclass(frozen=True, slots=True)
-class NeededKinds:
+class NeededKinds(Struct, frozen=True):
     """The kinds of objects that a fleet reads from snapshots of clusters, sorted.
 
     `problems` are manifests and `unread` repositories that may need further kinds. `standing` is

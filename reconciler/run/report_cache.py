@@ -17,11 +17,11 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from reconciler import __version__
 from reconciler.base.digest import checked, with_digest
 from reconciler.base.errors import Exit, ReconcilerError
-from reconciler.base.values import dataclass
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid
 from reconciler.names.refs import TAGS
@@ -95,8 +95,7 @@ class _Kept(NamedTuple):
     report: Report
 
 
-@dataclass(slots=True)
-class ReportCache:
+class ReportCache(Struct):
     """The kept reports of runs: one for each question, which is a command with its options.
 
     A command that `writes` opens repositories with credentials that may. Damage, and whatever cannot be

@@ -7,7 +7,6 @@ and `docs/divergences.md` lists the cases it applies to.
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,7 @@ from tests.support.git import make_repository
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, kptfile, package
 from tests.support.porch_divergences import divergent_cases, is_owned, listed_cases, rule_of
 from tests.support.small_world import repository
+from tests.support.values import replace
 from tests.support.world import World, git
 
 PART = "porch"

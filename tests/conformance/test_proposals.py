@@ -1,7 +1,6 @@
 """The examples of the proposals of package dependencies, fed in as they are, with what the proposals say."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +46,7 @@ from tests.support.proposals import (
     schema_fields,
     struct_fields,
 )
+from tests.support.values import replace
 from tests.support.world import git
 
 HERE = Source(Location("config/example.yaml", 1))

@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from reconciler.policy import CommitPolicy
 from tests.support.fake_forge import FakeForge
 from tests.support.forges.bench import DIALECTS, simulated
 from tests.support.forges.gitea_api import GiteaBench
+from tests.support.values import replace
 from tests.support.world import EPOCH, git
 
 HEAD = "drafts/web/packagevariant-1"

@@ -1,7 +1,6 @@
 """GitHub: conformance with its API description, its own replies, and edits of people."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import jwt
@@ -32,6 +31,7 @@ from reconciler.run.plan import plan_run
 from tests.support.forges.bench import HEADS, NAME, SimulatorBench, simulated
 from tests.support.forges.description import VARIABLE, validator
 from tests.support.forges.world import forge_world
+from tests.support.values import replace
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.split()[1].partition("(")[0])

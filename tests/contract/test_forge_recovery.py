@@ -5,7 +5,6 @@ leaves the forge as if nothing had happened. GitLab's dialect stands for all: th
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from reconciler.forge.api.errors import LimitedError, LostReplyError, Unauthoriz
 from reconciler.forge.api.forge import ApiForge
 from reconciler.inventory.inventory import PullRequest
 from tests.support.forges.bench import HEADS, SimulatorBench, simulated
+from tests.support.values import replace
 
 HOUR_S = 3700
 DESIRED = PullRequest(HEADS["web"], "main", "Create web", "Why.", draft=False)

@@ -1,7 +1,6 @@
 """What forges refuse: writes where a repository is archived or a permission missing, protected merges."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.plan.changes import Op
 from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
 from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.values import replace
 
 WEB = HEADS["web"]
 AUTO = "  approval:\n    auto:\n    - {}\n"

@@ -1,7 +1,6 @@
 """What real servers do and a simple model of a forge does not: checks after merges, styles, links, labels."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from reconciler.forge.api.forge import RECHECK_DELAYS_S
 from reconciler.inventory.inventory import PullRequest, PullState
 from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
 from tests.support.forges.gitea import GiteaSimulator
+from tests.support.values import replace
 
 WEB = HEADS["web"]
 DB = HEADS["db"]

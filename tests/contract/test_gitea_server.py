@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from tests.support.forges.bench import HEADS
 from tests.support.forges.gitea_api import GiteaBench, GiteaServer, other_address
 from tests.support.git import kptfile
+from tests.support.values import replace
 
 WEB, DB = HEADS["web"], HEADS["db"]
 NO_STYLE = {

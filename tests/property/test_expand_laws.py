@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -27,6 +26,7 @@ from tests.support.sets import (
     variant,
     world,
 )
+from tests.support.values import replace
 
 REGIONS = ("eu", "us")
 TEMPLATES: tuple[dict[str, Any], ...] = (

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -27,6 +26,7 @@ from reconciler.records.state import WANTED_LOCK
 from reconciler.records.upstream_lock import UpstreamLock
 from reconciler.resolve.ownership import find_owner
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package, resolve
+from tests.support.values import replace
 
 CLUSTERS = ("cluster-a", "cluster-b")
 NAMES = ("one", "two", "three")

@@ -1,7 +1,5 @@
 """Whatever stands in names, values and files, a reviewer's forge renders it inert."""
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -19,6 +17,7 @@ from reconciler.report.dashboard import make_dashboard
 from reconciler.report.diff import DifferenceReader
 from reconciler.report.markdown import group_body, pull_body
 from reconciler.report.summary import Names
+from tests.support.values import replace
 
 LIMIT = 60_000
 EVIL = "EVIL"

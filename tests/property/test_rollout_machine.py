@@ -8,7 +8,6 @@ previous revision for what has moved and nothing else, in one pull request for e
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -21,6 +20,7 @@ from reconciler.records.state import RolloutMember
 from reconciler.resolve.rollout_model import ROLL_BACK, RolloutPhase
 from tests.support.model import EPOCH, MAIN
 from tests.support.rollouts import EDGES, GO, ORDER, PAUSE, POLICY, SKIP, SOAK_S, WAVE_OF, RolloutWorld
+from tests.support.values import replace
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 EDGE = st.sampled_from(EDGES)

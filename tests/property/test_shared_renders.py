@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -24,6 +23,7 @@ from tests.property.test_yaml_round_trip import PIECES, documents
 from tests.support.model import package
 from tests.support.plan_values import a_pin
 from tests.support.sets import repository, snapshot, world
+from tests.support.values import replace
 
 TEXTS = st.one_of(documents(usual=True), documents(), st.lists(PIECES, max_size=14).map("".join))
 HEADS = st.sampled_from(["", "---\n", "# x\n---\n", "\ufeff", "%YAML 1.1\n---\n", "a: 1\r\n...\r\n"])

@@ -4,12 +4,12 @@ import random
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
 import pygit2
 import pytest
+from msgspec.structs import fields
 
 import reconciler.read.repositories
 import reconciler.run.inputs

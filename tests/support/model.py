@@ -5,7 +5,7 @@ A repository's tree is its packages; nothing else of Git matters to the core.
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from reconciler.api.kptfile import KPTFILE, KptfileHeader
 from reconciler.api.meta import ObjectMeta
@@ -58,6 +58,7 @@ from reconciler.records.state import (
 from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.render import render_packages
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
+from tests.support.values import replace
 
 MAIN = "refs/heads/main"
 NAMESPACE = "default"

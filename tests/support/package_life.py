@@ -1,6 +1,6 @@
 """The life of the packages of one cluster: what is published, what people ask for, what is locked."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.base.errors import Location
@@ -34,6 +34,7 @@ from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.dependencies.versions import parse_loose
+from tests.support.values import replace
 
 CLUSTER = "one"
 AUTOMATIC = RevisionPolicy()

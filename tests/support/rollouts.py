@@ -1,7 +1,7 @@
 """A fleet in memory whose set rolls revisions out in waves, and what must hold of every run of it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import (
@@ -23,6 +23,7 @@ from reconciler.policy.rollouts import Gates, ObjectGate, Wave
 from reconciler.records.state import ROLLOUTS_DIRECTORY, RolloutRecord
 from reconciler.resolve.rollout_model import GO, PAUSE, SKIP
 from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelRepository, ModelWorld, blueprint
+from tests.support.values import replace
 
 EDGES = ("a1", "a2", "b1", "b2", "c1", "c2")
 ORDER = ("first", "second", "third")

@@ -1,7 +1,6 @@
 """Worlds for expansion, built from plain values: one set, a snapshot, registered repositories."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from reconciler.api.porch import (
@@ -30,6 +29,7 @@ from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import GroupKind, Lifecycle, ObjectName, Oid
 from reconciler.policy import Policy
 from reconciler.records.state import PackageVariantRecord
+from tests.support.values import replace
 
 NAMESPACE = "default"
 KIND = ("example.dev/v1", "Cluster")

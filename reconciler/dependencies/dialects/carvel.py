@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec import Struct
 
 from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -193,8 +193,7 @@ def _api(item: Any, path: Path, notes: Diagnostics) -> Any:
     return join_api_version(fields)
 
 
-@dataclass(frozen=True, slots=True)
-class _Items:
+class _Items(Struct, frozen=True):
     notes: Diagnostics
     dialect: Dialect
 

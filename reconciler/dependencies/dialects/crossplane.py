@@ -1,10 +1,10 @@
 """Read Crossplane's package manifests, of today and of the packages-v2 design."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec.structs import replace
 
 from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason

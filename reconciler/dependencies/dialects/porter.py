@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec import Struct
 
 from reconciler.base.lazy import LazyModule, lazy_pattern
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -224,8 +224,7 @@ def _flat_version(item: Any) -> Any:
     return {**item, "version": " || ".join(map(str, version.get("ranges") or ()))}
 
 
-@dataclass(frozen=True, slots=True)
-class _Required:
+class _Required(Struct, frozen=True):
     item: "api.BundleRequirement"
     path: Path
     notes: Diagnostics

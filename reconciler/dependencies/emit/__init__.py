@@ -1,12 +1,12 @@
 """Generate the manifests of a cluster from its lock, for the controllers of each ecosystem."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.dependencies.dialects.reading import OWNER, is_generated_by
 from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef, PackageGraph, name_collisions
@@ -54,8 +54,7 @@ _DIALECTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedManifests:
+class GeneratedManifests(Struct, frozen=True):
     """Generated manifests of one cluster by path, and the package that each file installs.
 
     Files in `kept` stay as they are: packages that are retained although nothing needs them, packages with

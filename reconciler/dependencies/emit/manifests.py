@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.dialects.reading import annotation_or_custom

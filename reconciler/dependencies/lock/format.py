@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import orjson
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.paths import RESOLUTIONS_DIRECTORY
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
@@ -331,8 +331,7 @@ def current_holder(entry: OwnershipEntry | None) -> str:
     return entry.package if entry is not None and stands else ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterLock:
+class ClusterLock(Struct, frozen=True):
     """The lock of one cluster with the resolution that it names."""
 
     lock: PackageLock

@@ -1,10 +1,11 @@
 """Build the resolution problem: the transitive closure over all candidate versions."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.base.errors import Problem
-from reconciler.base.values import dataclass
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -41,8 +42,7 @@ from reconciler.dependencies.solve.problem import (
 from reconciler.dependencies.versions import VersionPolicy, precedence_with_build, rank
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltProblem:
+class BuiltProblem(Struct, frozen=True):
     """A resolution problem, and problems of single installs."""
 
     problem: ResolutionProblem

@@ -1,7 +1,8 @@
 """Choose among several installs of one instance: one counts, the others are problems."""
 
 from collections.abc import Container
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason

@@ -1,7 +1,8 @@
 """Explain an unsatisfiable problem: the chain of requirements, what contradicts it, and tried changes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.wording import plural

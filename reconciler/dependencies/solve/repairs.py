@@ -1,8 +1,9 @@
 """List the changes of manifests, settings and packages that could remove a cause of a conflict."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.dialects import DOWNGRADABLE, IGNORED_PLATFORMS

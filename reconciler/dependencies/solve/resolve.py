@@ -1,11 +1,12 @@
 """Resolve the dependencies of one cluster, part by part, and arbitrate ownership conflicts."""
 
 from collections.abc import Iterator
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.base.errors import Exit, Problem, ReconcilerError
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.base.wording import plural
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Candidate, Install, Interface, InterfaceNeed, PackageNeed
@@ -70,8 +71,7 @@ def resolve_cluster(inputs: ClusterInputs) -> Solution:
     return solution
 
 
-@dataclass(slots=True)
-class _PartialSolution:
+class _PartialSolution(Struct):
     """Solution of the parts of a cluster that are resolved so far."""
 
     inputs: ClusterInputs

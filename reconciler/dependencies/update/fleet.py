@@ -1,8 +1,8 @@
 """Update the locks of a fleet: resolve the clusters with changed inputs, keep the other locks."""
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
-from reconciler.base.values import dataclass
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
     ClusterLock,
@@ -158,8 +158,7 @@ def _unavailable(package: LockedPackage, catalogue: Catalogue | None, excuse: st
     return f"cannot be found {excuse}" if excuse else "is no longer published"
 
 
-@dataclass(frozen=True, slots=True)
-class _FleetUpdate:
+class _FleetUpdate(Struct, frozen=True):
     memo: SolutionCache
     decider: ClusterResolver
     unsolved: UnsolvedClusters

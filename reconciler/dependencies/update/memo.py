@@ -2,14 +2,15 @@
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import MISSING, Field, field, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Any
 
 import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.format import SOLVER, PackageLock
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Candidate, PackageId, PackageNeed
@@ -18,8 +19,7 @@ from reconciler.dependencies.solve.solution import Solution
 Key = tuple[int, ...]
 
 
-@dataclass(slots=True)
-class SolutionCache:
+class SolutionCache(Struct):
     """Solutions of one run by inputs. Names of clusters are no part of the key.
 
     Values that are equal count as the same wherever they come from; a value that was seen
@@ -152,7 +152,7 @@ class CanonicalText:
     Equal values give equal texts. How a type is written is found out once: a catalogue has many values.
     """
 
-    def __init__(self, has: Callable[[Field[Any]], bool]) -> None:
+    def __init__(self, has: Callable[[type, Any], bool]) -> None:
         self._has = has
         self._writers: dict[type, Callable[[Any], str]] = {}
 
@@ -164,7 +164,7 @@ class CanonicalText:
         return writer(value)
 
     def _writer_of(self, kind: type) -> Callable[[Any], str]:
-        if is_dataclass(kind):
+        if issubclass(kind, Struct) or is_dataclass(kind):
             return self._dataclass_writer(kind)
         if issubclass(kind, Enum):
             return {member: repr(member.value) for member in kind}.__getitem__
@@ -176,10 +176,10 @@ class CanonicalText:
 
     def _dataclass_writer(self, kind: type) -> Callable[[Any], str]:
         """Return a writer that knows the texts of the defaults: most fields have theirs."""
-        own = [each for each in fields(kind) if self._has(each)]
+        own = [each for each in _fields(kind) if self._has(kind, each)]
         form = f"{_DIGEST_NAMES.get(kind.__name__, kind.__name__)}({','.join(f'{f.name}=%s' for f in own)})"
         values = attrgetter(*(each.name for each in own), own[0].name)  # of one name it returns no tuple
-        defaults = [each.default for each in own]
+        defaults = [MISSING if each.default is NODEFAULT else each.default for each in own]
         texts = ["" if default is MISSING else self.write(default) for default in defaults]
 
         def write(value: Any) -> str:
@@ -189,5 +189,11 @@ class CanonicalText:
         return write
 
 
-_plain = CanonicalText(lambda own: own.compare).write
+def _fields(kind: Any) -> tuple[Any, ...]:
+    return msgspec.structs.fields(kind) if issubclass(kind, Struct) else fields(kind)
+
+
+_plain = CanonicalText(
+    lambda kind, own: getattr(own, "compare", own.name not in getattr(kind, "UNCOMPARED", ()))
+).write
 """Write a value as one text, without places."""

@@ -6,8 +6,9 @@ from functools import wraps
 from math import inf
 from typing import Any, NamedTuple, Protocol, cast
 
+from msgspec import Struct
+
 from reconciler.base.errors import RefusedError, UnavailableError
-from reconciler.base.values import dataclass
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 
@@ -18,8 +19,7 @@ _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """Errors of reading fields that are missing or of another type."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApiPullRequest:
+class ApiPullRequest(Struct, frozen=True):
     """A pull request as a forge returns it.
 
     Attributes:

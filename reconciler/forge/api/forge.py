@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.escape import terminal

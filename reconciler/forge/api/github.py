@@ -6,10 +6,11 @@ Tested against the published REST description and GraphQL schema.
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.base.redact import learn_credential

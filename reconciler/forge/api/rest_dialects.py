@@ -7,9 +7,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.forge.api.dialect import (

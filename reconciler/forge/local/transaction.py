@@ -6,8 +6,9 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.base.errors import RefusedError, UnavailableError
-from reconciler.base.values import replace
 from reconciler.forge.local.merge import DeletionHead, LockHead, parse_head, proposed_packages
 from reconciler.forge.local.store import (
     FILE,

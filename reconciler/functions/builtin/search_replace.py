@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from reconciler.base.values import dataclass
+from msgspec import Struct
+
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of, shown
 from reconciler.functions.builtin.fields import plain, put_text
 from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
@@ -26,8 +27,7 @@ _GLOB_WILDCARDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(Struct, frozen=True):
     value: str | None
     regex: Pattern | None
     path: tuple[str, ...]

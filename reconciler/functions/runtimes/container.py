@@ -5,9 +5,10 @@ import shutil
 import threading
 import uuid
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.functions.runtimes.process import ProcessRun, read_run, run_process, write_call

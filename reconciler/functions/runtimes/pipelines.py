@@ -10,16 +10,17 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.collector import COLLECT
 from reconciler.base.lazy import lazy_pattern
 from reconciler.base.progress import Task, current_display, open_task
 from reconciler.base.timing import SpanKind, TimeSpan, emit, is_watched, timed, watching
-from reconciler.base.values import dataclass
 from reconciler.functions.pipeline import RunPipelines, may_have_pipeline, run_pipeline
 from reconciler.functions.runtime import FunctionRuntime
 from reconciler.functions.runtimes.container import ContainerRuntime, Semaphore
@@ -123,8 +124,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
+class _Settings(Struct, frozen=True):
     """The arguments from which each process opens its runtimes."""
 
     policy: FunctionPolicy
@@ -132,8 +132,7 @@ class _Settings:
     definitions: Definitions
 
 
-@dataclass(frozen=True, slots=True)
-class _ResultDelta:
+class _ResultDelta(Struct, frozen=True):
     """A result on its way between processes, without the unchanged files."""
 
     result: PipelineResult

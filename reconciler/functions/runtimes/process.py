@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, Final, cast
 
-from reconciler.base.values import dataclass
+from msgspec import Struct
+
 from reconciler.base.wording import plural
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.functions.wire import API_VERSION, KIND, parse_results
@@ -21,8 +22,7 @@ _STDERR_BYTES: Final = 64 << 10
 _CHUNK_BYTES: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRun:
+class ProcessRun(Struct, frozen=True):
     """Exit code and output of a process; `problem` is why it was killed or could not be started."""
 
     exit_code: int = 0
@@ -129,8 +129,7 @@ def run_process(
     return ProcessRun(process.returncode, bytes(exchange.stdout), text, problem)
 
 
-@dataclass(slots=True)
-class _Exchange:
+class _Exchange(Struct):
     """The data on the pipes of a running process.
 
     Not `Popen.communicate`: it collects output without a limit.

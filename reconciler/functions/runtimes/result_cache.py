@@ -8,12 +8,12 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
+from msgspec.structs import asdict
 
 from reconciler.base.digest import checked, with_digest
 from reconciler.functions.runtime import FunctionCall, FunctionRun

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 import starlark
+from msgspec import Struct
 
-from reconciler.base.values import dataclass
 from reconciler.base.wording import plural
 
 _DEPTH: Final = 2000
@@ -150,8 +150,7 @@ _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-@dataclass(frozen=True, slots=True)
-class StarlarkModule:
+class StarlarkModule(Struct, frozen=True):
     """A module's name, functions and constants; `prepare` runs its imports before limits are set."""
 
     name: str

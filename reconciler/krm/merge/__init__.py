@@ -1,8 +1,8 @@
 """Three-way merge of one resource or text: values are merged first, then written as edits of local."""
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
-from reconciler.base.values import dataclass
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FieldMerge, with_comments
 from reconciler.krm.merge.nodes import (
@@ -64,8 +64,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class MergedDocument:
+class MergedDocument(Struct, frozen=True):
     """One merged document: its text, None if it is deleted, and its conflicts."""
 
     text: str | None

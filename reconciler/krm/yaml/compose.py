@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, cast
 
 import yaml
+from msgspec import Struct
 from yaml import MappingNode, ScalarNode, SequenceNode
 from yaml._yaml import CParser
 
-from reconciler.base.values import dataclass
 from reconciler.krm.yaml.limits import Aliases, YamlError, YamlLimits
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ RawNode = ScalarNode | SequenceNode | MappingNode
 """A node of libyaml. `tag` is a full tag, or `UNTAGGED` when the text gives none."""
 
 
-@dataclass(eq=False, slots=True)
-class AliasNode:
+class AliasNode(Struct, eq=False):
     """An alias with its own position; `value` is the anchored node."""
 
     anchor: str

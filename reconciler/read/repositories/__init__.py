@@ -6,11 +6,12 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import GitRepository, Repository
 from reconciler.base.errors import Problem, UnavailableError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.git.urls import reading_of
 from reconciler.inventory.inventory import RepositoryView
 from reconciler.names.ids import is_prefix

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.base.values import dataclass
 from reconciler.forge.local.merge import find_outside
 from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.repository import Mirror
@@ -99,8 +100,7 @@ _MAX_COMMITS = 50
 """Commits below the tip of a merged group that are searched for one of ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDrafts:
+class GroupDrafts(Struct, frozen=True):
     """A group branch and its drafts."""
 
     branch: GroupBranch

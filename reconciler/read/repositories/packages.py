@@ -1,10 +1,11 @@
 """Assemble the packages of a view from main, drafts, tags and unpublished revisions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import NamedTuple
 
-from reconciler.base.values import dataclass, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, PackageRevision, PackageState, UnpublishedRevision
@@ -39,8 +40,7 @@ class Searched(NamedTuple):
         return None if self.package.kptfile is None or self.package.is_link else self.package
 
 
-@dataclass(frozen=True, slots=True)
-class ViewContent:
+class ViewContent(Struct, frozen=True):
     """One view to read: main's commit, the refs of its packages, and the survey of main or what was kept.
 
     `place` and `key` are what it is kept by, None if it has no directory on main.
@@ -228,8 +228,7 @@ def _is_draft(ref: PackageAtRef) -> bool:
     return ref.named.lifecycle in {Lifecycle.DRAFT, Lifecycle.PROPOSED}
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     """Search for the unpublished states of one package, back through history.
 
     `stop` is the position of its newest tag on main's first-parent line; `elsewhere` are the trees of its

@@ -1,10 +1,10 @@
 """Find packages at commits without a package revision: of branches, upstreamLocks and pins."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import NamedTuple
 
-from reconciler.base.values import dataclass
+from msgspec import Struct, field
+
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import RepositoryView, ReviewedLock, TreeAt, declared_upstreams
 from reconciler.names.ids import ObjectName, Oid, normalise_url
@@ -12,8 +12,7 @@ from reconciler.read.manifests import Manifests
 from reconciler.read.state import State
 
 
-@dataclass(frozen=True, slots=True)
-class PackageTrees:
+class PackageTrees(Struct, frozen=True):
     """Package trees by commit and path, and the committer times of locked commits, in seconds."""
 
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)

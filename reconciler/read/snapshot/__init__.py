@@ -2,17 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.api.snapshot import FILE, ObjectList, SnapshotHeader
 from reconciler.api.validation import parse_model
 from reconciler.base.collector import no_collection
 from reconciler.base.errors import Location, Problem
 from reconciler.base.reasons import Reason
-from reconciler.base.values import dataclass
 from reconciler.base.wording import LATEST_S, plural
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
@@ -37,8 +38,7 @@ class Header(NamedTuple):
     versions: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(slots=True)
-class _Objects:
+class _Objects(Struct):
     """Objects by identity; of duplicates the first counts."""
 
     by_key: dict[tuple[str, str, str, str], SnapshotObject] = field(default_factory=dict)

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any, Final
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import LOCATION, OWNER
 from reconciler.base.lazy import lazy_pattern
-from reconciler.base.values import dataclass
 from reconciler.krm.merge import (
     FieldMerge,
     FromUpstream,
@@ -54,8 +55,7 @@ _LONGEST_KPTFILE: Final = 8192
 """In bytes. Limits of longer texts may depend on the length of a name."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamRef:
+class UpstreamRef(Struct, frozen=True):
     """The upstream that a package is updated to, as `upstream` and `upstreamLock` record it.
 
     `commit` is a full commit id; empty does not change `upstreamLock`.

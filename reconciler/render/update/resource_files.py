@@ -1,10 +1,11 @@
 """Merge the resource files of one package: match resources, merge them, and write them to their files."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 
-from reconciler.base.values import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.krm.merge import Identity
 from reconciler.names.objects import File, Files
 from reconciler.render.update.comments import record_dropped_lines
@@ -86,8 +87,7 @@ def _identities(file: File | None, settings: MergeSettings) -> Iterator[Identity
     yield from (document.identity for document in (split.documents if split is not None else ()))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _MergedFile:
+class _MergedFile(Struct, frozen=True, eq=False):
     """A file merged by itself; `is_incomplete` if a resource of it may have moved to another file."""
 
     file: File | None

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
-from reconciler.base.values import dataclass
 from reconciler.functions.values import mapping_at, value_at
 from reconciler.krm.merge import (
     ConflictResolver,
@@ -36,8 +37,7 @@ class FileDocument(NamedTuple):
     document: ResourceDocument
 
 
-@dataclass(slots=True, eq=False)
-class ResourceSides:
+class ResourceSides(Struct, eq=False):
     """One resource on the three sides; None where a side does not have it."""
 
     base: FileDocument | None = None
@@ -62,8 +62,7 @@ class ResourceSides:
         return self.base is not None and (self.upstream is None or self.local is None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MergedResource:
+class MergedResource(Struct, frozen=True, eq=False):
     """A merged document: its file and position, its text, and the local and upstream documents it is from."""
 
     path: str

@@ -1,6 +1,5 @@
 """Links in the text of pull requests: the pages of each forge, and none where they are not known."""
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from reconciler.base.errors import Location
 from reconciler.names.ids import Oid
 from reconciler.plan.changes import Change, Op, PullRequestContent, UpstreamCommits
 from reconciler.policy import ForgeKind, ForgeRule
+from tests.support.values import replace
 from tests.unit.apply.world import Edge
 
 RULES = (

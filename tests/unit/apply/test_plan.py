@@ -1,7 +1,6 @@
 """All effects of a plan: repositories, then state and status; what a run that was asked to end left."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -41,6 +40,7 @@ from reconciler.records.state import (
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from reconciler.report.summary import Names
 from tests.support.git import EPOCH, make_repository
+from tests.support.values import replace
 from tests.unit.apply.test_dashboard import Issues, forge_of, transport
 from tests.unit.apply.world import Edge
 

@@ -1,6 +1,6 @@
 """Pull requests of a plan: once each, in order, and what a failure leaves to whom."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -38,6 +38,7 @@ from reconciler.plan.changes import (
 from reconciler.policy import Limits
 from reconciler.report.markdown import MOST_FILES
 from tests.support.forges.scripted import scripted_api
+from tests.support.values import replace
 from tests.unit.apply.world import Edge
 
 

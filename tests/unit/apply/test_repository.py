@@ -1,6 +1,5 @@
 """One repository's share of a plan, on a real repository."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +28,7 @@ from reconciler.names.objects import File, tree_id
 from reconciler.plan.changes import ClosePull, GroupPart, MoveRef, StartBranch, WriteGroup
 from reconciler.policy import Author, CommitPolicy
 from tests.support.fake_forge import FakeForge
+from tests.support.values import replace
 from tests.unit.apply.world import POLICY, TIME, Edge
 
 DRAFT = "refs/heads/drafts/web/packagevariant-1"

@@ -1,6 +1,5 @@
 """Revisions of one package: which one runs, how they are numbered and named, which ones stay."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from reconciler.dependencies.revisions.reconcile import (
     revision_name,
 )
 from reconciler.inventory.inventory import Source
+from tests.support.values import replace
 
 DIGESTS = {number: f"sha256:{number}" + "0" * 63 for number in range(1, 10)}
 AUTOMATIC = RevisionInput("Provider/aws", "x.io/aws:v1", DIGESTS[1])

@@ -1,6 +1,5 @@
 """Crossplane's manifests: today's, the design's, and the ones that are gone."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.versions import parse_loose
 from reconciler.inventory.inventory import Source
+from tests.support.values import replace
 
 HERE = Source(Location("config/providers.yaml", 12))
 

@@ -1,6 +1,5 @@
 """What is generated for a cluster: the manifests that the controllers of three ecosystems apply."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,6 +40,7 @@ from tests.support.dependency_manifests import (
 )
 from tests.support.install_schemas import faults
 from tests.support.text import assert_lines
+from tests.support.values import replace
 
 OWNER = "main/default/dependencies@dev"
 ACCOUNT = "serviceAccountName: installer"

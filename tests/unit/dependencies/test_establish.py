@@ -1,7 +1,6 @@
 """One cluster in one step: which revisions run, who controls what they have, and what people are told."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -26,6 +25,7 @@ from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.package_life import CLUSTER, Life, digest, source
+from tests.support.values import replace
 
 MANUAL = RevisionPolicy(manual=True)
 CONSENTS = RevisionPolicy(take_over=("x.io/aws",))

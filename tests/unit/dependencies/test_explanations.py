@@ -1,6 +1,5 @@
 """Explanations of worlds without a solution: what they say, where, and that every hint helps."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +41,7 @@ from tests.support.dependency_manifests import (
     world_of,
 )
 from tests.support.hints import follow
+from tests.support.values import replace
 
 WORLDS = sorted((Path(__file__).parents[3] / "fixtures/explanations").iterdir())
 WEB = install("shop", "web.io", "")

@@ -1,6 +1,5 @@
 """What a generated package takes from those that need it: place, settings, values, parameters and labels."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -32,6 +31,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.versions import parse_loose
+from tests.support.values import replace
 
 
 def slot(kind: str = "cluster", namespace: str = "", *path: str) -> LockedSlot:

@@ -1,6 +1,6 @@
 """Inputs that must be bound, and bindings that people choose: what somebody gives, and what nobody does."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -26,6 +26,7 @@ from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
 from tests.support.dependency_manifests import bundle, installation, world_of
+from tests.support.values import replace
 
 DB = bundle("db", "1.0.0", more="parameters: [{name: size, type: integer}]\ncredentials: [{name: key}]")
 

@@ -1,7 +1,5 @@
 """What becomes of packages that were installed for others: used, owned, unused, adopted, upgraded along."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.base.reasons import Reason
@@ -21,6 +19,7 @@ from tests.support.dependency_manifests import (
     provider,
     world_of,
 )
+from tests.support.values import replace
 
 
 def run(*texts: str, options: ResolveOptions = DEFAULT_OPTIONS) -> tuple[ClusterLock, LockUpdate]:

@@ -1,7 +1,6 @@
 """The lock: stable bytes, thin per cluster, and everything needed to decide the same again."""
 
 import json
-from dataclasses import replace
 
 import orjson
 import pytest
@@ -38,6 +37,7 @@ from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache, input_digest, outdated_clusters
 from reconciler.inventory.inventory import Source
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
+from tests.support.values import replace
 
 TEXT = (
     install("shop", "web.io", ">=1.0.0")

@@ -1,6 +1,5 @@
 """Revisions that a cluster shows: the first lock goes on from them."""
 
-from dataclasses import replace
 from typing import Any
 
 from reconciler.base.errors import Location
@@ -12,6 +11,7 @@ from reconciler.dependencies.model.cluster import ObservedRevision
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from tests.support.package_life import Life, digest
+from tests.support.values import replace
 
 
 def shown(

@@ -1,7 +1,6 @@
 """Which cluster a manifest is for, and what a run decides for all of them."""
 
 import textwrap
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -32,6 +31,7 @@ from tests.support.dependency_manifests import (
     needs,
     package,
 )
+from tests.support.values import replace
 
 FLEET = FleetClusters({"dev": "", "prod": "production"}, Snapshot())
 

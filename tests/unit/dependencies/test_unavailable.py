@@ -1,7 +1,5 @@
 """What people are told of a locked version that is no candidate any more, and stays."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.base.errors import Location, Problem
@@ -16,6 +14,7 @@ from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, package, world_of
+from tests.support.values import replace
 
 ASK = install("db", "db.io", ">=1.0.0")
 KEY = "carvel:db.io@install/prod/db 1.1.0"

@@ -1,7 +1,6 @@
 """Records of unsolved clusters: a pure cache, which any other input or byte makes useless."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -25,6 +24,7 @@ from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
 from reconciler.dependencies.versions import parse_strict
 from tests.support.dependency_manifests import install, needs, package, world_of
+from tests.support.values import replace
 
 TEXT = (
     install("shop", "web.io", ">=1.0.0")

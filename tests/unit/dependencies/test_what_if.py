@@ -1,6 +1,5 @@
 """What if a version were published: who could move, who stays, who blocks; equal clusters ask once."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,6 +43,7 @@ from tests.support.dependency_manifests import (
     provider,
     world_of,
 )
+from tests.support.values import replace
 
 DB = package("db.io", "1.0.0")
 SHOP = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("db.io", ">=1.0.0")) + DB

@@ -1,6 +1,5 @@
 """Expansion as a whole: targets, templates, names, who stalls and why."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -31,6 +30,7 @@ from tests.support.sets import (
     variant,
     world,
 )
+from tests.support.values import replace
 
 BY_NAME = {"downstream": {"repoExpr": "'edge'", "packageExpr": "target.name"}}
 THREE = (

@@ -1,6 +1,5 @@
 """Selected objects: how messages name them, what expressions see of them, and when a kind is served."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import GroupKind
 from tests.support.sets import package_set, repository, select
+from tests.support.values import replace
 
 AT = Location("snapshot/clusters.yaml", 7)
 

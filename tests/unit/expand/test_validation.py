@@ -1,6 +1,5 @@
 """What we check beyond Porch: each fault with its own message, each with a twin without it."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,6 +15,7 @@ from reconciler.expand.template import hint_for
 from reconciler.inventory.inventory import PackageState, RepositoryRole
 from reconciler.policy import Limits
 from tests.support.sets import TREE, blueprints
+from tests.support.values import replace
 
 UPSTREAM = {"repo": "blueprints", "package": "app", "revision": 1}
 TEMPLATE = "spec.targets[0].template"

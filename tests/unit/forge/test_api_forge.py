@@ -1,7 +1,7 @@
 """The steps that every forge with an API shares, on a dialect that notes what it is called with."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from math import inf
 from typing import Any, cast
@@ -22,6 +22,7 @@ from reconciler.forge.api.errors import InvalidError, LostReplyError, MissingErr
 from reconciler.forge.api.forge import LONGEST_TITLE, RECHECK_DELAYS_S, ApiForge
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from tests.support.forges.scripted import ScriptedApi
+from tests.support.values import replace
 
 
 @dataclass

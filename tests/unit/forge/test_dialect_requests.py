@@ -1,7 +1,7 @@
 """Requests of the three APIs: paths, queries and every field of bodies, and which are sent again."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, 
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer, serving
+from tests.support.values import replace
 
 NAME = "acme/team one"
 HUB, PROJECT = "/repos/acme/team one", "/projects/acme/team one"

@@ -1,7 +1,6 @@
 """Items of the three APIs: whose they are, and what is left of one that cannot be read."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,6 +13,7 @@ from reconciler.forge.api.rest_dialects import Gitea, GitLab
 from reconciler.inventory.inventory import PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer
+from tests.support.values import replace
 
 
 class Api(NamedTuple):

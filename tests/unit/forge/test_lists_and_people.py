@@ -1,7 +1,6 @@
 """Requests for lists, for people and for auto-merge, and tokens of Apps, each as it is sent."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from reconciler.forge.registry import Forges
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
 from tests.support.forges.server import Answer, serving
+from tests.support.values import replace
 from tests.unit.forge.test_dialect_requests import (
     DIALECTS,
     HEAD,

@@ -1,6 +1,5 @@
 """Local pull requests: what each step writes, in the same push as the branches."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import Oid
 from reconciler.policy import Author, CommitPolicy
 from tests.support.git import EPOCH, kptfile
+from tests.support.values import replace
 from tests.unit.apply.world import POLICY, TIME, Edge
 
 HEAD = "drafts/web/packagevariant-1"

@@ -1,7 +1,6 @@
 """The forges of a run: which repositories share a connection, a budget and a token."""
 
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,6 +30,7 @@ from reconciler.policy import (
 )
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import VirtualClock
+from tests.support.values import replace
 
 SITE = "http://forge.example"
 TOKENS = {f"{SITE}/red/": "token-of-red", f"{SITE}/blue/": "token-of-blue", f"{SITE}/": "token-of-all"}

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import File, Files
 from reconciler.policy import FunctionPolicy
 from tests.support.command_server import PROJECT
+from tests.support.values import replace
 
 POLICY = FunctionPolicy()
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p{n}\npipeline:\n  mutators:\n{steps}"
@@ -109,7 +109,7 @@ fi
 
 KILLED = """\
 import sys
-from dataclasses import replace
+from tests.support.values import replace
 from tests.unit.functions.test_pipelines import NAMESPACE, POLICY, package, run
 
 packages = [package(n, NAMESPACE, "  - exec: f\\n") for n in range(2)]

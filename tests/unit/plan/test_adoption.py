@@ -1,6 +1,5 @@
 """Adoption: every combination of policy, what is at the path, drafts of others and packages inside."""
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -22,6 +21,7 @@ from tests.support.model import MAIN, ModelWorld, blueprint, kptfile, package
 from tests.support.plan_values import PACKAGE, WEB, a_context, a_draft, oid
 from tests.support.sets import repository
 from tests.support.sets import world as plain_world
+from tests.support.values import replace
 
 POLICIES = ("adoptNone", "adoptExisting")
 PLACES = ("nothing", "file", "directory", "package", "package of another instance")

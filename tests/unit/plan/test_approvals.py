@@ -1,6 +1,5 @@
 """Approval by policy (D14): which draft is merged without a person, as a decision table."""
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +16,7 @@ from reconciler.render.update import Conflict
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import PACKAGE, URL, WEB, a_context, a_draft, a_pull, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 READY = Package(oid("d1"))
 UNREADY = replace(READY, unready=("security.review",))

@@ -1,6 +1,5 @@
 """Merges by the forge itself: who merges an approved pull request, and what shares one."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
+from tests.support.values import replace
 
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB)
 AT_ONCE = Approval(1, BRANCH, oid("d2"))

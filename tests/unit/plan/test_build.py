@@ -1,6 +1,5 @@
 """What a plan adds to its changes: exits, versions of generated packages, and impacts."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +34,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import repository
+from tests.support.values import replace
 
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
 PENDING = replace(KEPT, pull=a_pull())

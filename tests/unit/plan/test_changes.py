@@ -1,6 +1,5 @@
 """Values of a plan: what a change without effects keeps, and the side that an answer drops."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from reconciler.plan.changes import (
     WriteGroup,
 )
 from tests.support.plan_values import PACKAGE, a_pull, oid
+from tests.support.values import replace
 
 KEPT = Change(PACKAGE, ObjectName("default", "edge"), Op.KEEP, Reason.UP_TO_DATE, before=oid("b1"))
 MOVE = MoveRef("refs/heads/x", oid("a1"), None)

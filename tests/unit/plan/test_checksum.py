@@ -1,6 +1,5 @@
 """The checksum of a plan: equal if and only if applying does the same, wherever the repositories stand."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -39,6 +38,7 @@ from reconciler.plan.changes import (
 from reconciler.plan.checksum import plan_checksum, plan_effects
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from tests.support.values import replace
 
 EDGE = ObjectName("default", "edge")
 WEB = PackageKey("/home/somebody/edge", "web")

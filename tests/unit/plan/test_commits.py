@@ -1,7 +1,5 @@
 """Commits of the plan: their messages and people, and the first commit of an empty repository."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import GitRepository
@@ -24,6 +22,7 @@ from reconciler.plan.commits import (
 from reconciler.policy import Author, CommitPolicy
 from tests.support.plan_values import a_pin, oid
 from tests.support.sets import repository, source, world
+from tests.support.values import replace
 
 
 def an_empty_repository(name: str, time: int, *, create: bool = True) -> RepositoryView:

@@ -1,7 +1,5 @@
 """What merging would do: the difference of two plans, and nothing that both have alike."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +28,7 @@ from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, FunctionPoli
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from reconciler.report.comparison import problem_sentence, sentence
 from tests.support.decision_table import Case, DecisionTable, Row
+from tests.support.values import replace
 
 WRITE = MoveRef("refs/heads/drafts/a/w", None, Oid("1" * 40))
 

@@ -1,7 +1,6 @@
 """Conditions of a variant, all seven as whole values, for each outcome of its package."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +37,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
+from tests.support.values import replace
 
 GROUP_KIND = "config.porch.kpt.dev"
 KEY = ObjectKey(GROUP_KIND, "PackageVariant", *WEB)

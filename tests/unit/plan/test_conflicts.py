@@ -1,7 +1,5 @@
 """Conflicts (D10): the draft keeps the local value and asks, until a person answers or a policy does."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
@@ -12,6 +10,7 @@ from reconciler.policy import OnConflict
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS
 from tests.support.identifiers import without_identifiers
 from tests.support.model import MAIN, ModelWorld, blueprint
+from tests.support.values import replace
 
 APP = "apiVersion: v1\nkind: {}\nmetadata:\n  name: app\ndata:\n  color: {}\n  size: {}\n"
 

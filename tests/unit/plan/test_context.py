@@ -1,7 +1,5 @@
 """Planned packages: which are in scope, and the Repository that each is reported under (law 3)."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
@@ -14,6 +12,7 @@ from reconciler.resolve import Resolution, ResolvedFleet
 from reconciler.resolve.ownership import downstream_packages
 from tests.support.plan_values import URL, a_draft, oid
 from tests.support.sets import blueprints, repository, variant, world
+from tests.support.values import replace
 
 
 def seen_under(*views: RepositoryView, wanted: str = "edge") -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Decisions about packages that variants want: everything around the content of the draft."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
+from tests.support.values import replace
 
 LOCATION = Location("web.yaml", 1)
 DOWNSTREAM = field_at("web.yaml", "spec", "downstream", "package")

@@ -1,6 +1,5 @@
 """The set diff: what is created, updated, taken over, deleted; and everything that keeps."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,6 +22,7 @@ from tests.support.sets import (
     variant,
     world,
 )
+from tests.support.values import replace
 
 BY_NAME = {"downstream": {"repo": "edge", "packageExpr": "target.name"}}
 REGION = select(BY_NAME, region="eu")

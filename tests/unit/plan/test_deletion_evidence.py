@@ -1,6 +1,5 @@
 """Deletion evidence: what keeps a recorded variant that no manifest asks for any more (law 4, D3, D17)."""
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,6 +18,7 @@ from reconciler.policy import Policy, SnapshotPolicy
 from reconciler.records.state import PackageVariantRecord
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.sets import COMMIT, cluster, package_set, repository, select, snapshot, variant, world
+from tests.support.values import replace
 
 MAX_AGE = 3600
 BY_DEPENDENTS = ("dependents, released", "dependents, held", "dependents, undecided")

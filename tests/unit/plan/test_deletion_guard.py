@@ -1,7 +1,6 @@
 """The deletion guard as decision tables: of variants that are gone, and of packages left behind by moves."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +16,7 @@ from reconciler.policy import DeletionGuard, Policy
 from reconciler.records.state import PackageVariantRecord, RefusedDeletionsRecord, RefusedVariant
 from tests.support.decision_table import DecisionTable, Row
 from tests.support.sets import cluster, package_set, record_all, select, snapshot, world
+from tests.support.values import replace
 
 REGION = select({"downstream": {"repo": "edge", "packageExpr": "target.name"}}, region="eu")
 CLUSTERS = tuple(cluster(f"c{n}", region="eu") for n in range(4))

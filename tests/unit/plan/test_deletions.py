@@ -1,7 +1,6 @@
 """Packages that no variant wants: the guard of those that moved variants left, and times of commits."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -21,6 +20,7 @@ from tests.support.decision_table import DecisionTable, Row
 from tests.support.model import EPOCH, MAIN, ModelWorld, blueprint
 from tests.support.plan_values import PACKAGE, URL, a_context, a_pull, a_record, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 GUARD = DeletionGuard(share=0.3, minimum=10, count=5)
 SIZES = {

@@ -1,7 +1,6 @@
 """What happens to the draft of a package, and the causes that every change of content names."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import chain, combinations
 
 import pytest
@@ -36,6 +35,7 @@ from tests.support.plan_values import PACKAGE, WEB, a_context, a_draft, a_pin, a
 from tests.support.points import team_point
 from tests.support.sets import repository
 from tests.support.sets import world as plain_world
+from tests.support.values import replace
 
 POINT = team_point("optional")
 SET_LABELS = "ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2.0"

@@ -1,6 +1,5 @@
 """Drafts: their names, their pull requests, and the tasks that their commits record."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -35,6 +34,7 @@ from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import BRANCH, PACKAGE, WEB, a_draft, a_pin, a_pull, oid
 from tests.support.sets import repository
+from tests.support.values import replace
 
 EDGE = repository("edge", head=Commit(oid("e1"), 1))
 

@@ -1,6 +1,5 @@
 """Effects of a plan, by whole values: what its checksum is computed from."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from reconciler.policy import CommitPolicy, Policy
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
 from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_pull, oid
 from tests.support.sets import registered, repository, world
+from tests.support.values import replace
 
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB)
 MOVE = MoveRef("refs/heads/x", oid("a1"), oid("a2"))

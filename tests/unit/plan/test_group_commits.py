@@ -1,7 +1,6 @@
 """Groups of two packages, each case by the whole changes that come of it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from reconciler.policy import GroupBy, Policy, PullRequestPolicy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.plan_values import EDGE, URL, a_desired, a_draft, a_pin, a_pull, oid, web_context
+from tests.support.values import replace
 
 SCOPE = ("repository", "default", "edge")
 REF = group_ref("default", SCOPE, 1)

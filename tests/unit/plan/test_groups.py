@@ -1,6 +1,5 @@
 """Groups: which packages share a branch and a pull request (D4), and the times of their commits."""
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -29,6 +28,7 @@ from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pull, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 REF = group_ref("default", ("repository", "default", "edge"), 1)
 BRANCH_OF_GROUP = GroupBranch(REF, Commit(oid("a1"), 1), ("web",))

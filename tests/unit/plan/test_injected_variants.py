@@ -1,7 +1,5 @@
 """Variants that take configuration from the cluster: causes of drafts, readiness, conditions."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import Downstream, InjectionSelector, PackageVariantSpec, Upstream
@@ -17,6 +15,7 @@ from reconciler.render import render_packages
 from reconciler.resolve import ResolvedFleet
 from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.points import team_point
+from tests.support.values import replace
 
 POINT = team_point("required")
 COUNT, TEAMS = 200, 40

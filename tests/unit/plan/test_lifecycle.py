@@ -1,7 +1,6 @@
 """One package through its life: what each plan says, and what the next one sees of it."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.policy import OpenOn, PullRequestPolicy
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
+from tests.support.values import replace
 
 DRAFT = "refs/heads/drafts/web/packagevariant-1"
 DELETE = "refs/heads/reconciler/fleet/delete/web"

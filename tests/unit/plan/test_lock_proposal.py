@@ -1,6 +1,5 @@
 """The pull request of another lock, each state as the whole proposal, and the pins that change, in words."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,6 +47,7 @@ from reconciler.resolve import ResolvedFleet
 from reconciler.resolve.resolution import ResolvedVariant, WaitingVariant
 from tests.support.plan_values import EDGE, PACKAGE, WEB, a_desired, a_pin, a_record, oid
 from tests.support.sets import world
+from tests.support.values import replace
 
 HEAD = "reconciler/default/lock"
 REF = f"refs/heads/{HEAD}"

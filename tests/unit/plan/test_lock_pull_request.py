@@ -1,7 +1,6 @@
 """The lock that main should have, and what stands while a person thinks about it."""
 
 import random
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -25,6 +24,7 @@ from reconciler.plan.lock_pull_request import ComputedLock, compute_lock, propos
 from reconciler.policy import LockMode, LockPolicy
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
+from tests.support.values import replace
 
 NAMES = ("a", "b", "c", "d")
 

@@ -1,7 +1,6 @@
 """Adoption x deletion x lifecycle x cause: the full product, each cell with its expected operation."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -20,6 +19,7 @@ from reconciler.names.objects import Files
 from reconciler.plan.changes import Op
 from tests.support.model import MAIN, ModelWorld, blueprint
 from tests.support.points import team_point
+from tests.support.values import replace
 
 ADOPTIONS = ("adoptNone", "adoptExisting")
 DELETIONS = ("delete", "orphan")

@@ -1,7 +1,6 @@
 """Obstacles of a package: why it is not at an upstream revision, and the next step."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,6 +29,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import COMMIT, TREE, repository
+from tests.support.values import replace
 
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
 WRITE = WriteDraft(f"refs/heads/{BRANCH}", None, oid("b2"), "web", {}, oid("e1"), "", 70)

@@ -1,6 +1,5 @@
 """What we write into a package, and what its pipeline makes of function configuration, is no local edit."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from reconciler.names.objects import Files
 from reconciler.plan.changes import Change
 from tests.support.identifiers import without_identifiers
 from tests.support.model import ModelWorld, blueprint
+from tests.support.values import replace
 
 TEAM = """\
 apiVersion: hr.example.com/v1

@@ -1,7 +1,6 @@
 """Conflicts between package paths: within one repository only, and indexed once for the whole fleet."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -18,6 +17,7 @@ from reconciler.resolve import ResolvedFleet
 from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.plan_values import oid
 from tests.support.sets import repository
+from tests.support.values import replace
 
 
 def want(world: ModelWorld, repository: str, *paths: str) -> None:

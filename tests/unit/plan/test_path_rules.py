@@ -1,7 +1,6 @@
 """Refusals of paths and refs, each by its whole problem."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +32,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import repository, source, world
+from tests.support.values import replace
 
 LOCATION = field_at("web.yaml", "spec", "downstream", "package")
 SUBJECT = f"PackageVariant {WEB}"

@@ -1,7 +1,6 @@
 """Pause and suspend (D17): what is paused keeps every ref and pull request as it is."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -25,6 +24,7 @@ from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.plan_values import URL, WEB, a_context, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 
 def spec(revision: int = 1, **more: object) -> PackageVariantSpec:

@@ -1,7 +1,6 @@
 """Provenance: where the fields of a package come from."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from tests.support.model import blueprint
 from tests.support.plan_values import PACKAGE, WEB, a_pin
 from tests.support.points import team_point
 from tests.support.sets import repository, snapshot, world
+from tests.support.values import replace
 
 EDGE = repository("edge")
 BLUE = SnapshotObject(

@@ -1,7 +1,5 @@
 """What is not ready says so, in the row and in the conditions alike; a good draft outlives a bad pipeline."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import (
@@ -22,6 +20,7 @@ from reconciler.report.summary import Names, detail, summary_line
 from reconciler.report.text import plan_lines
 from tests.support.model import ModelWorld, blueprint, kptfile, package
 from tests.support.points import team_point
+from tests.support.values import replace
 
 POINT = team_point("required")
 GATE = "info:\n  readinessGates:\n  - conditionType: security.review\n"

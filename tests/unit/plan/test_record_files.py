@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -57,6 +56,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import package_set, source
+from tests.support.values import replace
 
 FLOATING = {"repo": "blueprints", "package": "web", "branch": "main"}
 RECORD = "packagevariants/default/web.json"

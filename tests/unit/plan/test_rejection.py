@@ -1,6 +1,6 @@
 """Rejection: what people refused stays refused, and a fix on main is no refusal (D14)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -40,6 +40,7 @@ from tests.support.decision_table import DecisionTable
 from tests.support.decision_table import Row as TableRow
 from tests.support.model import MAIN, ModelWorld, blueprint
 from tests.support.plan_values import PACKAGE, a_context, a_desired, a_draft, a_record, oid
+from tests.support.values import replace
 from tests.unit.plan.test_conflicts import app, draft, spec
 
 ANY = "*"

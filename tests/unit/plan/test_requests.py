@@ -1,7 +1,6 @@
 """Content of pull requests: what each proposes, its title and labels, and when an open one is rewritten."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +31,7 @@ from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.rollout_model import Rollout, RolloutPhase
 from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pin, a_pull, oid
 from tests.support.sets import repository, variant, world
+from tests.support.values import replace
 
 PLANNED = PullRequest("drafts/web/w", "main", "Update web", "Why.", labels=("fleet", "Edge"), digest="abc")
 EDGE = repository("edge", url=URL, directory="sites")

@@ -1,6 +1,5 @@
 """Reviewers and assignees of pull requests: which rules apply, and who owns the code."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from reconciler.plan.impact import _qualified
 from reconciler.plan.reviewers import People, find_people
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
 from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_desired, a_target, web_context
+from tests.support.values import replace
 
 CHANGE = Change(PACKAGE, EDGE.key, Op.UPDATE, Reason.NEW, variant=WEB)
 ANN = People(("ann",), ("bob",))

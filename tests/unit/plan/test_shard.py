@@ -1,7 +1,6 @@
 """Shards: every repository has exactly one, whatever the numbers."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -23,6 +22,7 @@ from reconciler.plan.shard_reports import problems_of, statuses_of
 from reconciler.plan.status import PackageStatus, Phase
 from tests.support.plan_values import a_desired, web_context
 from tests.support.sets import repository
+from tests.support.values import replace
 
 urls = st.text(min_size=1, max_size=60)
 counts = st.integers(1, 40)

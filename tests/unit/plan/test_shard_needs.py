@@ -1,7 +1,5 @@
 """Repositories that a shard reads: its clusters', their upstreams, and the whole fleet where that decides."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
@@ -21,6 +19,7 @@ from reconciler.plan.shard_needs import (
 )
 from reconciler.records.state import RefusedDeletionsRecord, RefusedVariant
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
+from tests.support.values import replace
 
 OWN, OTHER = "own", "other"
 

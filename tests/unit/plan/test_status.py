@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,6 +57,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import world
+from tests.support.values import replace
 
 REF = f"refs/heads/{BRANCH}"
 DELETION = "reconciler/default/delete/web"

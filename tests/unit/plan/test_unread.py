@@ -1,6 +1,5 @@
 """Which repositories that could not be read are a failure of the run."""
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -30,6 +29,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import blueprints, repository, world
+from tests.support.values import replace
 
 
 def view(reason: Reason | None, unavailable: OnUnavailable) -> RepositoryView:

@@ -1,6 +1,5 @@
 """Decisions about packages that no variant wants, each as the whole change that the plan has."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +37,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
+from tests.support.values import replace
 
 OWNED = KptfileHeader(owner="default/default/web", location="edge/web")
 ON_MAIN = PackageState("web", main_tree=oid("b1"), main_header=OWNED)

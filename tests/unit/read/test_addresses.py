@@ -10,12 +10,12 @@ from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, GitRepository, Repository, RepositorySpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.base.values import replace
 from reconciler.git.urls import parse_remote
 from reconciler.inventory.inventory import RepositoryView, Source
 from reconciler.names.ids import ObjectName
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy, VerifyRule
 from reconciler.read.repositories.addresses import settle_addresses
+from tests.support.values import replace
 
 HTTPS, HTTP = "https://git.example/acme/bp", "http://git.example/acme/bp.git"
 SSH, SHORT = "ssh://git@git.example/acme/bp.git", "git@git.example:acme/bp"

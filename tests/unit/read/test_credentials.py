@@ -1,6 +1,5 @@
 """Credentials come from where the configuration points, for whole path segments of the right scheme only."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from reconciler.read.credentials import (
     control_credential,
     find_credentials,
 )
+from tests.support.values import replace
 
 
 def find(remote: str, *rules: CredentialRule, **environment: str) -> Credential | None:

@@ -1,7 +1,7 @@
 """Answers of forges: pull requests, checks and requests on the dashboard. One that fails stops no other."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy, PullRequestP
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.read.forges import ForgeState, read_forges
 from tests.support.git import Repo, make_repository
+from tests.support.values import replace
 
 WHERE = Location("locks")
 LOCK_HEAD = "reconciler/demo/lock"

@@ -1,6 +1,5 @@
 """Which addresses a run may go to."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -28,6 +27,7 @@ from reconciler.read.governance import (
 )
 from reconciler.records.upstream_lock import IMAGES_PATH
 from tests.support.git import EPOCH, Repo, make_repository
+from tests.support.values import replace
 
 REMOTE = "https://git.example/platform/control.git"
 LOCAL = "/srv/git/control.git"

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from reconciler.names.trailers import ConflictName
 from reconciler.policy import Policy
 from reconciler.read.repositories import read_repositories
 from tests.support.git import BOT, Repo, kptfile, make_repository
+from tests.support.values import replace
 from tests.unit.read.test_repositories import registration
 
 GROUP = "reconciler/default/group/default/1"

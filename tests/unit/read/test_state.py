@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -31,6 +30,7 @@ from reconciler.records.state import (
 )
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.control import World
+from tests.support.values import replace
 
 VARIANT = PackageVariantRecord(
     namespace="default",

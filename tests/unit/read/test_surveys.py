@@ -1,7 +1,6 @@
 """What a view of a repository holds besides packages: directories, files, owners of code, rounds."""
 
 from collections.abc import Container, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pygit2
@@ -15,6 +14,7 @@ from reconciler.policy import ForgeKind, ForgeRule, Limits, Policy, PullRequestP
 from reconciler.read.repositories import read_repositories
 from reconciler.read.repositories.discovery import MAX_DEPTH, PackageDirectory, Survey, survey_packages
 from tests.support.git import Repo, kptfile, make_repository
+from tests.support.values import replace
 from tests.unit.read.test_repositories import registration
 
 

@@ -1,6 +1,6 @@
 """Decision tables of conflict policies and of open conflicts, with every combination once (D10)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -24,6 +24,7 @@ from reconciler.render.answers import (
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, conflict_policy
 from reconciler.render.update import Conflict, ConflictDecision, update_package
 from tests.support.model import kptfile, package
+from tests.support.values import replace
 
 ANY = "*"
 SIDES = ("", "upstream", "local")

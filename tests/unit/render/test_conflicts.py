@@ -1,7 +1,6 @@
 """Policies of a package with their sources, and conflicts in its record."""
 
-from dataclasses import asdict, replace
-
+import msgspec
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
@@ -28,6 +27,7 @@ from reconciler.render.conflicts import (
 from reconciler.render.update import Conflict, ConflictPolicy
 from tests.support.model import kptfile, package
 from tests.support.plan_values import WEB, a_record
+from tests.support.values import replace
 
 ASK, LOCAL, UPSTREAM = OnConflict.ASK, OnConflict.LOCAL, OnConflict.UPSTREAM
 SOURCES = PolicySources("PackageVariant default/web (web.yaml)", "fleet.yaml")
@@ -118,7 +118,7 @@ def test_answer_is_recorded_with_its_policy_and_read_again() -> None:
     record = answered_conflict(answer)
 
     assert record == AnsweredConflict(
-        **asdict(open_conflict(CONFLICT)),
+        **msgspec.structs.asdict(open_conflict(CONFLICT)),
         chosen="mine",
         by="policy",
         policy="on-conflict: local",

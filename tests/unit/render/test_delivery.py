@@ -1,7 +1,6 @@
 """Generated files in a package: unmodified files are replaced, edits are kept and reported as conflicts."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,6 +35,7 @@ from reconciler.resolve.deliveries import resolve_deliveries
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.plan_values import a_draft, a_record, oid
 from tests.support.sets import registered, world
+from tests.support.values import replace
 
 PATH = "providers/net.yaml"
 

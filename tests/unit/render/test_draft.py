@@ -1,7 +1,6 @@
 """Drafts that people committed to, updated: what upstream, main, policies and people each decide."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.model import kptfile, package
 from tests.support.plan_values import EDGE, PACKAGE, a_desired, a_draft, a_pin, oid
 from tests.support.sets import world
+from tests.support.values import replace
 
 OLD, NEW, LOCAL, DRAFT, LEFT = oid("c1"), oid("c2"), oid("b1"), oid("d1"), oid("b0")
 BROKEN = package({"Kptfile": "a: ["})

@@ -1,7 +1,5 @@
 """Stamping a Kptfile: the fields that are written, and no others."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.kptfile import KPTFILE
@@ -22,6 +20,7 @@ from reconciler.render.kptfile import (
 from reconciler.render.rendered import Blocked
 from reconciler.resolve.resolution import Pin
 from tests.support.model import package
+from tests.support.values import replace
 
 PIN = Pin(
     package=PackageKey("git.example/blueprints", "base/web"),

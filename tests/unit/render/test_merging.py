@@ -1,6 +1,5 @@
 """Clone, update and adoption of one package, and the base that an adopted one is compared with."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from reconciler.render.update.three_way import Sides
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from tests.support.model import kptfile, package
 from tests.support.plan_values import PACKAGE, WEB, a_pin, oid
+from tests.support.values import replace
 
 OWNED = "  annotations:\n    reconciler.dev/owner: fleet/default/web\n    other: note\n"
 BROKEN = package({"Kptfile": "a: [", "app.yaml": ""})

@@ -1,6 +1,5 @@
 """Kinds that a snapshot must have: selected, injected, and those of dependencies."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.model import package
 from tests.support.plan_values import PACKAGE, WEB, a_pin
 from tests.support.sets import package_set, select, world
+from tests.support.values import replace
 
 CLUSTER = GroupKind("example.dev", "Cluster")
 REPOSITORIES = {"objectSelector": {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "Repository"}}

@@ -1,7 +1,6 @@
 """The functions of a package as the last step of rendering, and their failures."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,6 +36,7 @@ from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, kptfile, package, resolve
 from tests.support.plan_values import PACKAGE, WEB, a_pin, a_record, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n"
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: s\nspec:\n  x: a-a # kpt-set: ${two}-${one}\n"

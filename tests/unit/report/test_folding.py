@@ -1,7 +1,5 @@
 """Folding: changes of one cause are one row, and dangerous ones are first."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.base.reasons import Reason
@@ -18,6 +16,7 @@ from reconciler.report.folding import (
 )
 from reconciler.report.summary import Names, risk_summary, sorted_changes
 from reconciler.report.text import plan_lines
+from tests.support.values import replace
 
 NAMES = Names("demo")
 RBAC = Risk("rbac", "adds", "Role web", 2)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -17,6 +16,7 @@ from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.report.graph import Picture, draw, graph_value
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.schema import output_violations
+from tests.support.values import replace
 
 PICTURES = Path(__file__).parents[3] / "fixtures/graphs"
 SVG = "{http://www.w3.org/2000/svg}"

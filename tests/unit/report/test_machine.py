@@ -1,7 +1,6 @@
 """JSON, SARIF and Markdown of one plan."""
 
 import json
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from reconciler.report.json import dump, outcome_value, plan_value
 from reconciler.report.markdown import _shared_parts, plan_markdown, pull_body
 from reconciler.report.sarif import plan_sarif
 from reconciler.report.summary import exit_of, exits_of
+from tests.support.values import replace
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED
 
 

@@ -1,7 +1,5 @@
 """The summary line and its parts: when nothing is to do, which exit codes apply, and what is counted."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.base.errors import Exit, Location, Problem
@@ -11,6 +9,7 @@ from reconciler.dependencies.update.changes import VersionChange
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op, Plan, Refusal
 from reconciler.report.summary import arrow, clusters_text, exits_of, summary_line
+from tests.support.values import replace
 from tests.unit.report.plans import EAST, NAMES, UPDATED, change
 
 MOVE = VersionChange(LockOp.CHANGE, "db", "1", "2", "why", ("a",))

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from reconciler.plan.status import PackageStatus, Phase
 from reconciler.report.console import ansi
 from reconciler.report.summary import is_unchanged, summary_line
 from reconciler.report.text import change_lines, outcome_lines, plan_lines, problem_lines
+from tests.support.values import replace
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED, change
 
 

@@ -1,7 +1,6 @@
 """Where the generated manifests of a cluster go: said by annotation, else the one repository there is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -63,6 +62,7 @@ from reconciler.resolve.deliveries import (
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, a_record, oid
 from tests.support.sets import world
+from tests.support.values import replace
 
 
 class Case(NamedTuple):

@@ -1,6 +1,5 @@
 """Dependency roots: which packages count, as what, in which cluster, and what changes for them."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +52,7 @@ from reconciler.resolve.dependency_roots import (
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.support.plan_values import a_pin, a_record, oid
 from tests.support.sets import registered, world
+from tests.support.values import replace
 
 SOURCE = "host/blueprints"
 BLUEPRINTS = registered("blueprints", directory="bp")

@@ -1,7 +1,7 @@
 """Fleets with packages that need others: what is generated, released, and published for the next link."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -56,6 +56,7 @@ from reconciler.resolve.variants import extend_resolution
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.plan_values import WEB, a_pin, oid
 from tests.support.sets import registered
+from tests.support.values import replace
 
 BASE = "requires-edge-00-base"
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {

@@ -1,7 +1,6 @@
 """Generated variants that no lock needs: released, held for packages on main, or kept (law 4)."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -42,6 +41,7 @@ from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import a_pin, a_record, oid
 from tests.support.sets import registered, repository, world
+from tests.support.values import replace
 
 BASE = ObjectName("default", "base")
 TABLE: DecisionTable[bool] = DecisionTable(

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -32,6 +31,7 @@ from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.generated import Generated, generate
 from tests.support.plan_values import a_record
 from tests.support.sets import registered, world
+from tests.support.values import replace
 
 HINT = "Give one of the two another downstream package, or a revision that both can use."
 

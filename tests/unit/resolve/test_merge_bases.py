@@ -1,7 +1,5 @@
 """Merge bases: which revision an upstreamLock names, and which ones come into question without it."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
@@ -22,6 +20,7 @@ from reconciler.resolve.merge_bases import find_base, find_candidates, find_comm
 from reconciler.resolve.resolution import Pin
 from tests.support.plan_values import a_draft, a_record, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 URL = "host/blueprints"
 GONE = oid("b7")

@@ -1,6 +1,5 @@
 """Owners of packages, our drafts of them, and what main has of those; also under renamed Repositories."""
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -37,6 +36,7 @@ from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import MAIN, ModelWorld, blueprint
 from tests.support.sets import repository
 from tests.support.sets import world as plain_world
+from tests.support.values import replace
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Which commit a floating upstream means: its selector's, or the lock's."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -34,6 +33,7 @@ from reconciler.resolve.pins import (
 from reconciler.resolve.resolution import Resolution
 from reconciler.resolve.variants import extend_resolution
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
+from tests.support.values import replace
 
 WEB = ObjectName(NAMESPACE, "web")
 REVIEWED = LockPolicy(LockMode.REVIEWED)

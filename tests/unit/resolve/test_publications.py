@@ -1,6 +1,5 @@
 """Publications: which untagged states of main become revisions, and under which numbers (D4)."""
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -23,6 +22,7 @@ from reconciler.resolve.publications import find_publications, with_pending_tags
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import oid
 from tests.support.sets import blueprints, repository, variant, world
+from tests.support.values import replace
 
 KEY = PackageKey("host/edge", "mine")
 OURS = KptfileHeader(owner="default/default/mine", location="edge/mine")

@@ -1,6 +1,5 @@
 """Trees to fetch: what rendering a variant reads, and nothing else (D15)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.trailers import Answers, ConflictName
 from reconciler.resolve.resolution import Needs, Release, Resolution, ResolvedVariant, variant_trees
 from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, oid
+from tests.support.values import replace
 
 PIN, BASE, DRAFT_BASE = a_pin(3), a_pin(1), a_pin(2, package=PackageKey("host/old", "web"))
 OF_PIN = ("host/blueprints", PIN.tree)

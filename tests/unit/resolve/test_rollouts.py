@@ -1,7 +1,5 @@
 """Rollouts of a set: start, frozen targets, gates, orders, and what takes the place of what."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.base.reasons import Reason
@@ -13,6 +11,7 @@ from reconciler.records.state import UNTIMED
 from reconciler.resolve.rollout_model import Rollout, RolloutPhase, WavePhase
 from tests.support.model import EPOCH, MAIN
 from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, SOAK_S, RolloutWorld
+from tests.support.values import replace
 
 FIRST, SECOND, THIRD = ("a1", "a2"), ("b1", "b2"), ("c1", "c2")
 

@@ -1,7 +1,6 @@
 """Digests of inputs: everything that rendering reads makes another one, and nothing else does (D15)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from reconciler.resolve.up_to_date import (
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, a_record, oid
 from tests.support.sets import repository, snapshot, world
+from tests.support.values import replace
 
 Inputs = tuple[DesiredVariant, RepositoryView, Pin, Inventory]
 KIND = ("hr.example.com/v1", "Team")

@@ -1,6 +1,5 @@
 """Selecting an upstream: which words find which commit, and what a user is told where none is found."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -14,6 +13,7 @@ from reconciler.names.ids import ObjectName, PackageKey, normalise_url
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
+from tests.support.values import replace
 
 
 class Marks:

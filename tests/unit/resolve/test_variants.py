@@ -1,7 +1,5 @@
 """Resolution: bases by commit, and trees that are needed only where something has to be made."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import Downstream, InjectionSelector, PackageVariantSpec, Upstream
@@ -14,6 +12,7 @@ from reconciler.resolve import Resolution
 from reconciler.resolve.variants import extend_resolution
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, resolve
 from tests.support.sets import snapshot
+from tests.support.values import replace
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from reconciler.base.values import dataclass
+from msgspec import Struct
+
 from reconciler.dependencies.solve.problem import Cause, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.sat.formula import encode
 from reconciler.dependencies.solve.sat.solver import BudgetError, SatSolver
@@ -63,8 +64,7 @@ def find_correction(problem: ResolutionProblem, can_change: Callable[[Cause], bo
             return ()
 
 
-@dataclass(slots=True)
-class _Questions:
+class _Questions(Struct):
     """Asks a guarded formula which causes contradict one another, a limited number of times."""
 
     solver: SatSolver

@@ -1,13 +1,12 @@
 """Query the SAT solver within a step budget, and enforce the constraints that clauses cannot express."""
 
 from collections.abc import Iterator
-from dataclasses import field
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from msgspec import Struct, field
 from pysat.solvers import Solver
 
-from reconciler.base.values import dataclass
 from reconciler.base.wording import plural, verb
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.solve.problem import CYCLE_CAUSE, Alternative, forbids_cycle
@@ -26,8 +25,7 @@ class UsedLink(NamedTuple):
 Links = dict[Instance, list[UsedLink]]
 
 
-@dataclass(slots=True)
-class ModelConstraints:
+class ModelConstraints(Struct):
     """Constraints on whole models that clauses cannot express beforehand."""
 
     formula: Formula
