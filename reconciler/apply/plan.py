@@ -19,7 +19,7 @@ from reconciler.apply.state import (
     surviving_records,
     write_branch,
 )
-from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY, is_lock_file
+from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
 from reconciler.git import effects
 from reconciler.git.effects import StoppedError
@@ -50,7 +50,7 @@ from reconciler.upstream_lock import lock_bytes, lock_path
 from reconciler.values import replace
 from reconciler.wording import plural
 
-_OF_CLUSTERS = (f"{PACKAGES_DIRECTORY}/", f"{UNSOLVED_DIRECTORY}/")
+_OF_CLUSTERS = f"{PACKAGES_DIRECTORY}/"
 """Files of the status branch that only a shard with the whole fleet can write."""
 OnEffects = Callable[[Sequence[Effect]], None]
 
