@@ -2,22 +2,21 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
 
-from reconciler.errors import UnavailableError
+from msgspec import Struct, field
+
+from reconciler.base.errors import UnavailableError
+from reconciler.base.progress import track
+from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import Oid
-from reconciler.objects import Files
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
 from reconciler.policy import Limits
-from reconciler.progress import track
 from reconciler.resolve.resolution import Needs
-from reconciler.values import dataclass, settled_dataclass
-from reconciler.wording import plural
 
 
-@settled_dataclass(frozen=True, slots=True)
-class PackageContents(Mapping[Oid, Files]):
+class PackageContents(Struct, Mapping[Oid, Files], frozen=True):
     """Packages by tree id; `refused` are the reasons for needed ones that are missing."""
 
     files: Mapping[Oid, Files] = field(default_factory=dict)
@@ -50,8 +49,7 @@ def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None)
     return PackageContents(files, {tree: why for tree, why in refused.items() if tree not in files})
 
 
-@dataclass(slots=True)
-class _Fetched:
+class _Fetched(Struct):
     """The packages that were fetched up to now, and their size in bytes; the reasons for missing ones."""
 
     limits: Limits
