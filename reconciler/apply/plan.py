@@ -24,7 +24,7 @@ from reconciler.apply.state import (
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
 from reconciler.base.wording import plural
-from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY, is_lock_file
+from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
 from reconciler.git import effects
 from reconciler.git.effects import StoppedError
@@ -51,7 +51,7 @@ from reconciler.records.state import (
 from reconciler.records.upstream_lock import lock_bytes, lock_path
 from reconciler.report.dashboard import Dashboard
 
-_OF_CLUSTERS = (f"{PACKAGES_DIRECTORY}/", f"{UNSOLVED_DIRECTORY}/")
+_OF_CLUSTERS = f"{PACKAGES_DIRECTORY}/"
 """Files of the status branch that only a shard with the whole fleet can write."""
 OnEffects = Callable[[Sequence[Effect]], None]
 

@@ -19,8 +19,8 @@ from reconciler.dependencies.solve.repairs import name_cluster
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.changes import VersionChange, resolution_changes
 from reconciler.dependencies.update.cluster import ClusterResolver, ClusterResult
+from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.dependencies.update.options import ResolveOptions
 from reconciler.dependencies.versions import parse_loose, parse_relaxed
 from reconciler.inventory.inventory import Source
@@ -182,7 +182,6 @@ def what_if(
     worlds: Iterable[ClusterInputs],
     decision: LockUpdate,
     hypothesis: Hypothesis,
-    memo: SolutionCache | None = None,
 ) -> tuple[WhatIfResult, ...]:
     """Return the effect of a change on every cluster, equal results together. Pure, order-free.
 
@@ -192,12 +191,11 @@ def what_if(
         worlds: The inputs of every cluster.
         decision: The lock update of the fleet.
         hypothesis: The change.
-        memo: Solutions of this run.
 
     Raises:
         UnverifiedSolutionError: A solution does not pass the independent check.
     """
-    rehearsal = _Rehearsal(hypothesis, memo or SolutionCache())
+    rehearsal = _Rehearsal(hypothesis)
     locks = {scope.cluster: scope.after for scope in decision.scopes if scope.after}
     clusters_by_result: dict[WhatIfResult, list[str]] = {}
     for inputs in worlds:
@@ -221,7 +219,7 @@ class _Attempt(NamedTuple):
 
 class _Rehearsal(Struct):
     hypothesis: Hypothesis
-    memo: SolutionCache
+    _digests: InputDigests = field(default_factory=InputDigests)
     _catalogues: dict[int, tuple[Catalogue, Catalogue]] = field(default_factory=dict)
     _resolvers: dict[frozenset[str], ClusterResolver] = field(default_factory=dict)
 
@@ -308,7 +306,7 @@ class _Rehearsal(Struct):
 
     def _resolver(self, upgrade: frozenset[str]) -> ClusterResolver:
         if upgrade not in self._resolvers:
-            self._resolvers[upgrade] = ClusterResolver(ResolveOptions(upgrade), self.memo)
+            self._resolvers[upgrade] = ClusterResolver(ResolveOptions(upgrade), self._digests)
         return self._resolvers[upgrade]
 
     def _edited(self, inputs: ClusterInputs) -> ClusterInputs:

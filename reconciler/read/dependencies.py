@@ -18,7 +18,7 @@ from reconciler.dependencies.catalog.published import (
     repository_names,
 )
 from reconciler.dependencies.dialects import ParsedManifest, package_id, read_kpt, version_of
-from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY, is_lock_file
+from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.versions import VersionError, parse_relaxed
@@ -81,8 +81,7 @@ def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> DependencyInput
     # Nothing can need a package: listing every repository would be wasted.
     if not (inventory.documents or inventory.variants or inventory.sets):
         return DependencyInputs(locks=locks)
-    unsolved = _read_directory(mirrors.open(control.remote), control.status, UNSOLVED_DIRECTORY, limits)
-    return DependencyInputs(read_published(inventory, mirrors), locks, unsolved)
+    return DependencyInputs(read_published(inventory, mirrors), locks)
 
 
 def read_lock_files(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
@@ -91,16 +90,11 @@ def read_lock_files(objects: Mirror, commit: Oid | None, limits: Limits) -> dict
     Raises:
         UnavailableError: The control repository is unreadable.
     """
-    files = _read_directory(objects, commit, LOCKS_DIRECTORY, limits)
-    return {path: data for path, data in files.items() if is_lock_file(path)}
-
-
-def _read_directory(objects: Mirror, commit: Oid | None, directory: str, limits: Limits) -> dict[str, bytes]:
-    """Return the JSON files below a directory of a machine-owned branch, but no too large ones."""
     contents = {}
-    for file in fetch_files(objects, commit, directory):
-        with suppress(PackageRefusedError):
-            contents[file.path] = objects.blob(file.oid, limits.manifest_bytes)
+    for file in fetch_files(objects, commit, LOCKS_DIRECTORY):
+        if is_lock_file(file.path):
+            with suppress(PackageRefusedError):
+                contents[file.path] = objects.blob(file.oid, limits.manifest_bytes)
     return contents
 
 

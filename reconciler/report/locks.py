@@ -122,6 +122,8 @@ def _counts(decision: LockUpdate) -> Iterator[str]:
         changed = sum(scope.changed for scope in decision.scopes)
         counts += [plural(len(decision.scopes), "cluster"), f"{changed} changed"]
         counts.append(f"{plural(pins, 'dependency pin')} changed")
+        outdated = sum(scope.is_outdated for scope in decision.scopes)
+        counts += [f"{outdated} resolved again until the next change is written"] if outdated else []
     if decision.problems:
         counts.append(plural(len(decision.problems), "problem"))
     if counts:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from reconciler.dependencies.lock import read as lock_files
     from reconciler.dependencies.lock.format import LockedPackage
     from reconciler.dependencies.update import fleet as updates
-    from reconciler.dependencies.update import unsolved as unsolved_clusters
     from reconciler.resolve import garbage_collect as leaving_packages
     from reconciler.resolve import generated as generating
     from reconciler.resolve import upgrades
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 else:
     lock_files = LazyModule("reconciler.dependencies.lock.read")
     updates = LazyModule("reconciler.dependencies.update.fleet")
-    unsolved_clusters = LazyModule("reconciler.dependencies.update.unsolved")
     leaving_packages = LazyModule("reconciler.resolve.garbage_collect")
     generating = LazyModule("reconciler.resolve.generated")
     upgrades = LazyModule("reconciler.resolve.upgrades")
@@ -226,27 +224,16 @@ def _update_locks(
         options=options,
         sure=_is_readable(inventory),
         unreachable=frozenset(names.get(view.url, "") for view in views if not view.is_available),
-        unsolved=unsolved_clusters.UnsolvedClusters(dependencies.unsolved),
+        writes=_writes_state(inventory),
     )
     return replace(locks, warnings=(*dependencies.published.warnings, *locks.warnings))
 
 
-def unsolved_files(
-    inventory: Inventory, dependencies: DependencyInputs, fleet: ResolvedFleet, options: ResolveOptions
-) -> Mapping[str, bytes]:
-    """Return the files of the status branch that spare the next run what this one could not solve. Pure.
-
-    A run with options leaves the files as they are.
-    """
-    if options != DEFAULT_OPTIONS or inventory.is_partial:
-        return dependencies.unsolved
-    return updates.record_unsolved(
-        fleet.clusters,
-        fleet.wanted_locks,
-        keeps_locks=inventory.reviewed is not None or inventory.policy.suspend,
-        sure=_is_readable(inventory),
-        unsolved=unsolved_clusters.UnsolvedClusters(dependencies.unsolved),
-    )
+def _writes_state(inventory: Inventory) -> bool:
+    """Tell whether applying records a new commit of the control repository, whatever else it does."""
+    control = inventory.control
+    is_recorded = control.standing.applied in (None, control.commit.oid)
+    return not (is_recorded or inventory.policy.suspend or inventory.reviewed is not None)
 
 
 def _is_readable(inventory: Inventory) -> bool:

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from msgspec.structs import replace
-
 from reconciler.apply.dashboard import DashboardWriter
 from reconciler.apply.links import Links
 from reconciler.apply.outcome import Target
@@ -13,7 +11,6 @@ from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
 from reconciler.plan.changes import Effect, Outcome
 from reconciler.plan.commits import repository_commits
-from reconciler.resolve.fleet import unsolved_files
 from reconciler.run.plan import PlannedRun
 
 OnEffects = Callable[[Sequence[Effect]], None]
@@ -50,10 +47,7 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects
     forge = inputs.forges.of(control)
     has_dashboard = policy.pull_requests.dashboard
     dashboards = DashboardWriter(forge, planned.names, inputs.forges.shard) if has_dashboard else None
-    unsolved = unsolved_files(inventory, inputs.dependencies, planned.fleet, planned.resolving)
-    others = {**(planned.plan.other_status or {}), **unsolved}
-    plan = replace(planned.plan, other_status=others)
     with effects.applying(), timed(SpanKind.STAGE, "apply") as span:
-        outcome = apply_changes(plan, inventory, targets, control, on_effects, dashboards=dashboards)
+        outcome = apply_changes(planned.plan, inventory, targets, control, on_effects, dashboards=dashboards)
         span.items = len(outcome.effects)
     return outcome

@@ -267,11 +267,10 @@ class PublishedPackages(Struct, frozen=True):
 
 
 class DependencyInputs(Struct, frozen=True):
-    """Packages and lock files that `read` collects for resolution, and records of unsolved clusters."""
+    """Packages and lock files that `read` collects for resolution."""
 
     published: PublishedPackages = PublishedPackages()
     locks: Mapping[str, bytes] = field(default_factory=dict)
-    unsolved: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def repository_names(views: Iterable[RepositoryView]) -> Mapping[str, str]:

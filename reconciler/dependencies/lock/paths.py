@@ -3,8 +3,6 @@
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 RESOLUTIONS_DIRECTORY = f"{LOCKS_DIRECTORY}/resolutions"
-UNSOLVED_DIRECTORY = "unsolved"
-"""The directory of these records on the status branch."""
 
 
 def is_lock_file(path: str) -> bool:

@@ -4,6 +4,8 @@ import graphlib
 import itertools
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
     ApiNeed,
@@ -17,7 +19,6 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     Requirement,
 )
-from reconciler.dependencies.solve.lookup import effective_requirement
 from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInstance, Solution
 from reconciler.dependencies.versions import precedence_with_build
@@ -32,7 +33,8 @@ Links = Mapping[Instance, list[tuple[Instance, bool]]]
 def verify(inputs: ClusterInputs, solution: Solution) -> tuple[str, ...]:
     """Return the violated rules of a solution, in sentences; nothing if it is valid.
 
-    Total and order-free. It shares no code with the solver and is independent of its encoding.
+    Total and order-free. It shares only the model with the solver: what overrides and declined alternatives
+    mean is said here once more, so that a fault on either side shows.
     """
     return tuple(_violations(inputs, solution))
 
@@ -112,7 +114,7 @@ def _requirement_violations(
 ) -> Iterator[str]:
     edges = {_requirement_key(edge.requirement): edge for edge in resolved.edges}
     for written in resolved.candidate.requires:
-        requirement = effective_requirement(written, own)
+        requirement = _overridden(written, own)
         edge = edges.get(_requirement_key(requirement))
         if edge is not None:
             if not _meets(inputs, solution, requirement, edge, own):
@@ -121,6 +123,25 @@ def _requirement_violations(
         elif not requirement.optional:
             yield f"{resolved.candidate} requires {requirement}, and nothing meets it"
         yield from _optional_violations(inputs, resolved, requirement, by_package)
+
+
+def _overridden(written: Requirement, own: Install | None) -> Requirement:
+    """Return a requirement as the user's install overrides it; of several overrides the last one counts."""
+    if own is None:
+        return written
+    needs: list[Need] = []
+    installable = set[int]()
+    for number, need in enumerate(written.alternatives):
+        names = {written.alias, written.alias_of(number)}
+        names |= {need.id.name} if isinstance(need, PackageNeed) else set()
+        ranges = [o.range for o in own.overrides if o.name in names and o.range is not None]
+        consents = [o.install for o in own.overrides if o.name in names and o.install is not None]
+        needs.append(replace(need, range=ranges[-1]) if isinstance(need, PackageNeed) and ranges else need)
+        if [own.install_dependencies, *consents][-1]:
+            installable.add(number)
+    declined = tuple(number for number in range(len(needs)) if number not in installable)
+    install = written.install and bool(installable)
+    return replace(written, alternatives=tuple(needs), install=install, declined=declined if install else ())
 
 
 def _requirement_key(requirement: Requirement) -> tuple[str, str, bool, bool]:

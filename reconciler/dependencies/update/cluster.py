@@ -28,8 +28,9 @@ from reconciler.dependencies.revisions.autoremove import (
 )
 from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUpdate, reconcile_revisions
 from reconciler.dependencies.solve.duplicates import without_duplicates
+from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
-from reconciler.dependencies.update.memo import SolutionCache
+from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 
 Owners = tuple[tuple[str, PackageId], ...]
@@ -58,11 +59,12 @@ class ClusterResult(Struct, frozen=True):
 
 
 class ClusterResolver(Struct):
-    """Resolves one cluster after the other; equal clusters are resolved once."""
+    """Resolves one cluster after the other; equal clusters of a run are resolved once."""
 
-    options: ResolveOptions
-    memo: SolutionCache
+    options: ResolveOptions = DEFAULT_OPTIONS
+    digests: InputDigests = field(default_factory=InputDigests)
     _known: dict[Hashable, ClusterResult] = field(default_factory=dict)
+    _solutions: dict[Hashable, Solution] = field(default_factory=dict)
 
     def resolve(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> ClusterResult:
         """Resolve a cluster. If it `keeps`, nothing is removed from its lock.
@@ -116,7 +118,7 @@ class ClusterResolver(Struct):
             *(item.location for item in inputs.activations),
         )
         history = (before.resolution.digest, before.revisions, inputs.pins, inputs.chosen, inputs.observed)
-        return (self.memo.digest(inputs), history, inputs.assumed, places, keeps)
+        return (self.digests.of(inputs), history, inputs.assumed, places, keeps)
 
     def _asked(self, inputs: ClusterInputs, before: Resolution) -> ClusterInputs:
         names = package_names(inputs, self.options.upgrade)
@@ -128,13 +130,25 @@ class ClusterResolver(Struct):
 
     def _solve(self, inputs: ClusterInputs, before: Resolution) -> Solution:
         """Resolve, and once more where a package that moves takes its dependencies along."""
-        solution = self.memo.solution(inputs)
+        solution = self.solution(inputs)
         free = upgraded_with_parent(inputs, solution, before)
         if not free:
             return solution
-        return self.memo.solution(
-            replace(inputs, pins=tuple(p for p in inputs.pins if p.instance not in free))
-        )
+        return self.solution(replace(inputs, pins=tuple(p for p in inputs.pins if p.instance not in free)))
+
+    def solution(self, inputs: ClusterInputs) -> Solution:
+        """Return the verified solution, computed once per distinct question; problems have places.
+
+        Raises:
+            UnverifiedSolutionError: A solution does not pass the independent check.
+        """
+        key: Hashable = (self.digests.of(inputs), inputs.pins, inputs.chosen, inputs.held, inputs.assumed)
+        if key in self._solutions and self._solutions[key].problems:
+            key = (key, tuple(install.location for install in inputs.installs))
+        if key not in self._solutions:
+            self._solutions[key] = resolve_cluster(replace(inputs, cluster=""))
+        solution = self._solutions[key]
+        return replace(solution, warnings=warnings_of(inputs, solution)) if solution.warnings else solution
 
     def _establish(
         self,

@@ -1,6 +1,7 @@
 """Update the locks of a fleet: resolve the clusters with changed inputs, keep the other locks."""
 
-from msgspec import Struct
+from typing import NamedTuple
+
 from msgspec.structs import replace
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
@@ -15,7 +16,6 @@ from reconciler.dependencies.lock.format import (
     SolverRecord,
     next_lock,
     ownership_entries,
-    record_bytes,
 )
 from reconciler.dependencies.lock.invariants import check_lock
 from reconciler.dependencies.lock.read import FleetLocks
@@ -25,12 +25,10 @@ from reconciler.dependencies.revisions.reconcile import PreviousLock
 from reconciler.dependencies.solve.repairs import name_cluster
 from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
 
 INCOMPLETE_DIGEST = ""
-"""Input digest of a lock with an unsolved part: it is resolved again, unless `unsolved` records how."""
+"""Input digest of a lock with an unsolved part: every run resolves it again."""
 
 
 def update_locks(
@@ -40,8 +38,7 @@ def update_locks(
     options: ResolveOptions = DEFAULT_OPTIONS,
     sure: bool = True,
     unreachable: frozenset[str] = frozenset(),
-    memo: SolutionCache | None = None,
-    unsolved: UnsolvedClusters | None = None,
+    writes: bool = False,
 ) -> LockUpdate:
     """Resolve the clusters with changed inputs; every other one keeps its lock as it is.
 
@@ -54,23 +51,19 @@ def update_locks(
         options: Options of this run.
         sure: Whether everything that may declare a package was readable.
         unreachable: URLs of repositories with unknown packages: their users stay locked.
-        memo: Solutions of this run.
-        unsolved: Records of earlier runs; they change no result.
+        writes: Whether this run writes even if no lock changes, so that outdated digests are refreshed.
 
     Raises:
         UnverifiedSolutionError: A solution does not pass the independent check.
         BrokenLockError: A new lock violates an invariant; none is written.
     """
-    memo = memo or SolutionCache()
-    records = unsolved if unsolved is not None and options == DEFAULT_OPTIONS else UnsolvedClusters()
-    run = _FleetUpdate(memo, ClusterResolver(options, memo), records)
+    run = _FleetUpdate(ClusterResolver(options))
     held = locks.by_cluster
-    before = {cluster: item.lock for cluster, item in held.items()}
-    stale = set(outdated_clusters(scopes.worlds, before, memo))
     decisions: list[ClusterUpdate] = []
     for world in scopes.worlds:
         old = held.get(world.cluster)
-        settled = world.cluster not in stale and options == DEFAULT_OPTIONS
+        is_current = old is not None and old.lock.input_digest == run.resolver.digests.of(world)
+        settled = is_current and options == DEFAULT_OPTIONS
         if world.cluster in locks.broken or (old and (settled or _uses_unreachable(old, unreachable))):
             decisions.append(ClusterUpdate(world.cluster, old, old, finished=settled))
         else:
@@ -80,54 +73,17 @@ def update_locks(
         decisions.append(run.retire(held[cluster], keeps=keeps or cluster in locks.broken))
     problems = {*scopes.problems, *locks.problems, *(p for update in decisions for p in update.problems)}
     warnings = {*scopes.warnings, *(w for update in decisions for w in update.warnings)}
-    decisions = _without_refreshes(sorted(decisions, key=lambda item: item.cluster))
+    decisions.sort(key=lambda item: item.cluster)
+    if not writes and not any(update.changed for update in decisions):
+        decisions = [_as_before(update) for update in decisions]
     decisions = _with_unavailable(decisions, scopes, sure=sure)
     return LockUpdate(tuple(decisions), tuple(sorted(problems)), tuple(sorted(warnings)))
 
 
-def record_unsolved(
-    scopes: FleetInputs,
-    locks: LockUpdate,
-    *,
-    keeps_locks: bool,
-    sure: bool = True,
-    unsolved: UnsolvedClusters | None = None,
-) -> dict[str, bytes]:
-    """Return the files of the status branch that record the clusters without a complete solution.
-
-    They are for the next run with these inputs, which begins with the locks that this one leaves: where
-    this run changes a lock, the cluster is resolved once more from there.
-
-    Args:
-        scopes: The inputs of every cluster.
-        locks: What this run decided, without options.
-        keeps_locks: Whether this run changes no lock: it is reviewed first, or every change is suspended.
-        sure: Whether everything that may declare a package was readable.
-        unsolved: Records of earlier runs.
-    """
-    records, memo = unsolved or UnsolvedClusters(), SolutionCache()
-    run = _FleetUpdate(memo, ClusterResolver(DEFAULT_OPTIONS, memo), records)
-    updates = {update.cluster: update for update in locks.scopes}
-    files: dict[str, bytes] = {}
-    for world in scopes.worlds:
-        update = updates[world.cluster]
-        record, before = update.record, update.before if keeps_locks else update.after
-        keeps = not sure or scopes.is_incomplete(world.cluster)
-        if record is not None and before != update.before:
-            record = run.decide(world, before, keeps=keeps).record
-        if record is not None:
-            files[record.path] = record_bytes(records.sign(record, world, before, keeps=keeps))
-    return files
-
-
-def _without_refreshes(decisions: list[ClusterUpdate]) -> list[ClusterUpdate]:
-    """Return the updates without those that only refresh a digest, unless another file changes anyway.
-
-    Without its new digest the cluster is resolved again by the next run, with the same result.
-    """
-    if any(update.changed and not update.is_refresh for update in decisions):
-        return decisions
-    return [replace(update, after=update.before) for update in decisions]
+def _as_before(update: ClusterUpdate) -> ClusterUpdate:
+    """Return an update without a new digest of the inputs, if that is all that it changes."""
+    is_outdated = update.finished and update.before != update.after
+    return replace(update, after=update.before, is_outdated=is_outdated)
 
 
 def _with_unavailable(
@@ -158,24 +114,16 @@ def _unavailable(package: LockedPackage, catalogue: Catalogue | None, excuse: st
     return f"cannot be found {excuse}" if excuse else "is no longer published"
 
 
-class _FleetUpdate(Struct, frozen=True):
-    memo: SolutionCache
-    decider: ClusterResolver
-    unsolved: UnsolvedClusters
+class _FleetUpdate(NamedTuple):
+    resolver: ClusterResolver
 
     def decide(self, world: ClusterInputs, old: ClusterLock | None, *, keeps: bool) -> ClusterUpdate:
-        """Return the update of one cluster: the recorded one of these inputs, else a new one."""
-        record = self.unsolved.find(world, old, keeps=keeps)
-        if record is None:
-            return self._resolve(world, old, keeps=keeps)
-        return _unsolved_update(record, old, record.new_lock or old)
-
-    def _resolve(self, world: ClusterInputs, old: ClusterLock | None, *, keeps: bool) -> ClusterUpdate:
+        """Return the update of one cluster, resolved from its lock."""
         before = PreviousLock(old.resolution, old.lock.revisions) if old else _observed_lock(world)
-        result = self.decider.resolve(world, before, keeps=keeps)
+        result = self.resolver.resolve(world, before, keeps=keeps)
         lock = next_lock(
             world.cluster,
-            input_digest=INCOMPLETE_DIGEST if result.is_open else self.memo.digest(world),
+            input_digest=INCOMPLETE_DIGEST if result.is_open else self.resolver.digests.of(world),
             resolution=result.revisions.resolution,
             revisions=result.revisions.revisions,
             solver=_solver(world.choices),
@@ -183,46 +131,28 @@ class _FleetUpdate(Struct, frozen=True):
         )
         after = ClusterLock(lock, result.revisions.resolution)
         check_lock(old, after, is_sound=result.is_sound)
-        warnings = (*result.solution.warnings, *result.revisions.warnings)
-        if not result.is_open:
-            return ClusterUpdate(world.cluster, old, after, result.solution.explanations, warnings=warnings)
-        record = UnsolvedCluster(
-            cluster=world.cluster,
-            problems=tuple(replace(p, hint=name_cluster(p.hint, world.cluster)) for p in result.problems),
-            warnings=warnings,
-            explanations=tuple(
+        return ClusterUpdate(
+            world.cluster,
+            old,
+            after,
+            tuple(
                 replace(e, hints=tuple(name_cluster(hint, world.cluster) for hint in e.hints))
                 for e in result.solution.explanations
             ),
-            lock=after.lock if after != old else None,
-            resolution=after.resolution if after != old else None,
+            finished=not result.is_open,
+            problems=tuple(replace(p, hint=name_cluster(p.hint, world.cluster)) for p in result.problems),
+            warnings=(*result.solution.warnings, *result.revisions.warnings),
         )
-        return _unsolved_update(record, old, after)
 
     def retire(self, old: ClusterLock, *, keeps: bool) -> ClusterUpdate:
         """Return the update of a cluster without installs: its retained packages, or nothing."""
         if keeps:
             return ClusterUpdate(old.lock.scope.cluster, old, old, finished=False)
         nothing = ClusterInputs((), Catalogue(), cluster=old.lock.scope.cluster)
-        decided = replace(self._resolve(nothing, old, keeps=False), problems=(), warnings=())
+        decided = replace(self.decide(nothing, old, keeps=False), problems=(), warnings=())
         left = decided.after.resolution if decided.after else Resolution()
         is_empty = not left.packages and not any(ownership_entries(left))
         return replace(decided, after=None) if is_empty else decided
-
-
-def _unsolved_update(
-    record: UnsolvedCluster, before: ClusterLock | None, after: ClusterLock | None
-) -> ClusterUpdate:
-    return ClusterUpdate(
-        record.cluster,
-        before,
-        after,
-        record.explanations,
-        finished=False,
-        problems=record.problems,
-        warnings=record.warnings,
-        record=record,
-    )
 
 
 def _observed_lock(world: ClusterInputs) -> PreviousLock:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from reconciler.dependencies.lock import format as formats
     from reconciler.dependencies.lock.format import ClusterLock, LockChange
     from reconciler.dependencies.solve.solution import Explanation
-    from reconciler.dependencies.update.unsolved import UnsolvedCluster
 else:
     formats = LazyModule("reconciler.dependencies.lock.format")  # few runs have locks
 
@@ -20,9 +19,10 @@ else:
 class ClusterUpdate(Struct, frozen=True):
     """One cluster: its lock before and after, explanations of conflicts, problems and warnings.
 
-    It is not `finished` if a part has no solution, or an input is unknown; `record` is what the next run
-    with the same inputs needs to know then. `unavailable` completes a sentence about each package with a
-    locked version that is no candidate, by its instance.
+    It is not `finished` if a part has no solution, or an input is unknown. It `is_outdated` if it was
+    resolved again with the same result, and keeps the digest of other inputs until a run writes.
+    `unavailable` completes a sentence about each package with a locked version that is no candidate, by its
+    instance.
     """
 
     cluster: str
@@ -32,13 +32,13 @@ class ClusterUpdate(Struct, frozen=True):
     finished: bool = True
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
-    record: "UnsolvedCluster | None" = None
+    is_outdated: bool = False
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:
-        """Whether any file of this cluster changes."""
-        return self.before != self.after
+        """Whether anything was decided anew: a new digest of the inputs alone is no change."""
+        return self.before != self.after and not self.is_refresh
 
     @property
     def is_refresh(self) -> bool:

@@ -308,7 +308,7 @@ MINE, THEIRS, LOCK = "packagevariants/d/mine.json", "packagevariants/d/theirs.js
 SETS = "packagevariantsets/d/s.json"
 RECORDS = (MINE, THEIRS, LOCK, SETS, REFUSED_DELETIONS)
 LEFT = ("locks/gone.json", f"{SETS_DIRECTORY}/d/gone.json", "other.json")
-CONDITIONS = ("conditions/mine", "conditions/theirs", "conditions/packages/c.json", "unsolved/c.json")
+CONDITIONS = ("conditions/mine", "conditions/theirs", "conditions/packages/c.json")
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -1,7 +1,5 @@
 """How the objects of packages in a cluster are called, and how values are written for digests."""
 
-from dataclasses import field
-from enum import Enum
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -26,7 +24,6 @@ from reconciler.dependencies.model.cluster import (
 )
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install, PackageId, PackageNeed
 from reconciler.dependencies.solve.lookup import any_version
-from reconciler.dependencies.update.memo import CanonicalText
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/acme/provider-aws")
 SAME = PackageId(Ecosystem.XPKG, "y.io/acme/provider-aws")
@@ -106,34 +103,3 @@ def test_objects_of_users_come_first_and_two_packages_of_one_path_get_two_names(
     assert objects[Instance(SAME, CLUSTER)] == NEW
     assert objects[Instance(third, CLUSTER)].name.startswith("acme-provider-aws-")
     assert objects[Instance(DB, HERE)] == OLD
-
-
-class Color(Enum):
-    RED = "red"
-
-
-@dataclass(frozen=True)
-class Part:
-    name: str
-    size: int = 1
-    color: Color = Color.RED
-    place: str = field(default="x", compare=False)
-
-
-@dataclass(frozen=True)
-class Single:
-    parts: tuple[Part, ...] = ()
-
-
-def test_value_is_written_with_the_fields_that_are_admitted() -> None:
-    text = CanonicalText(lambda own: own.compare)
-    every = CanonicalText(lambda _: True)
-
-    assert text.write(Part("a")) == text.write(Part("a", place="y")) == "Part(name='a',size=1,color='red')"
-    assert every.write(Part("a", 2, place="y")) == "Part(name='a',size=2,color='red',place='y')"
-    assert text.write(Single((Part("a"), Part("b", 2)))) == (
-        "Single(parts=(Part(name='a',size=1,color='red'),Part(name='b',size=2,color='red')))"
-    )
-    assert text.write(Single()) == "Single(parts=())"
-    assert text.write(frozenset({"b", "a"})) == "{'a','b'}"
-    assert text.write((None, True, Color.RED)) == "(None,True,'red')"

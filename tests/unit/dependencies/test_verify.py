@@ -9,8 +9,9 @@ from reconciler.dependencies.lock.read import with_lock
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Gvk, InstallationType
+from reconciler.dependencies.solve import build_problem
 from reconciler.dependencies.solve import verify as module
-from reconciler.dependencies.solve.resolve import resolve_cluster
+from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
 from reconciler.dependencies.solve.solution import Explanation, ResolvedInstance, Solution
 from reconciler.dependencies.solve.verify import verify
 from tests.support.dependency_manifests import (
@@ -286,3 +287,26 @@ def test_every_rule_has_a_damaged_solution() -> None:
     rules = {name for name in vars(module) if name.endswith("_violations") and name != "_violations"}
 
     assert {row.rule for row in ROWS.values()} == {*rules, *PREDICATES, "_candidate", "_unreachable"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "violation"),
+    [
+        (
+            "dependencies: {override: [{refName: db.io, versionSelection: {constraints: '>=2.0.0'}}]}",
+            "db.io >=2",
+        ),
+        ("dependencies: {override: [{refName: db.io, install: false}]}", "web.io 1.0.0 requires db.io"),
+        ("dependencies: {install: false}", "web.io 1.0.0 requires db.io"),
+    ],
+)
+def test_a_solver_that_misreads_what_a_user_overrides_is_noticed(
+    settings: str, violation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = install("shop", "web.io", "", settings) + package("web.io", "1.0.0", needs("db.io", "1.5.0"))
+    text += DB + NEW_DB + install("mine", "db.io", "")
+    resolve_cluster(world_of(text))
+    monkeypatch.setattr(build_problem, "effective_requirement", lambda requirement, _: requirement)
+
+    with pytest.raises(UnverifiedSolutionError, match=violation):
+        resolve_cluster(world_of(text))

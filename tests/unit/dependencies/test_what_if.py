@@ -16,9 +16,9 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     exact_range,
 )
+from reconciler.dependencies.update import cluster
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.dependencies.versions import VersionError
 from reconciler.dependencies.what_if import (
     Hypothesis,
@@ -152,18 +152,20 @@ def test_who_does_not_have_it_is_not_asked_further() -> None:
     assert asked("2.0.0", dev=OTHER, lab=OTHER)[WhatIfOutcome.UNAFFECTED].clusters == ("dev", "lab")
 
 
-def test_clusters_that_answer_alike_are_told_together_and_asked_once() -> None:
+def test_clusters_that_answer_alike_are_told_together_and_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     worlds, decision = fleet(a=SHOP)
     several = [replace(worlds[0], cluster=f"edge-{number}") for number in range(20)]
     scope = decision.scopes[0]
     locks = LockUpdate(tuple(replace(scope, cluster=world.cluster) for world in several))
-    memo = SolutionCache()
+    calls: list[ClusterInputs] = []
+    resolve = cluster.resolve_cluster
+    monkeypatch.setattr(cluster, "resolve_cluster", lambda own: calls.append(own) or resolve(own))
 
     candidate = hypothetical_version(worlds[0].catalogue.packages.popitem()[1], "2.0.0")
-    (moves,) = what_if(several, locks, publish(candidate), memo)
+    (moves,) = what_if(several, locks, publish(candidate))
 
     assert len(moves.clusters) == 20
-    assert len(memo._solutions) <= 3
+    assert len(calls) <= 3
 
 
 def test_a_version_of_a_kind_that_is_none_is_refused() -> None:

@@ -296,8 +296,7 @@ def with_control(
 ) -> Inventory:
     control = world.repository("control", {"x": "1"})
     state = control.commit({"locks/a.json": "state", "locks/README": "x", "other": "x"}, branch="state")
-    status = control.commit({"unsolved/a.json": "why", "conditions/x": "x"}, branch="status")
-    there = SimpleNamespace(remote=str(control.path), state=state, status=status)
+    there = SimpleNamespace(remote=str(control.path), state=state)
     return world.inventory(control=there, documents=documents, reviewed=reviewed)
 
 
@@ -312,14 +311,13 @@ def test_locks_are_those_of_the_state_branch_or_the_reviewed_ones(world: World) 
     assert read_dependencies(inventory, world.mirrors) == DependencyInputs(locks={"locks/a.json": b"main"})
 
 
-def test_packages_and_unsolved_clusters_are_read_only_if_something_may_need_them(world: World) -> None:
+def test_packages_are_read_only_if_something_may_need_them(world: World) -> None:
     world.blue.tag("web/v1")
     idle = with_control(world)
     busy = cast("Any", SimpleNamespace(**{**vars(cast("Any", idle)), "documents": ("some",)}))
 
     assert read_dependencies(idle, world.mirrors) == DependencyInputs(locks={"locks/a.json": b"state"})
     inputs = read_dependencies(busy, world.mirrors)
-    assert inputs.unsolved == {"unsolved/a.json": b"why"}
     assert [candidate.source for candidate in inputs.published.candidates] == ["v1"]
 
 
