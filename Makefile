@@ -36,10 +36,8 @@ demo: $(VENV)/.runs  ## The main job on a small world: plan, apply, approve, ups
 test: $(VENV)/.installed  ## All tests, the long ones on a sample; faults, laws, fuzz and soak try everything
 	$(RUN)python -m pytest -n auto --dist worksteal
 
-docs-site:  ## Build the documentation site into docs/_build, and check every link in it
-	$(PYTHON) -m venv $(VENV)-docs
-	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
-	$(VENV)-docs/bin/sphinx-build -W --keep-going -q -b html docs docs/_build
+docs-site: $(VENV)/.installed  ## Build the documentation site into docs/_build, and check every link in it
+	$(RUN)sphinx-build -W --keep-going -q -b html docs docs/_build
 
 docs-pictures:  ## Draw the Mermaid diagrams of the documentation that changed; needs npm and Chromium
 	.ci/pictures
@@ -75,10 +73,10 @@ release-check:  ## The release without publishing: reproducible, checked, instal
 	.ci/release-check
 
 readme: $(VENV)/.installed  ## The commands of README.md on a clean clone with an empty home, as a newcomer types them
-	RECONCILER_README=1 $(RUN)python -m pytest -p no:xdist tests/e2e/test_readme.py
+	RECONCILER_README=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -p no:xdist tests/e2e/test_readme.py
 
 image: $(VENV)/.installed  ## Build the image on a base of Debian packages and pass the demo in it, as root
-	RECONCILER_IMAGE=1 $(RUN)python -m pytest -p no:xdist tests/e2e/test_image.py
+	RECONCILER_IMAGE=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -p no:xdist tests/e2e/test_image.py
 
 bench: $(VENV)/.installed  ## Every goal of speed, met or missed (docs/performance.md); QUICK=1: what a minute decides and is met
 	@$(RUN)python tests/bench/run.py $(if $(QUICK),--quick)
@@ -100,8 +98,8 @@ docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, th
 	$(RUN)python -m tests.support.manifest_schemas
 	$(RUN)python -m tests.support.kubernetes_schema
 
-mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail
-	$(RUN)python tests/mutants/run.py
+mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail; CHANGED=COMMIT: those of files that differ from it
+	$(RUN)python tests/mutants/run.py $(if $(CHANGED),--changed "$(CHANGED)")
 
 mutation: $(VENV)/.installed  ## Try N mutants (25) of each of FOLDERS, or of what differs from the commit CHANGED, drawn with SEED (1)
 	$(RUN)python -m tests.mutation.run --seed $(or $(SEED),1) --number $(or $(N),25) \
@@ -109,39 +107,35 @@ mutation: $(VENV)/.installed  ## Try N mutants (25) of each of FOLDERS, or of wh
 		$(if $(BUDGET),--budget $(BUDGET)) $(if $(MINIMUM),--minimum $(MINIMUM)) $(if $(JOBS),--jobs $(JOBS))
 
 faults: $(VENV)/.installed  ## Every fault at every point (hours; FAULTS=4: at most four points of each sweep), and the table of them
-	RECONCILER_FAULTS=$(or $(FAULTS),all) $(RUN)python -m pytest -q -n auto --dist worksteal tests/faults || { $(RUN)python -m tests.faults.matrix; exit 1; }
+	RECONCILER_FAULTS=$(or $(FAULTS),all) $(RUN)python -m pytest -o faulthandler_timeout=900 -q -n auto --dist worksteal tests/faults || { $(RUN)python -m tests.faults.matrix; exit 1; }
 	$(RUN)python -m tests.faults.matrix
 
 fuzz: $(VENV)/.installed  ## Every parser for SECONDS seconds each (60), with atheris where it can be installed; findings become cases
-	@$(RUN)python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]' || echo "atheris cannot be installed here"
+	@$(PIP) --group fuzz || echo "atheris cannot be installed here"
 	$(RUN)python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
 laws: $(VENV)/.installed  ## The properties and comparisons with kpt on all examples, and the fleet of 2,000 drafts
-	RECONCILER_FUZZ=10 RECONCILER_FLEET=100 $(RUN)python -m pytest -q tests/property tests/contract/test_forge_fleet.py
+	RECONCILER_FUZZ=10 RECONCILER_FLEET=100 $(RUN)python -m pytest -o faulthandler_timeout=0 -q tests/property tests/contract/test_forge_fleet.py
 
 gitea: $(VENV)/.installed  ## Contract tests and runs on the server of RECONCILER_GITEA_URL, as RECONCILER_GITEA_TOKEN
 	@test -n "$(RECONCILER_GITEA_URL)" || { echo "Set RECONCILER_GITEA_URL and RECONCILER_GITEA_TOKEN"; exit 2; }
 	$(RUN)python -m pytest -q -k server tests/contract/test_forge.py tests/contract/test_gitea_server.py tests/contract/test_gitea_server_runs.py
 
 soak: $(VENV)/.installed  ## Lives of drawn fleets for MINUTES minutes (120), from random seeds; prints what replays a failure
-	RECONCILER_SOAK_MINUTES=$(or $(MINUTES),120) RECONCILER_LIVES=0 $(RUN)python -m pytest -q -s -p no:xdist tests/property/test_combination_machine.py
+	RECONCILER_SOAK_MINUTES=$(or $(MINUTES),120) RECONCILER_LIVES=0 $(RUN)python -m pytest -o faulthandler_timeout=0 -q -s -p no:xdist tests/property/test_combination_machine.py
 
 soak-team: $(VENV)/.installed  ## 200 changes of a simulated team over 30 repositories, a run after each: memory, state and time
 	$(RUN)python tests/bench/soak_team.py --changes $(or $(CHANGES),200)
 
 LOCKED := --universal --generate-hashes --no-header --no-emit-index-url
+GROUPS := --group dev --group docs --group audit --group release
 
-lock:  ## Rewrite the lock files from pyproject.toml: all, what runs in production, what builds it
+lock:  ## Rewrite the lock files from pyproject.toml: everything, what runs in production, what builds it
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)python -m pip install --quiet uv
-	$(RUN)uv pip compile --quiet $(LOCKED) --extra dev -o requirements.lock pyproject.toml
+	$(RUN)uv pip compile --quiet $(LOCKED) $(GROUPS) -o requirements.lock pyproject.toml
 	$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-run.lock pyproject.toml
-	echo 'pip-audit>=2.10,<3' | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-audit.lock -
-	printf '%s\n' 'cyclonedx-bom>=7,<8' 'pipx>=1.8,<2' 'pre-commit>=4,<5' 'twine>=6.1,<7' 'uv>=0.9,<1' | \
-		$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-release.lock -
-	printf '%s\n' 'furo>=2025.9' 'myst-parser>=5,<6' 'sphinx>=8.2,<10' 'sphinx-copybutton>=0.5.2,<0.6' | \
-		$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-docs.lock -
-	printf '%s\n' 'editables>=0.5,<1' 'hatchling>=1.27,<2' | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-build.lock -
+	$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock --group build -o requirements-build.lock
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)python -m tests.support.wheels
 
 clean:  ## Remove everything that these targets made

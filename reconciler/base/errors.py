@@ -55,7 +55,7 @@ class Location(NamedTuple):
         return ":".join(parts)
 
 
-class Problem(PartlyCompared, order=True, frozen=True):
+class Problem(PartlyCompared, frozen=True):
     """An error in one input, as a value and not an exception.
 
     Its owner can fix it and everything else still reconciles. `subject` names the

@@ -2,7 +2,7 @@
 
 from functools import cache
 from operator import attrgetter
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from msgspec import Struct
 
@@ -20,9 +20,12 @@ class PartlyCompared(Struct, frozen=True, eq=False):
     def __hash__(self) -> int:
         return hash(_compared(type(self))(self))
 
+    def __lt__(self, other: Self) -> bool:
+        return bool(_compared(type(self))(self) < _compared(type(self))(other))
+
 
 @cache
-def _compared(kind: type[PartlyCompared]) -> "attrgetter[object]":
+def _compared(kind: type[PartlyCompared]) -> "attrgetter[Any]":
     return attrgetter(*(name for name in kind.__struct_fields__ if name not in kind.UNCOMPARED))
 
 

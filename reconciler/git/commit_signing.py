@@ -28,7 +28,7 @@ _LINE_LENGTH = 70
 _HINT = "Give an Ed25519 key without a passphrase, as `ssh-keygen -t ed25519 -N ''` makes it."
 
 
-class CommitSigning(PartlyCompared, frozen=True):
+class CommitSigning(PartlyCompared, frozen=True, dict=True):
     """Formats commit objects with an optional sign-off line and signature; thread-safe.
 
     Deterministic: the same commit gets the same bytes (law 5). `read_key` returns a private key, of OpenSSH

@@ -496,7 +496,7 @@ ALWAYS_OPEN = Opening()
 _NO_PULLS = PullRequests()
 
 
-class Inventory(Struct, frozen=True):  # not a struct: it keeps an index
+class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an index
     """Everything that one run read. Mappings may be in any order, tuples are sorted by identity.
 
     - `stalled`: owners with invalid manifests; `claims`: the downstreams (repository, package) they name.

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Struct
 
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import track
@@ -16,7 +18,8 @@ from reconciler.policy import Limits
 from reconciler.resolve.resolution import Needs
 
 
-class PackageContents(Struct, Mapping[Oid, Files], frozen=True):
+@dataclass(frozen=True, slots=True)
+class PackageContents(Mapping[Oid, Files]):
     """Packages by tree id; `refused` are the reasons for needed ones that are missing."""
 
     files: Mapping[Oid, Files] = field(default_factory=dict)
@@ -53,9 +56,9 @@ class _Fetched(Struct):
     """The packages that were fetched up to now, and their size in bytes; the reasons for missing ones."""
 
     limits: Limits
-    files: dict[Oid, Files] = field(default_factory=dict)
+    files: dict[Oid, Files] = msgspec.field(default_factory=dict)
     size: int = 0
-    refused: dict[Oid, str] = field(default_factory=dict)
+    refused: dict[Oid, str] = msgspec.field(default_factory=dict)
 
 
 def _fetch(mirror: Mirror, trees: list[Oid], fetched: _Fetched) -> None:

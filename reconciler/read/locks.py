@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+import msgspec
+
 from reconciler.api.validation import first_error
 from reconciler.base.errors import ConfigurationError, Location, Problem
 from reconciler.base.reasons import Reason
@@ -49,7 +51,7 @@ def read_reviewed_lock(opened: OpenControl, policy: Policy, computed_tree: Oid |
     files = _files(opened.objects, opened.commit.oid, policy.limits)
     base = opened.mirror.head_branch
     branch = _read_branch(opened, policy, files, base)
-    return replace(_parsed(files), base=base, computed_tree=computed_tree, branch=branch)
+    return msgspec.structs.replace(_parsed(files), base=base, computed_tree=computed_tree, branch=branch)
 
 
 def read_working_lock(directory: Path, merged: ReviewedLock) -> ReviewedLock:
@@ -59,7 +61,9 @@ def read_working_lock(directory: Path, merged: ReviewedLock) -> ReviewedLock:
         ConfigurationError: It is unreadable as a whole, or was written by a newer version.
     """
     files = read_directory(directory) if directory.is_dir() else {}
-    return replace(_parsed(files), base=merged.base, computed_tree=merged.computed_tree, branch=merged.branch)
+    return msgspec.structs.replace(
+        _parsed(files), base=merged.base, computed_tree=merged.computed_tree, branch=merged.branch
+    )
 
 
 def _parsed(files: Files) -> ReviewedLock:

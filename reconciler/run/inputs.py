@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from reconciler.names.ids import ObjectName, PackageKey
 
 
-class RunInputs(Struct, frozen=True):
+class RunInputs(Struct, frozen=True, dict=True):
     """Everything that was read, and the repositories that it was read from."""
 
     inventory: Inventory

@@ -1,10 +1,10 @@
 """The digest of inputs: which facts count, and what happens to a lock whose digest is outdated."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import fields
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.read import read_locks

@@ -1,7 +1,5 @@
 """Inputs that must be bound, and bindings that people choose: what somebody gives, and what nobody does."""
 
-from dataclasses import dataclass, field
-
 import pytest
 
 from reconciler.base.errors import Location, Problem
@@ -17,7 +15,7 @@ from reconciler.dependencies.model.cluster import (
     ObservedInstallation,
     SlotKind,
 )
-from reconciler.dependencies.model.packages import Ecosystem, Interface, PackageId, compared_hash
+from reconciler.dependencies.model.packages import Ecosystem, Interface, PackageId
 from reconciler.dependencies.solve.lookup import _is_object_of, bundle_name
 from reconciler.dependencies.solve.resolve import _bound_interfaces, resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
@@ -277,15 +275,3 @@ def test_generated_object_is_recognised_by_namespace_and_name(
 )
 def test_index_is_a_directory_at_the_root(path: str, is_index: bool) -> None:
     assert is_in_index(Location(path)) is is_index
-
-
-def test_hash_of_a_value_is_that_of_its_compared_fields() -> None:
-    @dataclass(frozen=True)
-    class Point:
-        x: int
-        note: str = field(default="", compare=False)
-
-    points = [Point(1, "a"), Point(1, "b"), Point(2, "a")]
-
-    first, same, other = map(compared_hash, points)
-    assert (first == same, first == other) == (True, False)

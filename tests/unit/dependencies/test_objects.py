@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.format import LockedPackage
 from reconciler.dependencies.lock.objects import (
     USER,
