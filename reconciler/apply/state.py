@@ -8,8 +8,7 @@ from reconciler.apply.outcome import EffectKind, Result, failed_result, merge_re
 from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushResult, PushStatus, push
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid, PackageKey
@@ -124,7 +123,8 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
         return Result()
     try:
         commit = _commit(pack, tree, branch, policy, time)
-        (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)], pack.save())
+        pack.save()
+        (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)])
     except ReconcilerError as error:
         return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
     if not answer.ok:

@@ -23,8 +23,7 @@ from reconciler.apply.state import (
     write_locks,
 )
 from reconciler.errors import Exit, UnavailableError
-from reconciler.git.push import PushResult, PushStatus
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import Oid, PackageKey
 from reconciler.policy import CommitPolicy, Limits, Policy
