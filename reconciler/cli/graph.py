@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -42,7 +41,6 @@ SUBJECTS = ("dependencies", "packages")
     default="",
     metavar="NAME",
     help="Only this cluster.",
-    shell_complete=complete_names("clusters"),
 )
 @click.option(
     "--why",
@@ -56,7 +54,6 @@ SUBJECTS = ("dependencies", "packages")
     "names",
     nargs=-1,
     metavar="[NAME]...",
-    shell_complete=complete_names("packages", "sets", "variants", "repositories"),
 )
 def graph(
     *,

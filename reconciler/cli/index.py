@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import Command, Output, make_printer, output_options, show_files
 from reconciler.errors import ConfigurationError, Exit, UsageError
 from reconciler.suggestions import suggest
@@ -33,7 +32,6 @@ def _layer(command: Command) -> Command:
         default="",
         metavar="NAME",
         help="Only for this cluster.",
-        shell_complete=complete_names("clusters"),
     )(command)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from reconciler.cli.common import complete_names, is_quiet, terminal_width, wants_color
+from reconciler.cli.common import is_quiet, terminal_width, wants_color
 from reconciler.errors import Exit, Problem, RefusedError, UnavailableError, UsageError
 from reconciler.progress import current_display
 from reconciler.report.console import Paint, ansi, folded, plain
@@ -270,8 +270,7 @@ def usable_cache(cache_dir: Path | None, *, writes: bool) -> Path | None:
     """
     from tempfile import TemporaryDirectory
 
-    from reconciler.git.cache_directory import open_cache
-    from reconciler.run.name_cache import default_cache
+    from reconciler.git.cache_directory import default_cache, open_cache
 
     try:
         open_cache(cache_dir or default_cache())
@@ -342,7 +341,6 @@ def filter_options(command: Command) -> Command:
             multiple=True,
             metavar="SET",
             help="Only packages of this PackageVariantSet.",
-            shell_complete=complete_names("sets"),
         ),
     ):
         command = option(command)

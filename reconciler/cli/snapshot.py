@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -47,7 +46,6 @@ def snapshot() -> None:
     default="",
     metavar="NAME",
     help="Name of the cluster that was listed.  [default: as before]",
-    shell_complete=complete_names("clusters"),
 )
 @click.option("--kinds", default="", help="What was asked for, as kubectl takes it: Kind.group,Kind.group,…")
 @click.option(

@@ -21,11 +21,11 @@ import msgspec
 from reconciler import __version__
 from reconciler.digest import checked, with_digest
 from reconciler.errors import Exit, ReconcilerError
+from reconciler.git.cache_directory import default_cache
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import Oid
 from reconciler.read.control import OpenControl, open_control
 from reconciler.refs import TAGS
-from reconciler.run.name_cache import default_cache
 from reconciler.run.options import Opened, RunOptions, open_mirrors
 from reconciler.values import dataclass
 
@@ -39,7 +39,7 @@ _MOST_BYTES: Final = 4 << 20
 _MOST_REPORTS: Final = 32
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _CODE: Final = (_PACKAGE, _PACKAGE.parent / "templates")
-_TOOLS: Final = ("git", "gpg", "ssh-keygen")
+_TOOLS: Final = ("git", "ssh-keygen")
 _ENDS: Final = frozenset({Exit.DONE, Exit.WAITING})
 """Exits of runs with a report to keep: after any other, the next run may end differently."""
 VOLATILE: Final = frozenset({"HOSTNAME", "OLDPWD", "SHLVL", "_"})
