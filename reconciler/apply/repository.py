@@ -18,10 +18,10 @@ from reconciler.git.push import (
     TAGS_PER_PUSH,
     PushResult,
     PushStatus,
+    RefUpdate,
     name_refs,
     push,
 )
-from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import PullRequest
@@ -158,7 +158,8 @@ def _push(mirror: Mirror, pushed: _Push) -> Sequence[PushResult]:
     updates += pushed.staged.updates() if pushed.staged else []
     if not updates:
         return ()
-    return push(mirror, updates, pushed.pack.save())
+    pushed.pack.save()
+    return push(mirror, updates)
 
 
 def _refused(results: Iterable[PushResult]) -> dict[str, PushResult]:
@@ -233,20 +234,14 @@ def _stage_pulls(
 
 
 def _batches(changes: Sequence[Change], mirror: Mirror) -> Iterator[list[Change]]:
-    """Split changes so that each batch is one push: few new tags, a bounded number of refs.
-
-    A repository on this machine has neither limit: no host makes events of its tags, and its refs are no
-    arguments of a command.
-    """
-    if mirror.is_local:
-        yield from filter(None, [list(changes)])
-        return
+    """Split changes so that each batch is one push: few new tags, a bounded number of refs."""
+    # A host creates no event for a push of more than three tags; a directory creates none at all.
+    most_tags = _REFS if mirror.is_local else TAGS_PER_PUSH
     batch: list[Change] = []
     tags = refs = 0
     for change in changes:
         new_tags, new_refs = _new_tags(change), len(change.writes) + 1
-        # GitHub creates no event for a push of more than three tags.
-        if batch and (tags + new_tags > TAGS_PER_PUSH or refs + new_refs > _REFS):
+        if batch and (tags + new_tags > most_tags or refs + new_refs > _REFS):
             yield batch
             batch, tags, refs = [], 0, 0
         batch.append(change)
@@ -317,15 +312,15 @@ def _time(write: Write, mirror: Mirror) -> int:
 
 def _draft_tree(write: WriteDraft, mirror: Mirror, pack: Pack) -> Oid:
     package = _package(write.ref, write.files, write.tree, pack)
-    return pack.graft(_base(write, mirror, pack), write.path, package)
+    return pack.graft(_base(write, mirror, pack), {write.path: package})
 
 
 def _group_tree(write: WriteGroup, mirror: Mirror, pack: Pack) -> Oid:
-    tree = _base(write, mirror, pack)
-    for part in write.parts:
-        package = _package(write.ref, part.files, part.tree, pack) if part.tree else None
-        tree = pack.graft(tree, part.path, package)
-    return tree
+    trees = {
+        part.path: _package(write.ref, part.files, part.tree, pack) if part.tree else None
+        for part in write.parts
+    }
+    return pack.graft(_base(write, mirror, pack), trees)
 
 
 def _package(ref: str, files: Files, tree: Oid, pack: Pack) -> Oid:

@@ -9,8 +9,7 @@ from reconciler.base.errors import ConflictError, Exit, ReconcilerError, Refused
 from reconciler.base.redact import mask_credentials_in
 from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushResult, PushStatus, push
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Inventory
@@ -130,7 +129,8 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
         return Result()
     try:
         commit = _commit(pack, tree, branch, policy, time)
-        (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)], pack.save())
+        pack.save()
+        (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)])
     except ReconcilerError as error:
         return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
     if not answer.ok:

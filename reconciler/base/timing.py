@@ -66,12 +66,6 @@ def is_watched() -> bool:
     return bool(_watchers)
 
 
-def emit(span: TimeSpan) -> None:
-    """Pass a span to all watchers: one of this process, or of another that sent it."""
-    for watcher in _watchers:
-        watcher(span)
-
-
 class OpenSpan:
     """A span under way: the number of its results, and whether it is worth telling."""
 
@@ -91,4 +85,6 @@ def timed(kind: SpanKind, name: str, where: str = "") -> Iterator[OpenSpan]:
             yield opened
     finally:
         if _watchers and opened.is_kept:
-            emit(TimeSpan(kind, name, start, time.monotonic() - begun, opened.items, where))
+            span = TimeSpan(kind, name, start, time.monotonic() - begun, opened.items, where)
+            for watcher in _watchers:
+                watcher(span)

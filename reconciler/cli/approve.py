@@ -9,7 +9,6 @@ import click
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
 from reconciler.base.escape import terminal
 from reconciler.base.progress import open_task, track
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     dry_run_option,
@@ -55,7 +54,7 @@ class Approved(NamedTuple):
 @click.command()
 @writing_control_options
 @output_options(Output.TEXT, Output.JSON)
-@click.argument("names", nargs=-1, metavar="[REPO/PACKAGE]...", shell_complete=complete_names("packages"))
+@click.argument("names", nargs=-1, metavar="[REPO/PACKAGE]...")
 @click.option("--all", "every", is_flag=True, help="Every open pull request of every repository.")
 @filter_options
 @click.option("--propose-only", is_flag=True, help="Only mark as ready for review; another person approves.")

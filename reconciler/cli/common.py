@@ -18,24 +18,6 @@ if TYPE_CHECKING:
     from reconciler.base.timing import TimeSpan
 
 _KEY = "reconciler.common"
-Completer = Callable[[click.Context, click.Parameter, str], list[str]]
-
-
-def complete_names(*kinds: str) -> Completer:
-    """Return a completion of names that the last run on this machine saw: `packages`, `sets`, …."""
-
-    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-        from reconciler.git.cache_directory import is_own_cache
-        from reconciler.run.name_cache import default_cache, read_names
-
-        control = str(context.params.get("control") or ".")
-        cache_dir = Path(context.params.get("cache_dir") or default_cache())
-        if not is_own_cache(cache_dir):
-            return []
-        names = [name for kind in kinds for name in read_names(cache_dir, control, kind)]
-        return [name for name in names if name.startswith(incomplete)]
-
-    return complete
 
 
 def add_common_options(command: click.Command) -> None:

@@ -1,4 +1,4 @@
-"""`completion`: the script that completes commands, options and names in a shell."""
+"""`completion`: the script that completes commands and options in a shell."""
 
 import click
 
@@ -11,10 +11,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> Exit:
-    r"""Print the script that completes commands, options and names in bash, zsh or fish.
-
-    Names of packages, sets, repositories, clusters and variants are those that the last run on this
-    machine saw: nothing is read or fetched for a completion.
+    r"""Print the script that completes commands and options in bash, zsh or fish.
 
     \b
     Examples:

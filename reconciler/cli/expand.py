@@ -6,7 +6,6 @@ import click
 
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.suggestions import suggest
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -28,7 +27,7 @@ API_VERSION = "reconciler.dev/v1alpha1"
 
 
 @click.command()
-@click.argument("sets", nargs=-1, metavar="[NAMESPACE/SET]...", shell_complete=complete_names("sets"))
+@click.argument("sets", nargs=-1, metavar="[NAMESPACE/SET]...")
 @control_options
 @output_options(Output.YAML, Output.JSON)
 @click.option("--trace", is_flag=True, help="Say which literal or expression gave each field.")

@@ -7,7 +7,6 @@ import click
 
 from reconciler.base.errors import Exit
 from reconciler.base.escape import terminal
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 @click.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
-@click.argument("package", metavar="REPO/PACKAGE", shell_complete=complete_names("packages"))
+@click.argument("package", metavar="REPO/PACKAGE")
 def explain(settings: "RunOptions", output: str, package: str) -> Exit:
     r"""Explain the change of one package, and the origin of each field that we put into it.
 

@@ -8,7 +8,6 @@ import click
 
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.suggestions import suggest
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -42,7 +41,6 @@ SUBJECTS = ("dependencies", "packages")
     default="",
     metavar="NAME",
     help="Only this cluster.",
-    shell_complete=complete_names("clusters"),
 )
 @click.option(
     "--why",
@@ -56,7 +54,6 @@ SUBJECTS = ("dependencies", "packages")
     "names",
     nargs=-1,
     metavar="[NAME]...",
-    shell_complete=complete_names("packages", "sets", "variants", "repositories"),
 )
 def graph(
     *,

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.base.errors import Exit, UsageError
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 @click.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
-@click.argument("package", metavar="REPO/PACKAGE", shell_complete=complete_names("packages"))
+@click.argument("package", metavar="REPO/PACKAGE")
 def history(settings: "RunOptions", output: str, package: str) -> Exit:
     r"""List the revisions of a package, the newest first: when, from which upstream, what changed, by whom.
 

@@ -8,7 +8,6 @@ import click
 
 from reconciler.base.errors import ConfigurationError, Exit, UsageError
 from reconciler.base.suggestions import suggest
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import Command, Output, make_printer, output_options, show_files
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ def _layer(command: Command) -> Command:
         default="",
         metavar="NAME",
         help="Only for this cluster.",
-        shell_complete=complete_names("clusters"),
     )(command)
 
 

@@ -8,7 +8,6 @@ import click
 
 from reconciler.base.errors import Exit, RefusedError, UsageError, worst
 from reconciler.base.progress import open_task
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -100,7 +99,7 @@ def _check_frozen(locking: "LockResult") -> None:
 @lock.command()
 @writing_control_options
 @output_options(Output.TEXT, Output.JSON)
-@click.argument("name", metavar="[NAMESPACE/]VARIANT", shell_complete=complete_names("variants"))
+@click.argument("name", metavar="[NAMESPACE/]VARIANT")
 @click.argument("what", default="", metavar="[REVISION|TAG|BRANCH]")
 def hold(settings: "RunOptions", output: str, name: str, what: str) -> Exit:
     r"""Keep the upstream of a variant at one commit, whatever its tag, range or branch comes to mean.
@@ -126,7 +125,6 @@ def hold(settings: "RunOptions", output: str, name: str, what: str) -> Exit:
     nargs=-1,
     required=True,
     metavar="[NAMESPACE/]VARIANT...",
-    shell_complete=complete_names("variants"),
 )
 def follow(settings: "RunOptions", output: str, names: tuple[str, ...]) -> Exit:
     r"""Let the upstream of variants follow their tag, range or branch again.

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import click
 
 from reconciler import __version__
-from reconciler.base.collector import COLLECT
 from reconciler.base.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
@@ -170,7 +169,6 @@ def entrypoint() -> None:
     SIGTERM, with which a cluster stops a pod, and SIGINT let the effect under way finish, and end every other
     wait (exit 6); a second one kills.
     """
-    gc.set_threshold(*COLLECT)
     # Looking for plugins of pydantic reads the metadata of every installed package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # Before anything else may print: tracebacks and warnings of libraries are redacted too.
@@ -185,9 +183,11 @@ def entrypoint() -> None:
 
 
 def _work() -> int:
+    # What a run makes lives to its end and has few cycles: the collector looks for them rarely (the replies
+    # of forges have some), and not at the end, where it would take a fifth of a short run.
+    gc.set_threshold(200_000, 20, 100)
     _show_progress()
     code = invoke(sys.argv[1:])
-    # The process ends: looking for cycles among all that it made would take a fifth of a short run.
     gc.freeze()
     return code
 

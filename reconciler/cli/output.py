@@ -16,7 +16,7 @@ from reconciler.base.errors import Exit, Problem, RefusedError, UnavailableError
 from reconciler.base.escape import inert, terminal
 from reconciler.base.progress import current_display
 from reconciler.base.redact import Redactor
-from reconciler.cli.common import complete_names, is_quiet, terminal_width, wants_color
+from reconciler.cli.common import is_quiet, terminal_width, wants_color
 from reconciler.report.console import Paint, ansi, folded, plain
 
 if TYPE_CHECKING:
@@ -268,8 +268,7 @@ def usable_cache(cache_dir: Path | None, *, writes: bool) -> Path | None:
     """
     from tempfile import TemporaryDirectory
 
-    from reconciler.git.cache_directory import open_cache
-    from reconciler.run.name_cache import default_cache
+    from reconciler.git.cache_directory import default_cache, open_cache
 
     try:
         open_cache(cache_dir or default_cache())
@@ -340,7 +339,6 @@ def filter_options(command: Command) -> Command:
             multiple=True,
             metavar="SET",
             help="Only packages of this PackageVariantSet.",
-            shell_complete=complete_names("sets"),
         ),
     ):
         command = option(command)

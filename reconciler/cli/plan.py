@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.base.errors import Exit, UsageError
-from reconciler.cli.common import complete_names
 from reconciler.cli.differences import changed_files, diff_option, show_differences
 from reconciler.cli.html import html_option, write_page
 from reconciler.cli.measuring import measuring_options
@@ -49,9 +48,7 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @out_file_option("Write the report to this file.")
 @html_option
 @measuring_options
-@click.argument(
-    "names", nargs=-1, metavar="[PACKAGE|SET]...", shell_complete=complete_names("packages", "sets")
-)
+@click.argument("names", nargs=-1, metavar="[PACKAGE|SET]...")
 def plan(
     settings: "RunOptions",
     output: str,

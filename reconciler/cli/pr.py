@@ -10,7 +10,6 @@ import click
 from reconciler.base.errors import Exit, RefusedError, worst
 from reconciler.base.escape import terminal
 from reconciler.base.progress import track
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -101,7 +100,7 @@ def list_(
 @pr.command()
 @control_options
 @output_options(*FORMS)
-@click.argument("name", shell_complete=complete_names("packages"))
+@click.argument("name")
 def show(settings: "RunOptions", output: str, name: str) -> Exit:
     r"""Show the title, the text and the changes of a pull request.
 
@@ -129,7 +128,7 @@ def show(settings: "RunOptions", output: str, name: str) -> Exit:
 @pr.command()
 @writing_control_options
 @output_options(*FORMS)
-@click.argument("name", shell_complete=complete_names("packages"))
+@click.argument("name")
 @dry_run_option
 def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> Exit:
     r"""Merge a pull request that is ready; a draft is approved with `reconciler approve`.
@@ -161,7 +160,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
 @pr.command()
 @writing_control_options
 @output_options(*FORMS)
-@click.argument("name", shell_complete=complete_names("packages"))
+@click.argument("name")
 @click.option("--comment", default="", help="Why.")
 @dry_run_option
 def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_run: bool) -> Exit:
@@ -190,7 +189,7 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
 @pr.command()
 @writing_control_options
 @output_options(*FORMS)
-@click.argument("name", shell_complete=complete_names("packages"))
+@click.argument("name")
 @dry_run_option
 def reopen(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> Exit:
     r"""Open a closed pull request again, as its branch is now: it is no rejection any more.

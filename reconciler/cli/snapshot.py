@@ -10,7 +10,6 @@ import click
 
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.progress import current_display
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -47,7 +46,6 @@ def snapshot() -> None:
     default="",
     metavar="NAME",
     help="Name of the cluster that was listed.  [default: as before]",
-    shell_complete=complete_names("clusters"),
 )
 @click.option("--kinds", default="", help="What was asked for, as kubectl takes it: Kind.group,Kind.group,…")
 @click.option(

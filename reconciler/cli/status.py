@@ -10,7 +10,6 @@ import click
 
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.progress import current_display
-from reconciler.cli.common import complete_names
 from reconciler.cli.html import html_option, write_page
 from reconciler.cli.output import (
     Output,
@@ -50,16 +49,13 @@ SECONDS = 30
     multiple=True,
     metavar="NAME",
     help="Only this Repository, or a pattern.",
-    shell_complete=complete_names("repositories"),
 )
 @click.option(
     "--sort", type=click.Choice(SORT_KEYS), help="Order of rows.  [default: name; JSON and YAML: kind]"
 )
 @html_option
 @click.option("--watch", is_flag=True, help=f"Look again every {SECONDS} seconds, on a terminal.")
-@click.argument(
-    "names", nargs=-1, metavar="[NAME]...", shell_complete=complete_names("packages", "sets", "variants")
-)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
 def status(
     *,
     settings: "RunOptions",

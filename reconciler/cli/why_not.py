@@ -6,7 +6,6 @@ import click
 
 from reconciler.base.errors import Exit
 from reconciler.base.escape import message_line, terminal
-from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 @click.command(name="why-not")
 @control_options
 @output_options(Output.TEXT, Output.JSON)
-@click.argument("package", metavar="REPO/PACKAGE", shell_complete=complete_names("packages"))
+@click.argument("package", metavar="REPO/PACKAGE")
 @click.argument("version", default="", metavar="[VERSION]")
 def why_not(settings: "RunOptions", output: str, package: str, version: str) -> Exit:
     r"""Explain what keeps a package from an upstream revision: the newest one unless VERSION names another.

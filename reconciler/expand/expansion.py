@@ -9,7 +9,6 @@ from msgspec.structs import fields, replace
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import PackageVariant, PackageVariantSet
-from reconciler.base.collector import no_collection
 from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.expand.authored import check_declared_variant, expand_variant
@@ -52,13 +51,12 @@ def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
         inventory: Everything that was read.
         trace: Record for every field of every variant which literal or expression set it.
     """
-    with no_collection():
-        if trace or not inventory.is_partial:
-            return _expand(inventory, trace=trace)
-        # A shard expands while it reads, to know what it needs, and again to plan: mostly from equal values.
-        if not _last or not _reads_the_same(_last[0][0], inventory):
-            _last[:] = [(inventory, _expand(inventory, trace=False))]
-        return _last[0][1]
+    if trace or not inventory.is_partial:
+        return _expand(inventory, trace=trace)
+    # A shard expands while it reads, to know what it needs, and again to plan: mostly from equal values.
+    if not _last or not _reads_the_same(_last[0][0], inventory):
+        _last[:] = [(inventory, _expand(inventory, trace=False))]
+    return _last[0][1]
 
 
 _last: list[tuple[Inventory, Desired]] = []

@@ -14,7 +14,6 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.resource import Resource
 from reconciler.functions.values import copy_value
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
-from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode
 
 if TYPE_CHECKING:
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
 
 _IGNORE_FILE: Final = ".krmignore"
 _ENDINGS: Final = (".yaml", ".yml")
-_CACHE_BYTES: Final = 512 << 10
-"""Size of the files in the cache; their nodes take some fifty times as much memory."""
-
-_MAX_SEEN: Final = 1 << 16
 
 
 def package_directories(files: Iterable[str]) -> set[str]:
@@ -71,44 +66,6 @@ def _is_ignored(path: str, spec: "GitIgnoreSpec") -> bool:
     return any(spec.match_file(step if step == path else f"{step}/") for step in steps)
 
 
-class _SplitCache:
-    """Cache of split files by content, for files that many packages share.
-
-    A file is kept from its second use on: a file of one package alone is not worth its memory. The
-    values are shared and must not be changed.
-    """
-
-    def __init__(self) -> None:
-        self._seen: set[tuple[Oid, str]] = set()
-        self._files: dict[tuple[Oid, str], PackageFile] = {}
-        self._size = 0
-
-    def split(self, file: File, path: str) -> PackageFile:
-        """Return a file as `split_file` does."""
-        key = (file.oid, path.rpartition("/")[2])
-        cached = self._files.get(key)
-        if cached is not None:
-            return cached
-        split = split_file(file.data, path)
-        if key in self._seen:
-            self._keep(key, split, len(file.data))
-        else:
-            self._seen = self._seen if len(self._seen) < _MAX_SEEN else set()
-            self._seen.add(key)
-        return split
-
-    def _keep(self, key: tuple[Oid, str], split: PackageFile, size: int) -> None:
-        if size > _CACHE_BYTES:
-            return
-        if self._size + size > _CACHE_BYTES:
-            self._files, self._size = {}, 0
-        self._files[key] = split
-        self._size += size
-
-
-_CACHE: Final = _SplitCache()
-
-
 class PackageResources(Struct, frozen=True):
     """The resources of a package and its sub-packages, by the directory of the package."""
 
@@ -138,7 +95,7 @@ def read_resources(files: Files) -> PackageResources:
             if name in ignored or not _holds_resources(name, file):
                 continue
             path = f"{package}/{name}" if package else name
-            split[path] = _CACHE.split(file, path)
+            split[path] = split_file(file.data, path)
             resources[package] += _resources(split[path], path, package)
     return PackageResources(files, split, resources)
 

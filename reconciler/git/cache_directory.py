@@ -20,6 +20,12 @@ _OTHERS_ENTER: Final = 0o011
 _ELSEWHERE: Final = "name another directory with --cache-dir or RECONCILER_CACHE_DIR"
 
 
+def default_cache() -> Path:
+    """Return the directory of mirrors in the user's cache directory (XDG)."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "reconciler"
+
+
 def open_cache(directory: Path) -> Path:
     """Return the absolute path of the cache directory, which this user alone may enter if it was not there.
 
@@ -42,14 +48,6 @@ def open_cache(directory: Path) -> Path:
     if os.name == "posix":
         _check_below(path, path, is_open=bool(status.st_mode & _OTHERS_ENTER))
     return path
-
-
-def is_own_cache(directory: Path) -> bool:
-    """Tell whether a cache exists that `open_cache` opens."""
-    try:
-        return directory.is_dir() and bool(open_cache(directory))
-    except (RefusedError, UnavailableError):
-        return False
 
 
 def _check_below(root: Path, directory: Path, *, is_open: bool) -> None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
@@ -123,7 +122,9 @@ def run_git(
     Raises: UnavailableError if git is not installed or does not end in time; StoppedError if a shutdown
     was requested, except during a push, which is waited for.
     """
-    executable = _executable()
+    executable = shutil.which("git")
+    if executable is None:
+        raise UnavailableError("The git command was not found", hint="Install git 2.34 or later.")
     if credential is not None:
         learn_credential(credential.password)
     command = [executable, *_ALWAYS, *_helper_options(remote, credential)]
@@ -150,42 +151,6 @@ def run_git(
         hint = "Register the address to which it redirects."
         raise UnavailableError(f"{remote} redirects to another address, which is not followed", hint=hint)
     return run(target)
-
-
-def start_git(
-    arguments: Sequence[str],
-    *,
-    directory: Path | None = None,
-    stdin: int | IO[bytes],
-    stdout: int | IO[bytes],
-    stderr: int | IO[bytes],
-) -> "subprocess.Popen[bytes]":
-    """Start git on this machine, with the environment and the configuration of `run_git`.
-
-    Hooks run, as they do for the server side of a push.
-
-    Raises: UnavailableError if git is not installed, or this process has reached its limits.
-    """
-    where = [f"--git-dir={directory}"] if directory else []
-    _started.append(arguments[0])
-    try:
-        return subprocess.Popen(
-            [_executable(), *where, *arguments],
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            env=environment(os.environ),
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise UnavailableError(f"git cannot be started: {error.strerror}", hint=LIMITS_HINT) from error
-
-
-def _executable() -> str:
-    executable = shutil.which("git")
-    if executable is None:
-        raise UnavailableError("The git command was not found", hint="Install git 2.34 or later.")
-    return executable
 
 
 def run_checked(arguments: Sequence[str], *, directory: Path, stdin: bytes = b"") -> bytes:

@@ -1,4 +1,4 @@
-"""Sign-off lines and signatures of the commits that a run makes; those of SSH keys are made here."""
+"""Sign-off lines and signatures of the commits that a run makes; made here with an SSH key."""
 
 import base64
 import hashlib
@@ -12,7 +12,6 @@ from msgspec import field
 from reconciler.base.errors import ReconcilerError, UnavailableError
 from reconciler.base.redact import learn_credential, mask_credentials
 from reconciler.base.values import PartlyCompared
-from reconciler.git.gpg_signing import GpgSigner
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Signature, commit_bytes
 
@@ -31,16 +30,14 @@ _HINT = "Give an Ed25519 key without a passphrase, as `ssh-keygen -t ed25519 -N 
 class CommitSigning(PartlyCompared, frozen=True, dict=True):
     """Formats commit objects with an optional sign-off line and signature; thread-safe.
 
-    Deterministic: the same commit gets the same bytes (law 5). `read_key` returns a private key, of OpenSSH
-    or with `is_gpg` of GnuPG, and is called when the first commit is signed: a plan makes no commits and
-    needs no key.
+    Deterministic: the same commit gets the same bytes (law 5). `read_key` returns a private key of OpenSSH,
+    and is called when the first commit is signed: a plan makes no commits and needs no key.
     """
 
     UNCOMPARED = frozenset({"_lock"})
 
     sign_off: bool = False
     read_key: Callable[[], bytes] | None = None
-    is_gpg: bool = False
     _lock: Lock = field(default_factory=Lock)
 
     def commit(
@@ -55,9 +52,9 @@ class CommitSigning(PartlyCompared, frozen=True, dict=True):
         if self.read_key is None:
             return unsigned
         with self._lock:
-            signer = self._signer
+            key = self._key
         head, blank, body = unsigned.partition(b"\n\n")
-        signature = signer(unsigned, committer.time).replace(b"\n", b"\n ")  # lines continue after a space
+        signature = sign(key, unsigned).replace(b"\n", b"\n ")  # lines continue after a space
         return head + b"\ngpgsig " + signature + blank + body
 
     def message(self, message: str, committer: Signature) -> str:
@@ -71,25 +68,18 @@ class CommitSigning(PartlyCompared, frozen=True, dict=True):
         Raises:
             UnavailableError: There is no usable key.
         """
-        self._signer(b"", 0)
+        _ = self._key
 
     @cached_property
-    def _signer(self) -> Callable[[bytes, int], bytes]:
-        """Signs bytes; the second argument is the time of their commit, in seconds."""
+    def _key(self) -> "Ed25519PrivateKey":
+        assert self.read_key is not None  # noqa: S101 - `commit` asks for the key only where there is a reader
         try:
-            return self._make_signer()
+            data = self.read_key()
+            learn_credential(data.decode(errors="replace"))
+            return parse_key(data)
         except ReconcilerError as error:
             error.cause = str(error)  # the same for every commit of the run
             raise
-
-    def _make_signer(self) -> Callable[[bytes, int], bytes]:
-        assert self.read_key is not None  # noqa: S101 - `commit` asks for the key only where there is a reader
-        data = self.read_key()
-        learn_credential(data.decode(errors="replace"))
-        if self.is_gpg:
-            return GpgSigner(data)
-        key = parse_key(data)
-        return lambda commit, _: sign(key, commit)
 
 
 UNSIGNED = CommitSigning()

@@ -14,7 +14,6 @@ from reconciler.base.errors import UnavailableError
 from reconciler.git.commits import CommitData
 from reconciler.git.effects import effect
 from reconciler.git.repository import Mirror
-from reconciler.git.sorted_trees import SortedTree, Splice, apply_delta, delta
 from reconciler.git.trees import PackageRefusedError, RawEntry, parse_tree
 from reconciler.names.ids import Oid
 from reconciler.names.objects import (
@@ -38,8 +37,6 @@ class Pack:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
         self._records: dict[Oid, bytes] = {}
-        self._trees: dict[Oid, SortedTree] = {}
-        self._bases: dict[Oid, int] = {}
         self._present: set[Oid] = set()
         self._commits: dict[Oid, Oid] = {}
         self._signed: dict[Oid, Oid] = {}
@@ -125,130 +122,79 @@ class Pack:
 
         Raises: PackageRefusedError if a file is in the place of a directory.
         """
-        return self.graft(root_tree, path, self.files(files) if files else None)
+        return self.graft(root_tree, {path: self.files(files) if files else None})
 
-    def graft(self, root_tree: Oid | None, path: str, below: Oid | None) -> Oid:
-        """Replace one directory of a tree by an existing tree; otherwise as `patch_tree`."""
-        return self._patch(root_tree, path.split("/"), below) or self.tree(())
+    def graft(self, root_tree: Oid | None, below: Mapping[str, Oid | None]) -> Oid:
+        """Replace directories of a tree by existing trees, given by path; otherwise as `patch_tree`."""
+        return self._graft(root_tree, below) or self.tree(())
 
-    def save(self, mirror: Mirror | None = None) -> Path | None:
+    def save(self, mirror: Mirror | None = None) -> None:
         """Write the pack and its index into the mirror, both or neither.
-
-        Returns: the pack, with all objects that the repository lacks; None if there is nothing to write.
 
         Raises: UnavailableError if it cannot be written.
         """
         directory = (mirror or self._mirror).attach_store()
         if not self._records:
-            return None
+            return
         try:
             with effect("write pack"):
-                pack = write_pack(directory / "objects", self._records)
+                write_pack(directory / "objects", self._records)
         except OSError as error:
             hint = "Check the disk and the permissions of the cache directory."
             raise UnavailableError(f"Cannot write to {directory}: {error.strerror}", hint=hint) from error
         self._present.update(self._records)
         self._records.clear()
-        self._bases.clear()
-        return pack
 
-    def _patch(self, tree: Oid | None, segments: list[str], below: Oid | None) -> Oid | None:
-        name = segments[0].encode()
-        before = self._sorted(tree)
-        old = before.find(name)
-        if old is not None and not old.is_tree:
-            if below is None:
-                return tree
-            raise PackageRefusedError(segments[0], "a file stands where the package would be")
-        child = below
-        if segments[1:]:
-            child = self._patch(Oid(old.oid.hex()) if old else None, segments[1:], below)
-        entry = None if child is None else RawEntry(old.mode if old else b"40000", name, bytes.fromhex(child))
-        after, splice = before.replaced(name, entry)
-        return self._add_patched(tree, before, after, splice) if after.keys else None
-
-    def _add_patched(
-        self, base: Oid | None, before: SortedTree, after: SortedTree, splice: Splice | None
-    ) -> Oid:
-        """Add a tree that differs from another in one place: large ones as a delta of that."""
-        data = after.data
+    def _graft(self, tree: Oid | None, below: Mapping[str, Oid | None]) -> Oid | None:
+        deeper: dict[str, dict[str, Oid | None]] = {}
+        for path, oid in below.items():
+            name, _, rest = path.partition("/")
+            deeper.setdefault(name, {})[rest] = oid
+        names = {name.encode() for name in deeper}
+        entries = self._raw_entries(tree) if tree else []
+        kept = [entry for entry in entries if entry.name not in names]
+        for name, rests in deeper.items():
+            same = [entry for entry in entries if entry.name == name.encode()]
+            old = min(same, key=_sort_key, default=None)
+            if old is not None and not old.is_tree:
+                if any(rests.values()):
+                    raise PackageRefusedError(name, "a file stands where the package would be")
+                kept += same
+                continue
+            child = rests.pop("") if "" in rests else Oid(old.oid.hex()) if old else None
+            if rests:
+                child = self._graft(child, rests)
+            if child:
+                kept.append(RawEntry(old.mode if old else b"40000", name.encode(), bytes.fromhex(child)))
+        if not kept:
+            return None
+        data = b"".join(b"%b %b\0%b" % entry for entry in sorted(kept, key=_sort_key))
         oid = object_id("tree", data)
-        if oid == base:
-            return oid
-        self._keep(oid, after)
-        if oid in self._records or oid in self._present:
-            return oid
-        if base is None or splice is None or len(data) < _SMALL_TREE or not self._is_base(base, before):
-            return self.add("tree", oid, data, is_new=True)
-        size = len(data) - len(splice.fresh) + splice.end - splice.start
-        self._records[oid] = _record(_DELTA, delta(size, splice), bytes.fromhex(base))
-        self._bases[oid] = self._bases.get(base, 0) + 1
-        return oid
+        return oid if oid == tree else self.add("tree", oid, data, is_new=True)
 
-    def _is_base(self, base: Oid, before: SortedTree) -> bool:
-        """Tell whether the pack has a tree for deltas; one that is changed a second time is put into it."""
-        if base in self._records:
-            return self._bases.get(base, 0) < _LONGEST_CHAIN
-        if base not in self._bases:
-            self._bases[base] = 0
-            return False
-        data = before.data
-        if object_id("tree", data) != base:  # a tree that is stored in another order than Git's
-            return False
-        self._records[base] = pack_record("tree", data)
-        return True
-
-    def _sorted(self, tree: Oid | None) -> SortedTree:
-        """Return the entries of a tree, from the few that are kept parsed."""
-        if tree is None:
-            return SortedTree.of(())
-        entries = self._trees.get(tree)
-        if entries is None:
-            in_pack = tree in self._records
-            raw = parse_tree(self._read(tree)) if in_pack else self._mirror.raw_entries(tree)
-            entries = SortedTree.of(raw)
-        self._keep(tree, entries)
-        return entries
-
-    def _keep(self, oid: Oid, tree: SortedTree) -> None:
-        self._trees.pop(oid, None)
-        self._trees[oid] = tree
-        if len(self._trees) > _KEPT_TREES:  # dictionaries keep their order: the one used longest ago goes
-            self._trees.pop(next(iter(self._trees)))
-
-    def _read(self, oid: Oid) -> bytes:
-        """Return the content of an object of the pack."""
-        record = self._records[oid]
-        kind = record[0] >> 4 & 7
+    def _raw_entries(self, tree: Oid) -> list[RawEntry]:
+        if tree not in self._records:
+            return self._mirror.raw_entries(tree)
+        record = self._records[tree]
         start = next(place for place, byte in enumerate(record) if not byte & 0x80) + 1
-        if kind != _DELTA:
-            return zlib.decompress(record[start:])
-        base = Oid(record[start : start + 20].hex())
-        return apply_delta(self._read(base), zlib.decompress(record[start + 20 :]))
+        return parse_tree(zlib.decompress(record[start:]))
+
+
+def _sort_key(entry: RawEntry) -> bytes:
+    # Git sorts directories as if their names ended with a slash.
+    return entry.name + b"/" if entry.is_tree else entry.name
 
 
 _TYPES = {"commit": 1, "tree": 2, "blob": 3}
-_DELTA = 7  # of a base that is named by its id
-_OF_IDS = (_TYPES["tree"], _DELTA)
-_SMALL_TREE = 1024
-"""Bytes up to which a tree is stored whole."""
-_LONGEST_CHAIN = 40
-"""Deltas of deltas: git makes no longer chains than 50 either."""
-_KEPT_TREES = 64
 _LEVEL = 1  # fast: packs are sent once, and the server compresses them again
-_SMALLEST_WINDOW = 10
 _INDEX_MAGIC = b"\xfftOc\0\0\0\2"
 _LARGE = 1 << 31
 
 
 def pack_record(kind: str, data: bytes) -> bytes:
     """Return the record of an object in a pack: type, size in groups of seven bits, deflated content."""
-    return _record(_TYPES[kind], data)
-
-
-def _record(number: int, data: bytes, base: bytes = b"") -> bytes:
     size = len(data)
-    byte = (number << 4) | (size & 0x0F)
+    byte = (_TYPES[kind] << 4) | (size & 0x0F)
     size >>= 4
     header = bytearray()
     while size:
@@ -256,49 +202,21 @@ def _record(number: int, data: bytes, base: bytes = b"") -> bytes:
         byte = size & 0x7F
         size >>= 7
     header.append(byte)
-    # Small trees and deltas are ids for the most part, which do not deflate.
-    is_stored = number in _OF_IDS and len(data) < _SMALL_TREE
-    return bytes(header) + base + (_stored(data) if is_stored else _deflate(data))
+    return bytes(header) + zlib.compress(data, _LEVEL)
 
 
-def _stored(data: bytes) -> bytes:
-    """Return data in the format of zlib, in one block that is not compressed.
-
-    Source: RFC 1950, RFC 1951 section 3.2.4.
-    """
-    size = struct.pack("<HH", len(data), len(data) ^ 0xFFFF)
-    return b"\x78\x01\x01" + size + data + struct.pack(">I", zlib.adler32(data))
-
-
-def _deflate(data: bytes) -> bytes:
-    # The usual window of 32 KiB, and tables to match, take ten times as long to set up as to fill.
-    window = min(max(len(data).bit_length(), _SMALLEST_WINDOW), zlib.MAX_WBITS)
-    deflater = zlib.compressobj(_LEVEL, zlib.DEFLATED, window, window - 7)
-    return deflater.compress(data) + deflater.flush()
-
-
-def pack_bytes(records: Mapping[Oid, bytes]) -> tuple[bytes, bytes]:
-    """Return the pack of these records and its index. Deterministic in the order of `records`."""
-    body = b"".join((b"PACK", struct.pack(">II", 2, len(records)), *records.values()))
-    checksum = sha1(body).digest()
-    return body + checksum, _index_bytes(records, checksum)
-
-
-def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> Path:
+def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> None:
     """Write pack and index into a repository's object directory; readers see both or neither.
-
-    Returns: the pack.
 
     Raises: OSError; then readers see neither.
     """
-    packs = directory / "pack"
-    pack, index = pack_bytes(records)
+    pack = b"".join((b"PACK", struct.pack(">II", 2, len(records)), *records.values()))
+    checksum = sha1(pack).digest()
     name = sha1(b"".join(map(str.encode, sorted(records)))).hexdigest()
     # Git looks for indexes: the pack must be complete before its index appears.
-    path = packs / f"pack-{name}.pack"
-    _write_atomically(path, pack)
-    _write_atomically(path.with_suffix(".idx"), index)
-    return path
+    path = directory / "pack" / f"pack-{name}.pack"
+    _write_atomically(path, pack + checksum)
+    _write_atomically(path.with_suffix(".idx"), _index_bytes(records, checksum))
 
 
 def _write_atomically(path: Path, data: bytes) -> None:

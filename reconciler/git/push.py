@@ -13,7 +13,6 @@ from reconciler.base.redact import mask_credentials
 from reconciler.git.command import GitResult, is_local_failure, last_line, run_git
 from reconciler.git.database import objects_directory
 from reconciler.git.local import is_sha256, sha256_error
-from reconciler.git.receive_pack import Missing, RefUpdate, push_local
 from reconciler.git.repository import Mirror
 from reconciler.names.ids import Oid
 
@@ -21,8 +20,14 @@ TAGS_PER_PUSH = 3
 """GitHub creates no events for a push of more tags, so no workflow would see them (D4)."""
 REFS_PER_PUSH = 1000
 """The operating system limits the length of arguments."""
-MANY_REFS = 100
-"""More refs of a repository on this machine are pushed without `git push`, which is slow for many."""
+
+
+class RefUpdate(NamedTuple):
+    """Move `ref` from `expected` (None: it must not exist) to `new` (None: delete it)."""
+
+    ref: str
+    expected: Oid | None
+    new: Oid | None
 
 
 class PushStatus(StrEnum):
@@ -70,17 +75,12 @@ _NAMED_REFS = 3
 _NO_ATOMIC = "does not support --atomic"
 
 
-def push(mirror: Mirror, updates: Sequence[RefUpdate], pack: Path | None = None) -> tuple[PushResult, ...]:
+def push(mirror: Mirror, updates: Sequence[RefUpdate]) -> tuple[PushResult, ...]:
     """Apply all updates or none in one push, each only if its ref has the expected value.
 
     A ref that another writer moved is `stale`; one that the server refuses (a hook, a protected branch)
     is `rejected`; one that failed with another's failure is `skipped`. If the server does not support
     atomic pushes, the updates are pushed one by one, in order, up to the first failure.
-
-    Args:
-        mirror: The repository.
-        updates: The moves of refs.
-        pack: All objects that the repository lacks, in its mirror; None leaves it to git to find them.
 
     Raises: UnavailableError if the repository cannot be reached, or returns no result for a ref;
     RefusedError for a forbidden update: a moved tag, an unsafe ref name.
@@ -89,9 +89,6 @@ def push(mirror: Mirror, updates: Sequence[RefUpdate], pack: Path | None = None)
         _check(update)
     if not updates:
         return ()
-    # With a pack there is nothing left to do for `git push` and the two processes that it starts.
-    if (pack is not None or len(updates) > MANY_REFS) and (done := _push_local(mirror, updates, pack)):
-        return _results(mirror, updates, done)
     result = _push(mirror, updates, atomic=True)
     if _NO_ATOMIC in result.err:
         return tuple(_one_by_one(mirror, updates))
@@ -147,18 +144,6 @@ def _push(mirror: Mirror, updates: Sequence[RefUpdate], *, atomic: bool) -> GitR
         remote=mirror.remote,
         credential=location.credential,
     )
-
-
-def _push_local(mirror: Mirror, updates: Sequence[RefUpdate], pack: Path | None) -> GitResult | None:
-    """Push many refs into a repository on this machine; None if that is to be left to `git push`."""
-    if not mirror.is_local:
-        return None
-    repository = mirror.location.remote.path or Path(mirror.open().path)
-    if pack is not None:
-        return push_local(pack, repository, updates)
-    new = {update.new for update in updates if update.new}
-    parents = {parent for oid in new for parent in mirror.find_parents(oid) or ()}
-    return push_local(Missing(mirror.attach_store(), frozenset(parents)), repository, updates)
 
 
 def _one_by_one(mirror: Mirror, updates: Sequence[RefUpdate]) -> Iterator[PushResult]:

@@ -314,7 +314,7 @@ class FunctionPolicy(SettingsGroup):
     network: SortedSet = ()
     """Images, without a tag, that may use the network."""
     parallel: Bound = 2
-    """Containers at one time."""
+    """Executables and containers at one time."""
     claim_floating: bool = True
     """Run built-in functions also for images tagged `latest` or without a tag."""
     compatible: bool = False

@@ -167,10 +167,10 @@ class CommitPolicy(SettingsGroup):
         "package-reconciler@reconciler.dev"
     )
     """Address of author and committer; how our own commits are recognised later."""
-    sign: Literal["", "ssh", "gpg"] = ""
-    """`ssh` signs every commit with an Ed25519 key, `gpg` with one of GnuPG; the same commit always alike."""
+    sign: Literal["", "ssh"] = ""
+    """`ssh` signs every commit with an Ed25519 key; the same commit always alike."""
     signing_key_env: VariableName = ""
-    """Environment variable with the private key: of OpenSSH, or an armoured export; without a passphrase."""
+    """Environment variable with the private key of OpenSSH, without a passphrase."""
     signing_key_file: str = ""
     """File that holds the private key."""
     sign_off: bool = False

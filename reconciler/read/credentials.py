@@ -70,8 +70,7 @@ def commit_signing(policy: "CommitPolicy", environment: Mapping[str, str]) -> Co
     """
     if not policy.sign:
         return CommitSigning(policy.sign_off)
-    is_gpg = policy.sign == "gpg"
-    return CommitSigning(policy.sign_off, lambda: _signing_key(policy, environment), is_gpg)
+    return CommitSigning(policy.sign_off, lambda: _signing_key(policy, environment))
 
 
 def _signing_key(policy: "CommitPolicy", environment: Mapping[str, str]) -> bytes:

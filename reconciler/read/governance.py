@@ -29,7 +29,6 @@ class ReadOptions(Struct, frozen=True):
 
     `govern` returns the policy that applies, given the one of the commit; `check` refuses repositories.
     Without `deep` only the control repository is read. With `is_proposed` the commit is not merged.
-    With `keeps_views` the cache keeps what was read of repositories; with `anew` nothing of that is used.
     """
 
     control: OpenControl
@@ -37,8 +36,6 @@ class ReadOptions(Struct, frozen=True):
     check: RepositoryCheck = lambda _: None
     deep: bool = True
     is_proposed: bool = False
-    keeps_views: bool = False
-    anew: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -51,7 +51,6 @@ from reconciler.read.governance import (
 from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewed_lock, with_image_digests
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
-from reconciler.read.repositories.kept_views import ViewFiles, reader_name
 from reconciler.read.repositories.trees import PackageTrees, read_trees
 from reconciler.read.schedule import read_opening
 from reconciler.read.shards import ShardReader, Views
@@ -404,7 +403,6 @@ def _read_views(
         home = options.control.mirror.url
         return as_written(describe_repositories(located, mirrors, policy, snapshot_check(policy), home=home))
     checks = (snapshot_check(policy), address_check(policy, options.control.mirror), options.check)
-    name = f"-{shard_reader.name}" if shard_reader else ""
     views = read_repositories(
         located,
         mirrors,
@@ -412,13 +410,6 @@ def _read_views(
         lambda view: next((problem for check in checks if (problem := check(view))), None),
         home=options.control.mirror.url,
         find_needed=(lambda views: shard_reader.needed_urls(as_written(views))) if shard_reader else None,
-        index_name=name,
-        kept_views=ViewFiles(
-            mirrors.cache_dir if options.keeps_views else None,
-            reader_name(policy.instance),
-            name,
-            reads=not options.anew,
-        ),
         texts={text: text for record in records for text in (record.path, record.output_tree)},
     )
     return shard_reader.with_roles(as_written(views)) if shard_reader else as_written(views)

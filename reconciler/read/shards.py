@@ -41,11 +41,6 @@ class ShardReader:
     why_whole: str = field(default="", init=False)
 
     @property
-    def name(self) -> str:
-        """The name of the shard in files of the cache."""
-        return f"{self.shard.part}-of-{self.shard.parts}"
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Why the whole fleet is read, for the plan."""
         shard = f"{self.shard.part}/{self.shard.parts}"

@@ -30,7 +30,7 @@ from reconciler.resolve.resolution import Pin
 _ANNOTATIONS = ("metadata", "annotations")
 _RESOURCES = (".yaml", ".yml", ".json")
 _PIPELINE = "pipeline"
-FUNCTION_PREFIX = "PackageVariant"
+_FUNCTION_PREFIX = "PackageVariant"
 """The start of the names of a variant's own functions."""
 _KEPT: Final = 64
 _LONG: Final = 8192
@@ -148,7 +148,7 @@ def function_name(variant: str, function: str, index: int) -> str:
     Source: porch packagevariant_controller.go, generatePVFuncName.
     Differs: a dot in the function's name becomes a dash, or the name could not be recognised.
     """
-    return f"{FUNCTION_PREFIX}.{variant}.{function.replace('.', '-')}.{index}"
+    return f"{_FUNCTION_PREFIX}.{variant}.{function.replace('.', '-')}.{index}"
 
 
 def is_own_function(name: str, variant: str) -> bool:
@@ -157,7 +157,7 @@ def is_own_function(name: str, variant: str) -> bool:
     Source: porch packagevariant_controller.go, isPackageVariantFunc.
     Differs: the variant's name may have dots.
     """
-    start = f"{FUNCTION_PREFIX}.{variant}."
+    start = f"{_FUNCTION_PREFIX}.{variant}."
     if not name.startswith(start):
         return False
     function, dot, index = name.removeprefix(start).rpartition(".")

@@ -33,7 +33,6 @@ from reconciler.render.merging import (
     update_local,
 )
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
-from reconciler.render.shared import OwnValues, SharedRenders
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
 
@@ -57,14 +56,13 @@ def render_packages(
     """
     run = run or _builtins(inventory.policy.functions)
     sides = render_sides(resolution.variants, contents, run)
-    shared = SharedRenders()
     variants = [
-        render_variant(resolved, contents, inventory, sides, shared) for resolved in each(resolution.variants)
+        render_variant(resolved, contents, inventory, sides) for resolved in each(resolution.variants)
     ]
     fresh = {(each.variant, False): each.fresh for each in variants}
     merged = {(each.variant, True): each.merged for each in variants if each.merged is not None}
     resolved_by_key = {resolved.variant.key: resolved for resolved in resolution.variants}
-    # The functions of all packages run in one batch: it is spread over several processes.
+    # One batch: the functions of many packages wait side by side.
     done = run_functions(
         {**fresh, **merged},
         run,
@@ -86,11 +84,7 @@ def _builtins(policy: FunctionPolicy) -> RunPipelines:
 
 
 def render_variant(
-    resolved: ResolvedVariant,
-    contents: Contents,
-    inventory: Inventory,
-    sides: RenderedSides,
-    shared: SharedRenders,
+    resolved: ResolvedVariant, contents: Contents, inventory: Inventory, sides: RenderedSides
 ) -> RenderedVariant:
     """Render one variant's package up to its functions; an up-to-date package is taken from its record."""
     time = input_time(resolved, inventory)
@@ -104,8 +98,7 @@ def render_variant(
     if why := next(filter(None, late), ""):
         return RenderedVariant(key, Blocked(Reason.FUNCTIONS_POSTPONED, why), time=time)
     inputs = VariantInputs(resolved, contents, sides, inventory.policy)
-    own, view = _own_values(resolved, inventory), inventory.repositories[resolved.view]
-    fresh = shared.render(inputs, view, own, lambda: _render_fresh(inputs, inventory))
+    fresh = _render_fresh(inputs, inventory)
     draft = resolved.draft
     if draft is None or not draft.append_only:
         return RenderedVariant(key, fresh, time=time)
@@ -217,21 +210,19 @@ def _mutate(
 
 def _write_own_fields(files: Files, resolved: ResolvedVariant, inventory: Inventory) -> Files | Blocked:
     """Write the fields that no merge and no function decides: name, upstream, owner, package context."""
-    own = _own_values(resolved, inventory)
-    stamped = stamp_kptfile(files, name=own.name, pin=resolved.pin, owner=own.owner, location=own.location)
-    if isinstance(stamped, Blocked):
-        return stamped
-    deployment = inventory.repositories[resolved.view].deployment
-    spec = resolved.variant.spec.package_context
-    return ensure_context(stamped, deployment=deployment, package=own.package, spec=spec)
-
-
-def _own_values(resolved: ResolvedVariant, inventory: Inventory) -> OwnValues:
-    """Return the values of a variant's package that no other package has."""
     view, path = inventory.repositories[resolved.view], resolved.downstream.path
     package = package_name(view, path)
-    owner = owner_text(inventory.policy.instance, resolved.variant.key)
-    return OwnValues(package.rpartition("/")[2], package, location_text(view, path), owner)
+    stamped = stamp_kptfile(
+        files,
+        name=package.rpartition("/")[2],
+        pin=resolved.pin,
+        owner=owner_text(inventory.policy.instance, resolved.variant.key),
+        location=location_text(view, path),
+    )
+    if isinstance(stamped, Blocked):
+        return stamped
+    spec = resolved.variant.spec.package_context
+    return ensure_context(stamped, deployment=view.deployment, package=package, spec=spec)
 
 
 def run_functions(

@@ -41,7 +41,6 @@ from reconciler.read.inventory import read_inventory
 from reconciler.read.state import read_applied, state_ref
 from reconciler.report.summary import Names
 from reconciler.resolve.ownership import downstream_packages
-from reconciler.run.name_cache import keep_names
 from reconciler.run.options import Opened, RunOptions, open_mirrors
 
 if TYPE_CHECKING:
@@ -107,15 +106,12 @@ def read_inputs(
         inventory = read_inventory(options.control, mirrors, os.environ, reading, forges)
         if not writes:
             inventory = with_former_variants(options.control, inventory, control, mirrors, reading)
-    if not inventory.is_partial:
-        keep_names(mirrors.cache_dir, options.control, inventory)
     return RunInputs(inventory, mirrors, forges, control)
 
 
 def _reading(options: RunOptions, opened: OpenControl, mirrors: Mirrors) -> ReadOptions:
     """Return the rules to read the commit by: an unmerged one may use what the default branch registers."""
     reading = read_options(opened, os.environ)
-    reading = replace(reading, keeps_views=options.cache_dir is not None, anew=options.full)
     tip = find_default_tip(opened.mirror) if reading.is_proposed else None
     if tip is None:
         return reading

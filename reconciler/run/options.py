@@ -8,12 +8,11 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.git.cache_directory import open_cache
+from reconciler.git.cache_directory import default_cache, open_cache
 from reconciler.git.repository import Mirrors
 from reconciler.plan.shard import WHOLE, Shard
 from reconciler.read.control import OpenControl
 from reconciler.read.credentials import control_credential
-from reconciler.run.name_cache import default_cache
 
 READ_SECONDS = "RECONCILER_LIMITS_READ_SECONDS"
 """The variable of `limits.readSeconds`."""

@@ -5,7 +5,6 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.collector import no_collection
 from reconciler.base.errors import UsageError
 from reconciler.base.progress import track
 from reconciler.base.timing import SpanKind, timed
@@ -83,7 +82,7 @@ def plan_run(
         RefusedError: The commit is not merged, and the plan is to be applied.
         UsageError: A name to upgrade is no package's.
     """
-    with timed(SpanKind.STAGE, "read") as span, no_collection():
+    with timed(SpanKind.STAGE, "read") as span:
         inputs = read_inputs(options, forges, writes=to_apply, opened=opened)
         span.items = len(inputs.inventory.repositories)
     if options.resolving.upgrade:
@@ -111,7 +110,7 @@ def plan_fleet(
     inventory = inputs.inventory
     effects.check_shutdown()
     fleet = resolve_inputs(inputs, resolving)
-    with timed(SpanKind.STAGE, "fetch") as span, no_collection():
+    with timed(SpanKind.STAGE, "fetch") as span:
         contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
         span.items = len(contents)
     with timed(SpanKind.STAGE, "render") as span:
@@ -123,7 +122,7 @@ def plan_fleet(
     fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
     # What a signal interrupted may look like a problem of a repository.
     effects.check_shutdown()
-    with timed(SpanKind.STAGE, "plan") as span, no_collection():
+    with timed(SpanKind.STAGE, "plan") as span:
         plan = build_plan(inventory, fleet, rendered, shard, contents)
         span.items = len(plan.changes)
     return PlannedRun(inputs, fleet, plan, resolving)
@@ -146,7 +145,7 @@ def resolve_inputs(
     with timed(SpanKind.STAGE, "expand") as span:
         desired = expand(inventory, trace=trace)
         span.items = len(desired.variants)
-    with timed(SpanKind.STAGE, "resolve") as span, no_collection():
+    with timed(SpanKind.STAGE, "resolve") as span:
         retained = retained_variants(desired, inventory)
         fleet = resolve_fleet(inventory, desired, dependencies, retained, options=options)
         span.items = len(fleet.resolution.variants)

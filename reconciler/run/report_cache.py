@@ -22,11 +22,11 @@ from msgspec import Struct
 from reconciler import __version__
 from reconciler.base.digest import checked, with_digest
 from reconciler.base.errors import Exit, ReconcilerError
+from reconciler.git.cache_directory import default_cache
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid
 from reconciler.names.refs import TAGS
 from reconciler.read.control import OpenControl, open_control
-from reconciler.run.name_cache import default_cache
 from reconciler.run.options import Opened, RunOptions, open_mirrors
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _MOST_BYTES: Final = 4 << 20
 _MOST_REPORTS: Final = 32
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _CODE: Final = (_PACKAGE, _PACKAGE.parent / "templates")
-_TOOLS: Final = ("git", "gpg", "ssh-keygen")
+_TOOLS: Final = ("git", "ssh-keygen")
 _ENDS: Final = frozenset({Exit.DONE, Exit.WAITING})
 """Exits of runs with a report to keep: after any other, the next run may end differently."""
 VOLATILE: Final = frozenset({"HOSTNAME", "OLDPWD", "SHLVL", "_"})

@@ -50,7 +50,7 @@ spec:
   #   minimum: 10
   #   count: 100
 
-  # Who makes the commits; `sign` and `signingKeyEnv` sign them with a key of SSH or GPG.
+  # Who makes the commits; `sign` and `signingKeyEnv` sign them with an SSH key.
   # commits:
   #   name: Package Reconciler
   #   email: package-reconciler@reconciler.dev

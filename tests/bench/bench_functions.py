@@ -14,7 +14,6 @@ that are rendered already, which are only shown.
 """
 
 import gc
-import os
 import shutil
 import subprocess
 import sys
@@ -173,7 +172,7 @@ def fleets() -> list[Fleet]:
     different = [package(number, *THREE, name=f"w{number}") for number in range(FLEET)]
     rendered = [run_pipeline(files, (), POLICY).files for files in variants]
     return [
-        Fleet("packages that share nothing", different, [], is_judged=True),
+        Fleet("packages that share nothing", different, []),
         Fleet("variants of one blueprint", variants, [], is_judged=True),
         Fleet("variants, rendered already", list(rendered), []),
     ]
@@ -216,8 +215,7 @@ def compare(kpt: str | None, goals: Goals) -> None:
             theirs += [kpt_rate(kpt, name)] if kpt else []
             for fleet in listed:
                 fleet.rates.append(rate(fleet.packages))
-    cores = len(os.sched_getaffinity(0))
-    print(f"\n{FLEET} packages x 3 steps, {cores} processes{'':15} packages/s   times kpt")
+    print(f"\n{FLEET} packages x 3 steps{'':28} packages/s   times kpt")
     why = "" if theirs else "the command `kpt` is not in PATH"
     for fleet in listed:
         ratio = max(fleet.rates) / max(theirs) if theirs else None

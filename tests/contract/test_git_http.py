@@ -11,8 +11,7 @@ from reconciler.base.errors import UnavailableError
 from reconciler.git.cache import MANY_PACKS, count_packs
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushStatus, push
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import Credential
 from reconciler.names.objects import File, Signature

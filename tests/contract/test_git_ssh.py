@@ -9,8 +9,7 @@ import pytest
 from reconciler.base.errors import UnavailableError
 from reconciler.git.command import KNOWN_HOSTS, environment
 from reconciler.git.pack import Pack
-from reconciler.git.push import push
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import RefUpdate, push
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import Credential
 from reconciler.names.objects import File, Signature

@@ -16,8 +16,7 @@ import pytest
 
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushStatus, push
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.names.ids import Oid
@@ -240,8 +239,7 @@ def test_server_without_atomic_pushes_gets_one_ref_at_a_time(repo: Repo, mirror:
 COUNTER = """
 import sys
 from pathlib import Path
-from reconciler.git.push import push
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import RefUpdate, push
 from reconciler.git.repository import Mirrors
 from reconciler.git.pack import Pack
 from reconciler.names.objects import File, Signature
@@ -279,8 +277,7 @@ def test_concurrent_writers_lose_no_commit(tmp_path: Path, repo: Repo) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from reconciler.git.push import push
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import RefUpdate, push
 from reconciler.git.repository import Mirrors
 from reconciler.git.pack import Pack
 from reconciler.names.objects import File, Signature

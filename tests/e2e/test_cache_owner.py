@@ -80,8 +80,8 @@ def writable_deeper(cache: Path) -> None:
 
 def writable_file(cache: Path) -> None:
     cache.chmod(0o755)
-    (cache / "headers-fleet.json").write_text("")
-    (cache / "headers-fleet.json").chmod(0o666)
+    (cache / "report.json").write_text("")
+    (cache / "report.json").chmod(0o666)
 
 
 def link_to_writable(cache: Path) -> None:
@@ -91,10 +91,10 @@ def link_to_writable(cache: Path) -> None:
 
 
 def link_inside(cache: Path) -> None:
-    shutil.rmtree(cache / "names", ignore_errors=True)
+    shutil.rmtree(cache / "reports", ignore_errors=True)
     (cache.parent / "elsewhere").mkdir()
     (cache.parent / "elsewhere").chmod(0o777)
-    (cache / "names").symlink_to("../elsewhere")
+    (cache / "reports").symlink_to("../elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -222,21 +222,3 @@ def test_a_volume_that_a_group_may_write_holds_a_cache_inside(tmp_path: Path, ro
     assert direct.returncode == Exit.REFUSED
     assert [done.returncode for done in inside] == [Exit.DONE, Exit.DONE], inside
     assert stat.S_IMODE((volume / "cache").stat().st_mode) & 0o777 == 0o700
-
-
-def test_names_are_not_completed_from_a_cache_of_others(root: Path) -> None:
-    assert run(root, "apply").returncode == Exit.DONE
-    words = {
-        "COMP_WORDS": "reconciler explain edge",
-        "COMP_CWORD": "2",
-        "_RECONCILER_COMPLETE": "bash_complete",
-    }
-
-    def completed() -> str:
-        environment = {**os.environ, **words, "RECONCILER_CACHE_DIR": str(root / "cache")}
-        environment["RECONCILER_CONTROL"] = "control.git"
-        return run_reconciler([], cwd=root, env=environment).stdout
-
-    assert "edge-1/web" in completed()
-    (root / "cache").chmod(0o777)
-    assert "edge-1/web" not in completed()

@@ -1,4 +1,4 @@
-"""`completion`: real shells complete commands, options and the names that the last run saw."""
+"""`completion`: real shells complete commands and options."""
 
 import os
 import shutil
@@ -7,11 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from reconciler.cli.main import invoke
-from reconciler.run.name_cache import read_names
-from tests.support.small_world import write_world
-from tests.support.world import World
 
 BASH = """\
 source <(reconciler completion bash)
@@ -32,25 +27,14 @@ LINES = [
     ("reconciler stat", ["status"]),
     ("reconciler pr re", ["reopen"]),
     ("reconciler status --sta", ["--state"]),
-    ("reconciler history edge-1/", ["edge-1/db", "edge-1/web"]),
-    ("reconciler approve edge-1/w", ["edge-1/web"]),
-    ("reconciler status --repository edge", ["edge-1"]),
 ]
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A shell's environment in which a fleet was looked at before, and this program is on the path."""
-    root = tmp_path_factory.mktemp("w")
-    write_world(root / "w", ("edge-1",))
-    world = World(root / "w")
-    world.run("apply")
-    cache = root / "cache/reconciler"
-    assert invoke(["status", "--control", str(world.control), "--cache-dir", str(cache)]) == 0
+    """A shell's environment in which this program is on the path."""
     return {
-        "HOME": str(root),
-        "XDG_CACHE_HOME": str(root / "cache"),
-        "RECONCILER_CONTROL": str(world.control),
+        "HOME": str(tmp_path_factory.mktemp("home")),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "TERM": "dumb",
     }
@@ -78,26 +62,6 @@ def test_a_shell_completes(
     assert _completions(shell, script, line, environment) == expected
 
 
-def test_a_completion_needs_no_repository(environment: dict[str, str], tmp_path: Path) -> None:
-    """Names come from the cache alone: the control repository may be gone."""
-    cache = Path(environment["XDG_CACHE_HOME"]) / "reconciler"
-    gone = f"{environment['RECONCILER_CONTROL']}-is-away"
-
-    assert read_names(cache, environment["RECONCILER_CONTROL"], "repositories") == ["blueprints", "edge-1"]
-    assert read_names(cache, gone, "repositories") == []
-    assert read_names(tmp_path, gone, "packages") == []
-
-
-@pytest.mark.parametrize("damage", ["", "[]", '{"packages": 3}', '{"packages": [1]}', "\x00"])
-def test_a_damaged_cache_completes_nothing(damage: str, tmp_path: Path, environment: dict[str, str]) -> None:
-    source = Path(environment["XDG_CACHE_HOME"]) / "reconciler/names"
-    (tmp_path / "names").mkdir()
-    (file,) = source.iterdir()
-    (tmp_path / "names" / file.name).write_text(damage)
-
-    assert read_names(tmp_path, environment["RECONCILER_CONTROL"], "packages") == []
-
-
 def test_completing_imports_neither_models_nor_git(environment: dict[str, str]) -> None:
     code = (
         "import os, sys\n"
@@ -107,12 +71,12 @@ def test_completing_imports_neither_models_nor_git(environment: dict[str, str]) 
     )
     asking = {
         "_RECONCILER_COMPLETE": "bash_complete",
-        "COMP_WORDS": "reconciler history e",
-        "COMP_CWORD": "2",
+        "COMP_WORDS": "reconciler stat",
+        "COMP_CWORD": "1",
     }
     ran = subprocess.run(
         [sys.executable, "-c", code], env=environment | asking, capture_output=True, text=True, check=False
     )
 
-    assert ran.stdout.splitlines() == ["plain,edge-1/db", "plain,edge-1/web"]
+    assert ran.stdout.splitlines() == ["plain,status"]
     assert ran.stderr == "[]\n"

@@ -113,7 +113,6 @@ def damage(cache: Path, draw: random.Random) -> str:
         "config",
         "packed-refs",
         "refs/*",
-        "headers-*.json",
         "functions/*",
         "*",
     )

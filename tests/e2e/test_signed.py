@@ -9,7 +9,7 @@ from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions
 from reconciler.run.plan import plan_run
 from tests.support.git import Repo, make_repository
-from tests.support.signing import GpgKey, Key, make_gpg_key, make_key, verify
+from tests.support.signing import Key, make_key, verify
 from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.world import World, git, refs
 
@@ -17,20 +17,13 @@ OURS = "package-reconciler@reconciler.dev"
 EMPTY = "edge-2"
 
 
-@pytest.fixture(params=["ssh", "gpg"])
-def key(request: pytest.FixtureRequest, tmp_path: Path) -> Key | GpgKey:
-    if request.param == "ssh":
-        return make_key(tmp_path / "key")
-    return make_gpg_key(tmp_path / "key")
+@pytest.fixture
+def key(tmp_path: Path) -> Key:
+    return make_key(tmp_path / "key")
 
 
-def settings_of(key: Key | GpgKey) -> str:
-    """Return the settings of commits that sign with a key; that of GnuPG is written to a file."""
-    if isinstance(key, Key):
-        return f"sign: ssh, signingKeyFile: {key.private}"
-    file = key.home / "private.asc"
-    file.write_text(key.private)
-    return f"sign: gpg, signingKeyFile: {file}"
+def settings_of(key: Key) -> str:
+    return f"sign: ssh, signingKeyFile: {key.private}"
 
 
 def make(root: Path, settings: str) -> World:
@@ -76,7 +69,7 @@ def texts(world: World) -> list[str]:
     return sorted(git(repo, "cat-file", "commit", oid) for repo, oid in set(ours(world)))
 
 
-def test_every_commit_is_verified_by_git_and_signed_off(tmp_path: Path, key: Key | GpgKey) -> None:
+def test_every_commit_is_verified_by_git_and_signed_off(tmp_path: Path, key: Key) -> None:
     world = make(tmp_path / "w", f"{settings_of(key)}, signOff: true")
     live(world)
 
@@ -94,7 +87,7 @@ def test_every_commit_is_verified_by_git_and_signed_off(tmp_path: Path, key: Key
         git(repo, "fsck", "--strict")
 
 
-def test_runs_on_equal_worlds_sign_equal_commits_and_then_rest(tmp_path: Path, key: Key | GpgKey) -> None:
+def test_runs_on_equal_worlds_sign_equal_commits_and_then_rest(tmp_path: Path, key: Key) -> None:
     settings = settings_of(key)
     live(make(tmp_path / "w", settings))
     (tmp_path / "w").rename(tmp_path / "first")  # records name repositories by where they are
@@ -127,7 +120,7 @@ def packages(world: World) -> dict[str, dict[str, str]]:
     return {name: found for name, found in world.all_refs().items() if name != "control.git"}
 
 
-def test_run_with_another_key_writes_no_commit_again(tmp_path: Path, key: Key | GpgKey) -> None:
+def test_run_with_another_key_writes_no_commit_again(tmp_path: Path, key: Key) -> None:
     world = make(tmp_path / "w", settings_of(make_key(tmp_path / "first")))
     assert world.run("apply", "--quiet").code == 0
     before = packages(world)

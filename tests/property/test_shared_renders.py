@@ -1,4 +1,4 @@
-"""What packages of a fleet share while they are rendered changes no result."""
+"""Packages are rendered alike alone and together, whatever caches they share."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping

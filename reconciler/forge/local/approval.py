@@ -24,8 +24,15 @@ from reconciler.forge.local.merge import (
 from reconciler.forge.local.store import PullRecord, number_of
 from reconciler.forge.local.transaction import LocalTransaction
 from reconciler.git.pack import Pack
-from reconciler.git.push import TAGS_PER_PUSH, PushResult, PushStatus, name_refs, push
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import (
+    REFS_PER_PUSH,
+    TAGS_PER_PUSH,
+    PushResult,
+    PushStatus,
+    RefUpdate,
+    name_refs,
+    push,
+)
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import PullState
@@ -36,7 +43,6 @@ from reconciler.plan.commits import removal_message
 from reconciler.policy import CommitPolicy
 
 ATTEMPTS = 5
-_ALL = 1 << 30
 
 
 class Tip(NamedTuple):
@@ -151,9 +157,7 @@ class MergeComposer:
         self._claim(trees)
         head, base = Oid(record.head_oid), f"{HEADS}{record.base}"
         tip = self._tips.get(base) or self._tip_of(main)
-        tree = tip.tree
-        for path, package in trees.items():
-            tree = self.pack.graft(tree, path, package)
+        tree = self.pack.graft(tip.tree, trees)
         # As old as its inputs, not the clock: the same merge has the same id whenever it is made.
         time = max(tip.time, self.mirror.commit(head).committer.time)
         author = Signature(*self.policy.author(next(iter(trees), "")), time)
@@ -253,7 +257,7 @@ class Approvals:
         self.results: dict[int, str | ReconcilerError] = {}
         self._begin = begin
         # A host creates no events for more tags in one push; a directory has no such limit.
-        self._most = _ALL if mirror.is_local else TAGS_PER_PUSH
+        self._most = REFS_PER_PUSH // 4 if mirror.is_local else TAGS_PER_PUSH
 
     def merge(self, approvals: Sequence[LocalMerge]) -> None:
         """Merge pull requests; `results` gets the merge commit or the error of each."""
@@ -332,8 +336,8 @@ class _Attempt:
         updates = [*self._composer.updates(), *transaction.updates()]
         if not updates:
             return ()
-        pack = self._pack.save()
-        return [result for result in push(self._mirror, updates, pack) if not result.ok]
+        self._pack.save()
+        return [result for result in push(self._mirror, updates) if not result.ok]
 
     def owner(self, ref: str) -> int | None:
         """Return the pull request that alone moves a ref, None for a base branch."""

@@ -7,8 +7,7 @@ from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.forge.local.approval import ATTEMPTS, Approvals, LocalMerge
 from reconciler.forge.local.transaction import LocalTransaction
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushStatus, name_refs, push
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import PushStatus, RefUpdate, name_refs, push
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import CheckState, PullRequest
 from reconciler.policy import CommitPolicy
@@ -122,7 +121,8 @@ class LocalForge:
             updates = [*moves, *transaction.updates()]
             if not updates:
                 return value
-            failed = [result for result in push(self.mirror, updates, pack.save()) if not result.ok]
+            pack.save()
+            failed = [result for result in push(self.mirror, updates) if not result.ok]
             if not failed:
                 return value
             if rejected := [result for result in failed if result.status is PushStatus.REJECTED]:

@@ -22,7 +22,7 @@ from reconciler.forge.local.store import (
     unreadable_pull,
 )
 from reconciler.git.pack import Pack
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import PullRequest, PullState

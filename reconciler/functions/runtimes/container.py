@@ -2,11 +2,10 @@
 
 import os
 import shutil
-import threading
 import uuid
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -32,19 +31,16 @@ _QUICK_S: Final = 60
 _PULL_S: Final = 900
 _ENGINE_OUTPUT: Final = 1 << 20
 
-Semaphore = AbstractContextManager[Any]
-"""Entered while a container runs; shared by all processes that run containers."""
-
 
 class ContainerRuntime:
-    """Runs pinned images by a container engine, a few at a time. Off unless an engine is configured."""
+    """Runs pinned images by a container engine. Off unless an engine is configured."""
 
     def __init__(
-        self, policy: FunctionPolicy, cache: Path | None = None, semaphore: Semaphore | None = None
+        self, policy: FunctionPolicy, cache: Path | None = None, check: Callable[[], None] = lambda: None
     ) -> None:
         self._policy = policy
         self._results = ImageCache(cache)
-        self._semaphore = semaphore or threading.BoundedSemaphore(max(1, policy.parallel))
+        self._check = check
         self._present: dict[str, str] = {}
 
     @property
@@ -95,20 +91,20 @@ class ContainerRuntime:
     def _run(self, call: FunctionCall) -> FunctionRun:
         name = f"krm-{uuid.uuid4()}"
         command = [self.engine, *self._arguments(name, call), self.pinned(call.image)]
-        with self._semaphore:
-            try:
-                ended = run_process(
-                    command,
-                    write_call(call),
-                    environment=_environment(),
-                    timeout_s=self._policy.timeout_s,
-                    output_bytes=self._policy.output_bytes,
-                )
-            except BaseException:
-                self._remove(name)
-                raise
-            if ended.problem or ended.exit_code:
-                self._remove(name)
+        try:
+            ended = run_process(
+                command,
+                write_call(call),
+                environment=_environment(),
+                timeout_s=self._policy.timeout_s,
+                output_bytes=self._policy.output_bytes,
+                check=self._check,
+            )
+        except BaseException:
+            self._remove(name)
+            raise
+        if ended.problem or ended.exit_code:
+            self._remove(name)
         if not ended.problem and ended.exit_code in (_ENGINE_FAILED, *_NOT_RUNNABLE, _TIMED_OUT):
             return FunctionRun(
                 None, (), ended.exit_code, _without_pull_messages(ended.stderr), self._engine_error(ended)

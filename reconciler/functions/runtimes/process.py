@@ -1,10 +1,12 @@
 """Functions as processes: bounded in time, output and memory, with a ResourceList on their pipes."""
 
+import ctypes
 import os
 import resource
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +22,11 @@ from reconciler.policy import FunctionPolicy
 
 _STDERR_BYTES: Final = 64 << 10
 _CHUNK_BYTES: Final = 1 << 16
+_CHECK_S: Final = 0.1
+"""How often a wait looks whether the time of all functions is over."""
+_LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG: Final = 1
+"""The option of prctl(2) for the signal that the end of the parent sends."""
 
 
 class ProcessRun(Struct, frozen=True):
@@ -34,8 +41,9 @@ class ProcessRun(Struct, frozen=True):
 class ExecRuntime:
     """Runs mapped executables with an empty environment, in `/`, within limits of time and memory."""
 
-    def __init__(self, policy: FunctionPolicy) -> None:
+    def __init__(self, policy: FunctionPolicy, check: Callable[[], None] = lambda: None) -> None:
         self._policy = policy
+        self._check = check
 
     def can_run(self, call: FunctionCall) -> str:
         """Return "" for a function that the policy maps to an executable, by its `exec` or its image."""
@@ -55,7 +63,8 @@ class ExecRuntime:
             environment={},
             timeout_s=self._policy.timeout_s,
             output_bytes=self._policy.output_bytes,
-            prepare=lambda: _limit_resources(memory),
+            prepare=lambda: _prepare(memory),
+            check=self._check,
         )
         return read_run(ended, self._policy.output_bytes)
 
@@ -100,10 +109,12 @@ def run_process(
     timeout_s: float,
     output_bytes: int,
     prepare: Callable[[], None] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> ProcessRun:
     """Run a command in a session of its own in `/`, and kill it with all its children at its end.
 
-    Never raises for a failure of the process. `prepare` is called in the child before the command.
+    Never raises for a failure of the process. `prepare` is called in the child before the command, `check`
+    again and again while it runs: what that raises ends it.
     """
     try:
         process = subprocess.Popen(
@@ -120,7 +131,7 @@ def run_process(
         return ProcessRun(127, problem=f"{command[0]} cannot be started: {error}")
     exchange = _Exchange(process, memoryview(stdin), bytearray(), bytearray())
     try:
-        problem = exchange.run(time.monotonic() + timeout_s, output_bytes)
+        problem = exchange.run(time.monotonic() + timeout_s, output_bytes, check)
     except subprocess.TimeoutExpired:
         problem = f"It was stopped after {timeout_s:g} s"
     finally:
@@ -140,7 +151,7 @@ class _Exchange(Struct):
     stdout: bytearray
     stderr: bytearray
 
-    def run(self, deadline: float, output_bytes: int) -> str:
+    def run(self, deadline: float, output_bytes: int, check: Callable[[], None]) -> str:
         """Write the input and read the output until the process ends; return the problem, "" for none.
 
         Raises: TimeoutExpired after the deadline.
@@ -153,18 +164,24 @@ class _Exchange(Struct):
                     pipe, selectors.EVENT_WRITE if pipe is process.stdin else selectors.EVENT_READ
                 )
             while selector.get_map():
+                check()
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise subprocess.TimeoutExpired(process.args, 0)
-                for key, _ in selector.select(left):
+                for key, _ in selector.select(min(left, _CHECK_S)):
                     pipe = cast("IO[bytes]", key.fileobj)
                     if not self._move(pipe):
                         selector.unregister(pipe)
                         _close(pipe)
                 if len(self.stdout) > output_bytes:
                     return f"Its output is larger than {plural(output_bytes, 'byte')}"
-        process.wait(max(0.01, deadline - time.monotonic()))
-        return ""
+        while True:  # it may go on without its pipes
+            check()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_CHECK_S)
+                return ""
+            if time.monotonic() >= deadline:
+                raise subprocess.TimeoutExpired(process.args, 0)
 
     def _move(self, pipe: IO[bytes]) -> bool:
         """Move one chunk through a pipe; return whether there may be more."""
@@ -216,7 +233,10 @@ def _close(pipe: IO[bytes]) -> None:
         pipe.close()
 
 
-def _limit_resources(memory_bytes: int) -> None:
+def _prepare(memory_bytes: int) -> None:
+    """Limit this process before it becomes the function, and let it end with a run that is killed."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))

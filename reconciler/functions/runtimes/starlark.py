@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -24,14 +24,17 @@ _START: Final = (
 _BASE_BYTES: Final = 256 << 20
 """The memory of the interpreter itself, beside that of a script."""
 
+_CHECK_S: Final = 0.1
+"""How often a wait looks whether the time of all functions is over."""
 _FAILURE: Final = "failed to evaluate function: error: function failure"
 
 
 class StarlarkRuntime:
     """Runs scripts one after another in one worker process; a killed worker is replaced."""
 
-    def __init__(self, policy: FunctionPolicy) -> None:
+    def __init__(self, policy: FunctionPolicy, check: Callable[[], None] = lambda: None) -> None:
         self._policy = policy
+        self._check = check
         self._worker: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
@@ -128,8 +131,7 @@ class StarlarkRuntime:
             return None
         return self._take(worker, length, deadline)
 
-    @staticmethod
-    def _take(worker: subprocess.Popen[bytes], size: int, deadline: float) -> bytes | None:
+    def _take(self, worker: subprocess.Popen[bytes], size: int, deadline: float) -> bytes | None:
         pipe = worker.stdout
         data = bytearray()
         if pipe is None:
@@ -138,9 +140,12 @@ class StarlarkRuntime:
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while len(data) < size:
+                self._check()
                 left = deadline - time.monotonic()
-                if left <= 0 or not selector.select(left):
+                if left <= 0:
                     return None
+                if not selector.select(min(left, _CHECK_S)):
+                    continue
                 chunk = pipe.read(min(size - len(data), 1 << 20))
                 if not chunk:
                     return None

@@ -17,6 +17,22 @@ _SHORTEST_S: Final = 0.001
 """A timer of no time at all would never ring."""
 
 
+class RunLimit:
+    """When the functions of a run must end, for the threads that wait for their processes.
+
+    `ends_s` is a time of the monotonic clock.
+    """
+
+    def __init__(self, policy: FunctionPolicy) -> None:
+        self.ends_s = math.inf
+        self._policy = policy
+
+    def check(self) -> None:
+        """Raise RunTimeoutError if the time is over while a function runs."""
+        if time.monotonic() >= self.ends_s:
+            raise _run_timeout(self._policy, is_running=True)
+
+
 def limited(
     policy: FunctionPolicy, ends_s: float = math.inf, measure: Measure = lambda _: nullcontext()
 ) -> Measure:

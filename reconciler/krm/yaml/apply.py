@@ -16,7 +16,6 @@ from reconciler.krm.yaml.edits import (
     edited,
     plain_value,
 )
-from reconciler.krm.yaml.in_place import edit_in_place
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlError, YamlLimits
 from reconciler.krm.yaml.load import Path
 from reconciler.krm.yaml.splice import ODD_BREAK, CannotSpliceError, Replacement, plan_splice, splice
@@ -51,11 +50,6 @@ def edit_tree(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits = PACKAGE_
     Raises:
         YamlError: As `apply_edits`.
     """
-    text = edit_in_place(tree, edits)
-    return EditResult(text) if text is not None else _edit_checked(tree, edits, limits)
-
-
-def _edit_checked(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits) -> EditResult:
     data = tree.value
     for edit in edits:
         data = edited(data, edit)

@@ -98,7 +98,7 @@ def compose(text: str, limits: YamlLimits) -> Iterator[RawNode]:
         YamlError: The text is not YAML, or goes over a limit.
     """
     # One search of the text each decides which checks of its nodes can be skipped.
-    may_be_anchored = may_have_anchor(text)
+    may_be_anchored = _may_have_anchor(text)
     has_non_specific_tag = _NON_SPECIFIC.search(text) is not None
     large = _max_nodes(text) > limits.max_nodes
     count = 0
@@ -124,14 +124,14 @@ def compose_exact(text: str, limits: YamlLimits) -> Iterator[ExactNode]:
         YamlError: The text is not YAML, or goes over a limit.
     """
     roots: Iterator[ExactNode] = compose(text, limits)
-    if not may_have_anchor(text):
+    if not _may_have_anchor(text):
         return roots
     for _ in roots:
         pass  # this checks every limit, so that the composer of events need not
     return _EventComposer(text, limits).roots()
 
 
-def may_have_anchor(text: str) -> bool:
+def _may_have_anchor(text: str) -> bool:
     """Tell whether a text may contain an anchor; without one there is no alias either."""
     return _MAYBE_ANCHOR.search(text) is not None
 

@@ -97,7 +97,7 @@ class Scalar(_Node):
     @property
     def style(self) -> Style:
         """The style of the scalar: plain, quoted, literal or folded."""
-        return scalar_style(self.raw)
+        return _SCALAR_STYLES.get(self.raw.style, Style.PLAIN)
 
     @property
     def tag(self) -> str:
@@ -229,9 +229,6 @@ class Item:
         return self.tree.comments.by_start.get(self.start, NO_COMMENTS)
 
 
-Place = tuple[Any, int]
-"""A raw collection, and the index of one of its entries or items."""
-
 Slot = Entry | Item
 """An entry of a mapping or an item of a sequence: it holds a value and has comments."""
 
@@ -293,22 +290,12 @@ class Tree:
         return index_comments(self.text, self.raw)
 
     @cached_property
-    def cache(self) -> dict[Any, Any]:
-        """A cache of facts derived from the document, by query; trees of equal texts are shared."""
-        return {}
-
-    @cached_property
     def indentation(self) -> Indentation:
         """The indentation of the document, which added fields follow."""
         return _detect_indentation(self.raw)
 
-    @cached_property
-    def indentation_of_mappings(self) -> int:
-        """The width of `indentation`, found without a look at lists."""
-        return _detect_indentation(self.raw, lists=False).width
-
-    def locate(self, path: Path) -> Place | None:
-        """Return the place of the entry or item at `path`, or None; aliases are not followed."""
+    def slot(self, path: Path) -> Slot | None:
+        """Return the entry or item at `path`, or None; aliases are not followed."""
         holder: Any = None
         index = -1
         node: Any = self.raw
@@ -317,25 +304,9 @@ class Tree:
             if index < 0:
                 return None
             node = node.value[index][1] if type(node) is MappingNode else node.value[index]
-        return None if holder is None else (holder, index)
-
-    def raw_at(self, path: Path) -> ExactNode | None:
-        """Return the raw node at `path`, or None; aliases are not followed."""
-        place = self.locate(path)
-        if place is None:
-            return None if path else self.raw
-        parent, index = place
-        node = parent.value[index]
-        return cast("ExactNode", node[1] if type(parent) is MappingNode else node)
-
-    def slot(self, path: Path) -> Slot | None:
-        """Return the entry or item at `path`, or None; aliases are not followed."""
-        place = self.locate(path)
-        return None if place is None else self.slot_at(place)
-
-    def slot_at(self, place: Place) -> Slot:
-        """Return the entry or item at a place."""
-        parent, index = self.view(place[0]), place[1]
+        if holder is None:
+            return None
+        parent = self.view(holder)
         if isinstance(parent, Sequence):
             return parent.items[index]
         return Entry(self, cast("Mapping", parent), index)
@@ -399,18 +370,10 @@ def _shared_tree(text: str, limits: YamlLimits) -> Tree:
     return Tree._compose(text, limits)  # noqa: SLF001 - of this module
 
 
-def scalar_style(node: ScalarNode) -> Style:
-    """Return the style of a scalar: plain, quoted, literal or folded."""
-    return _SCALAR_STYLES.get(node.style, Style.PLAIN)
-
-
-def _detect_indentation(root: ExactNode | None, *, lists: bool = True) -> Indentation:
-    """Return the indentation of the first nested mapping and the first list below a key, or the default.
-
-    Without `lists`, that of lists may be the default, and fewer nodes are visited.
-    """
+def _detect_indentation(root: ExactNode | None) -> Indentation:
+    """Return the indentation of the first nested mapping and the first list below a key, or the default."""
     indent = 0
-    compact: bool | None = None if lists else DEFAULT_INDENTATION.compact_lists
+    compact: bool | None = None
     pending: list[ExactNode] = [] if root is None else [root]
     while pending and not (indent and compact is not None):
         node = pending.pop()

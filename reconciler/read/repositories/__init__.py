@@ -24,9 +24,8 @@ from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
 from reconciler.read.repositories.addresses import settle_addresses
 from reconciler.read.repositories.discovery import PackageAtRef, find_refs, survey_packages
 from reconciler.read.repositories.drafts import read_groups
-from reconciler.read.repositories.kept_views import KeptViews, ViewFiles
 from reconciler.read.repositories.kptfiles import HeaderIndex
-from reconciler.read.repositories.packages import ViewContent, main_key, read_packages, share_texts
+from reconciler.read.repositories.packages import ViewContent, read_packages, share_texts
 
 CLUSTER = "reconciler.dev/cluster"
 """Annotation of a Repository: the cluster that its packages are deployed to."""
@@ -55,8 +54,6 @@ def read_repositories(
     *,
     find_needed: FindNeeded | None = None,
     home: str = "",
-    index_name: str = "",
-    kept_views: ViewFiles = ViewFiles(),  # noqa: B008 - a constant
     texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[ObjectName, RepositoryView]:
     """Return the view of every registered repository. Views of one Git repository share one fetch.
@@ -71,13 +68,10 @@ def read_repositories(
         find_needed: Returns the repositories that a shard needs. They are read round by round until none is
             missing; the others are skipped. By default all are read.
         home: The normalised URL of the control repository, which is read at the address of the run.
-        index_name: Suffix of the cache of Kptfiles, for runs that read other repositories.
-        kept_views: Where views of earlier runs are kept, by default nowhere.
         texts: Paths and trees of packages that other values hold already: equal ones are not held twice.
     """
     views = dict(describe_repositories(registrations, mirrors, policy, check, home=home))
-    index = HeaderIndex(mirrors.cache_dir / f"headers-{policy.instance}{index_name}.json")
-    reading = _Reading(policy, index, kept_views, texts)
+    reading = _Reading(policy, HeaderIndex(), texts)
     if find_needed is None:
         views |= _read_all([view for view in views.values() if view.is_available], mirrors, reading)
     else:
@@ -85,16 +79,12 @@ def read_repositories(
         views |= {key: view for key, view in skipped.items() if view.problem is None}
         while needed := _needed(views, find_needed):
             views |= _read_all(needed, mirrors, reading)
-    index.save()
     return dict(sorted(views.items()))
 
 
 class _Reading(NamedTuple):
-    """The policy to read by, and what earlier runs kept."""
-
     policy: Policy
     headers: HeaderIndex
-    kept_views: ViewFiles
     texts: Mapping[str, str]
 
 
@@ -185,7 +175,7 @@ def _read_url(
 def _read_views(
     mirror: Mirror, siblings: list[RepositoryView], reading: _Reading
 ) -> Iterator[RepositoryView]:
-    policy, index, kept = reading.policy, reading.headers, reading.kept_views.open(mirror)
+    policy, index = reading.policy, reading.headers
     directories = frozenset(view.directory for view in siblings)
     tips = {tip for view in siblings if (tip := mirror.refs().get(HEADS + view.branch))}
     groups = tuple(read_groups(mirror, sorted(tips), policy))
@@ -195,22 +185,21 @@ def _read_views(
         refs.setdefault(_directory(ref.named.path, directories) or "", []).append(ref)
     inside = _directories_inside(directories)
     contents = [
-        (view, _content(mirror, view, refs.get(view.directory, ()), inside[view.directory], kept))
+        (view, _content(mirror, view, refs.get(view.directory, ()), inside[view.directory]))
         for view in siblings
     ]
-    index.spared += kept.spared
     index.load(mirror, (oid for _, content in contents for oid in content.kptfiles()))
     branches, tags = dict(_commits(mirror, HEADS)), dict(_commits(mirror, TAGS))
     yield from (_no_branch(view, mirror) for view, content in contents if not _has_branch(view, content))
     contents = [(view, content) for view, content in contents if _has_branch(view, content)]
-    read = read_packages(mirror, [content for _, content in contents], policy, index, kept)
-    for (view, content), (main, packages) in zip(contents, read, strict=True):
+    read = read_packages(mirror, [content for _, content in contents], policy, index)
+    for (view, content), packages in zip(contents, read, strict=True):
         yield replace(
             view,
             head=branches.get(view.branch),
             packages=share_texts(packages, reading.texts),
-            directories=main.directories,
-            files=main.files,
+            directories=content.survey.directories,
+            files=content.survey.files,
             branches=branches,
             tags=tags,
             groups=tuple(group.branch for group in groups),
@@ -240,21 +229,14 @@ def _read_code_owners(mirror: Mirror, head: CommitData | None, policy: Policy) -
 
 
 def _content(
-    mirror: Mirror,
-    view: RepositoryView,
-    refs: Sequence[PackageAtRef],
-    inside: Collection[str],
-    kept: KeptViews,
+    mirror: Mirror, view: RepositoryView, refs: Sequence[PackageAtRef], inside: Collection[str]
 ) -> ViewContent:
     tip = mirror.refs().get(HEADS + view.branch)
-    head, place = mirror.commit(tip) if tip else None, (view.branch, view.directory)
-    if head is None:
-        return ViewContent(None, tuple(refs), place)
-    key = main_key(mirror, head, view.directory, inside, refs)
-    if key is not None and (main := kept.find(place, head, key)):
-        return ViewContent(head, tuple(refs), place, key, kept=main)
+    if tip is None:
+        return ViewContent(None, tuple(refs))
+    head = mirror.commit(tip)
     survey = survey_packages(mirror, head.tree, view.directory, inside.__contains__)
-    return ViewContent(head, tuple(refs), place, key, survey)
+    return ViewContent(head, tuple(refs), survey)
 
 
 def _directories_inside(directories: Iterable[str]) -> Mapping[str, frozenset[str]]:

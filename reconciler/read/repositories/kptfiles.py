@@ -1,12 +1,9 @@
-"""Read and cache the headers of Kptfiles: each distinct one is fetched and parsed once."""
+"""Read the headers of Kptfiles: each distinct one is fetched and parsed once."""
 
 import re
 from collections.abc import Iterable
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -16,16 +13,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
 from reconciler.names.ids import Oid
-from reconciler.read.kept_files import load_kept, save_kept
-from reconciler.read.repositories.packed_headers import (
-    PackedHeaders,
-    Upstreams,
-    pack_headers,
-    unpack_headers,
-)
 
-READER = 3
-"""Version of the cache: increment it when headers are read differently."""
 MAX_KPTFILE_BYTES = 1 << 20
 
 
@@ -47,24 +35,11 @@ def read_header(data: bytes) -> KptfileHeader:
 
 
 class HeaderIndex:
-    """Headers by blob id, for all repositories, revisions and runs.
+    """Headers by blob id, for all repositories and revisions."""
 
-    `path` is the cache file of earlier runs. If it is missing, old or damaged, everything is read again.
-    """
-
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path
+    def __init__(self) -> None:
         self._headers: dict[Oid, KptfileHeader] = {}
-        self._upstreams: Upstreams = {}
-        self._absent: set[Oid] = set()
-        self.parsed = 0
-        """Number of distinct Kptfiles that were parsed."""
-        self.spared = 0
-        """Number of packages that needed no header, because the view that has them was kept."""
-
-    @cached_property
-    def _cached(self) -> dict[Oid, KptfileHeader]:
-        return _load(self._path, self._upstreams) if self._path else {}
+        self._upstreams: dict[GitUpstream, GitUpstream] = {}
 
     def load(self, mirror: Mirror, oids: Iterable[Oid | None]) -> None:
         """Load the headers of these Kptfiles, fetching missing blobs in one batch.
@@ -75,36 +50,13 @@ class HeaderIndex:
         new = {oid for oid in oids if oid is not None and oid not in self._headers}
         if not new:
             return
-        self._headers |= {oid: self._cached[oid] for oid in new if oid in self._cached}
-        missing = sorted(oid for oid in new if oid not in self._headers)
+        missing = sorted(new)
         absent = _fetch(mirror, missing)
         for oid in missing:
             try:
                 self._headers[oid] = absent[oid] if oid in absent else self._shared(_read(mirror, oid))
             except UnavailableError as error:
-                absent[oid] = self._headers[oid] = KptfileHeader(error=str(error))
-        self._absent |= absent.keys()
-        self.parsed += len(missing)
-
-    def save(self) -> None:
-        """Write the headers of this run to the cache file; a failure is ignored.
-
-        Those of kept views stay in it: another run may read them.
-        """
-        headers = {oid: header for oid, header in self._headers.items() if oid not in self._absent}
-        if self._path is None:
-            return
-        if self.spared and (not headers or headers.keys() <= self._cached.keys()):
-            return
-        if self.spared and len(self._cached) <= 2 * (self.spared + len(headers)):
-            headers = self._cached | headers
-        if headers.keys() != self._cached.keys():
-            kept = _Kept(READER, [*headers], pack_headers([*headers.values()]))
-            save_kept(self._path, msgspec.json.encode(kept))
-
-    def is_lasting(self, oid: Oid | None) -> bool:
-        """Tell whether a header is the same in the next run: its Kptfile could be fetched."""
-        return oid not in self._absent
+                self._headers[oid] = KptfileHeader(error=str(error))
 
     def header(self, oid: Oid | None) -> KptfileHeader:
         """Return a loaded header; None means a package with a malformed tree."""
@@ -117,25 +69,6 @@ class HeaderIndex:
             for each in (header.upstream, header.upstream_lock)
         )
         return replace(header, upstream=upstream, upstream_lock=lock)
-
-
-class _Kept(Struct, frozen=True):
-    """The content of a cache file: the Kptfiles, and their headers in the same order."""
-
-    reader: int
-    kptfiles: list[Oid]
-    headers: PackedHeaders
-
-
-def _load(path: Path, upstreams: Upstreams) -> dict[Oid, KptfileHeader]:
-    """Return the headers of a cache file, none if it is damaged or of another version."""
-    try:
-        kept = msgspec.json.decode(load_kept(path), type=_Kept)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    if kept.reader != READER or not kept.headers.is_whole or len(kept.kptfiles) != len(kept.headers.headers):
-        return {}
-    return dict(zip(kept.kptfiles, unpack_headers(kept.headers, upstreams), strict=True))
 
 
 def _fetch(mirror: Mirror, oids: list[Oid]) -> dict[Oid, KptfileHeader]:

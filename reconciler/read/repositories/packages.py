@@ -22,7 +22,6 @@ from reconciler.read.repositories.discovery import (
     published_revision,
 )
 from reconciler.read.repositories.drafts import read_deletion, read_draft
-from reconciler.read.repositories.kept_views import KeptTag, KeptViews, MainContent, Place, ViewKey
 from reconciler.read.repositories.kptfiles import HeaderIndex
 
 _State = tuple[CommitData, PackageDirectory]
@@ -41,49 +40,34 @@ class Searched(NamedTuple):
 
 
 class ViewContent(Struct, frozen=True):
-    """One view to read: main's commit, the refs of its packages, and the survey of main or what was kept.
-
-    `place` and `key` are what it is kept by, None if it has no directory on main.
-    """
+    """One view to read: main's commit, the refs of its packages, and the survey of main."""
 
     head: CommitData | None
     refs: tuple[PackageAtRef, ...]
-    place: Place
-    key: ViewKey | None = None
     survey: Survey = Survey()
-    kept: MainContent | None = None
 
     def kptfiles(self) -> Iterator[Oid | None]:
-        """Yield the Kptfiles on main, if it was not kept, and in drafts."""
+        """Yield the Kptfiles on main and in drafts."""
         yield from (package.kptfile for package in self.survey.packages)
         yield from (draft.package.kptfile for draft in self.refs if _is_draft(draft))
 
 
-def main_key(
-    mirror: Mirror, head: CommitData, directory: str, inside: Iterable[str], refs: Iterable[PackageAtRef]
-) -> ViewKey | None:
-    """Return everything that decides what a view has on main, None if it has no directory there."""
-    tree = mirror.subtree(head.tree, directory)
-    tags = (KeptTag(r.ref, r.commit.oid, r.package.tree) for r in refs if not _is_draft(r))
-    return ViewKey(tree, tuple(sorted(inside)), tuple(sorted(tags))) if tree else None
-
-
 def read_packages(
-    mirror: Mirror, contents: Sequence[ViewContent], policy: Policy, index: HeaderIndex, kept: KeptViews
-) -> Iterator[tuple[MainContent, Mapping[str, PackageState]]]:
-    """Yield what each view of a repository has on main, and its packages by full path, sorted.
+    mirror: Mirror, contents: Sequence[ViewContent], policy: Policy, index: HeaderIndex
+) -> Iterator[Mapping[str, PackageState]]:
+    """Yield the packages of each view of a repository by full path, sorted.
 
-    The headers of their Kptfiles must be loaded. What was read is kept.
+    The headers of their Kptfiles must be loaded.
 
     Raises:
         UnavailableError: An object is missing and cannot be fetched.
     """
-    mains = _read_mains(mirror, contents, policy, index, kept)
+    walked = _walk_back(mirror, contents, policy, index)
     prefix = deletion_ref(policy.instance, "")
     has_deletions = any(ref.startswith(prefix) for ref in mirror.refs())
-    for content, main in zip(contents, mains, strict=True):
+    for content in contents:
         head = content.head.oid if content.head else None
-        packages = dict(main.packages)
+        packages = _main_packages(content, walked.get(head, {}) if head else {}, index)
         drafts, tags = _read_refs(mirror, content, policy, index)
         for path in {*drafts, *tags}:
             packages[path] = replace(
@@ -94,7 +78,7 @@ def read_packages(
         for path in packages if has_deletions else ():
             deletion = read_deletion(mirror, f"{prefix}{path}", head, path, policy.commits)
             packages[path] = replace(packages[path], deletion=deletion)
-        yield main, dict(sorted(packages.items()))
+        yield dict(sorted(packages.items()))
 
 
 def share_texts(packages: Mapping[str, PackageState], texts: Mapping[str, str]) -> Mapping[str, PackageState]:
@@ -137,48 +121,18 @@ def _read_refs(
     return drafts, tags
 
 
-def _read_mains(
-    mirror: Mirror, contents: Sequence[ViewContent], policy: Policy, index: HeaderIndex, kept: KeptViews
-) -> list[MainContent]:
-    """Return what each view has on main: as it was kept, or read and kept."""
-    walked = _walk_back(mirror, [content for content in contents if content.kept is None], policy, index)
-    mains = []
-    for content in contents:
-        main = content.kept
-        if main is None:
-            main = _main_content(content, walked.get(content.head.oid, {}) if content.head else {}, index)
-            if content.key is not None:
-                kept.add(content.place, content.key, main)
-        mains.append(main)
-    heads = {content.place[0]: content.head for content in contents if content.head}
-    kept.save(heads, (end for head in walked if (end := _missing_end(mirror, head))))
-    return mains
-
-
-def _missing_end(mirror: Mirror, head: Oid) -> Oid | None:
-    """Return the commit that is missing where the first-parent line of a head ends, None if none is."""
-    oid: Oid | None = head
-    for commit in mirror.first_parents(head):
-        oid = commit.parents[0] if commit.parents else None
-    return oid
-
-
-def _main_content(
+def _main_packages(
     content: ViewContent, walked: Mapping[str, list[_State]], index: HeaderIndex
-) -> MainContent:
-    survey = content.survey
-    packages = {
+) -> dict[str, PackageState]:
+    return {
         package.path: PackageState(
             package.path,
             main_tree=package.tree,
             main_header=index.header(package.kptfile),
             unpublished=tuple(_revisions(walked.get(package.path, ()), index)),
         )
-        for package in survey.packages
+        for package in content.survey.packages
     }
-    read = [*survey.packages, *(each for path in packages for _, each in walked.get(path, ()))]
-    is_lasting = all(index.is_lasting(each.kptfile) for each in read)
-    return MainContent(packages, survey.directories, survey.files, is_lasting)
 
 
 def _walk_back(

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from reconciler.api.snapshot import FILE, ObjectList, SnapshotHeader
 from reconciler.api.validation import parse_model
-from reconciler.base.collector import no_collection
 from reconciler.base.errors import Location, Problem
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import LATEST_S, plural
@@ -81,15 +80,14 @@ def read_snapshot(objects: Mirror, commit: Oid, policy: Policy) -> Snapshot:
     }
     beside = [file for file in walked if not any(file in files for files in inside.values())]
     times = objects.last_touched(commit, [path, *inside])
-    with no_collection():
-        read = (_read_cluster(objects, files, directory, limits) for directory, files in inside.items())
-        clusters = {each.cluster: replace(each, time=times.get(each.path, 0)) for each in read}
-        if not beside and len(clusters) == 1:
-            root = next(iter(clusters.values()))
-        elif beside or not clusters:
-            root = replace(_read_one(objects, beside, path, limits), time=times.get(path, 0))
-        else:
-            root = Snapshot(path=path)
+    read = (_read_cluster(objects, files, directory, limits) for directory, files in inside.items())
+    clusters = {each.cluster: replace(each, time=times.get(each.path, 0)) for each in read}
+    if not beside and len(clusters) == 1:
+        root = next(iter(clusters.values()))
+    elif beside or not clusters:
+        root = replace(_read_one(objects, beside, path, limits), time=times.get(path, 0))
+    else:
+        root = Snapshot(path=path)
     problems = {*root.problems, *(problem for each in clusters.values() for problem in each.problems)}
     return replace(root, clusters=clusters, path=path, problems=tuple(sorted(problems)))
 

@@ -24,8 +24,7 @@ from reconciler.apply.state import (
 )
 from reconciler.base.errors import Exit, UnavailableError
 from reconciler.base.redact import learn_credential
-from reconciler.git.push import PushResult, PushStatus
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.policy import CommitPolicy, Limits, Policy

@@ -11,8 +11,7 @@ from reconciler.forge.local.approval import LocalMerge
 from reconciler.forge.local.forge import LocalForge
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushResult, PushStatus, push
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import Oid
@@ -144,10 +143,10 @@ def test_refusal_of_everything_names_each(edge: Edge) -> None:
 def test_head_that_moves_meanwhile_stops_no_other(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = approvals(edge)
 
-    def lose_once(mirror: Mirror, updates: list[RefUpdate], pack: Path | None) -> tuple[PushResult, ...]:
+    def lose_once(mirror: Mirror, updates: list[RefUpdate]) -> tuple[PushResult, ...]:
         monkeypatch.setattr(local_approval, "push", push)
         edge.repo.commit({"team/p0/cm.yaml": "late"}, branch="drafts/team/p0/packagevariant-1")
-        return push(mirror, updates, pack)
+        return push(mirror, updates)
 
     monkeypatch.setattr(local_approval, "push", lose_once)
 
@@ -158,7 +157,7 @@ def test_head_that_moves_meanwhile_stops_no_other(edge: Edge, monkeypatch: pytes
 
 
 def test_writer_that_always_loses_tells_of_each(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lose(_: Mirror, updates: list[RefUpdate], __: object) -> list[PushResult]:
+    def lose(_: Mirror, updates: list[RefUpdate]) -> list[PushResult]:
         return [PushResult(update, PushStatus.STALE, "moved") for update in updates]
 
     monkeypatch.setattr(local_approval, "push", lose)

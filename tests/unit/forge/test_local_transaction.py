@@ -26,8 +26,7 @@ from reconciler.forge.local.store import (
 )
 from reconciler.forge.local.transaction import LocalTransaction, missing_branch_hint, read_records
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushResult, PushStatus
-from reconciler.git.receive_pack import RefUpdate
+from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import Oid
 from reconciler.policy import Author, CommitPolicy
@@ -487,7 +486,7 @@ def test_missing_base_and_missing_package_are_refused(edge: Edge) -> None:
 def test_writer_that_always_loses_gives_up(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
     pushes = []
 
-    def lose(_: object, updates: list[RefUpdate], __: object) -> list[PushResult]:
+    def lose(_: object, updates: list[RefUpdate]) -> list[PushResult]:
         pushes.append(len(updates))
         return [PushResult(update, PushStatus.STALE, "moved") for update in updates]
 
@@ -506,10 +505,10 @@ def test_writer_that_lost_once_decides_again_on_the_new_refs(
     push = local.push
     races = iter([True])
 
-    def lose(mirror: Any, updates: list[RefUpdate], pack: Any) -> Any:
+    def lose(mirror: Any, updates: list[RefUpdate]) -> Any:
         if next(races, False):
             forge(edge).comment(1, key="theirs", body="1")
-        return push(mirror, updates, pack)
+        return push(mirror, updates)
 
     monkeypatch.setattr(local, "push", lose)
 

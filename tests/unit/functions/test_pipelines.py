@@ -4,19 +4,15 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from reconciler.base.progress import NoDisplay, open_task, show_on
 from reconciler.base.timing import SpanKind, TimeSpan, is_watched, watching
-from reconciler.cli.progress_line import ProgressLine
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.runtimes.pipelines import _Pool, open_pipelines
+from reconciler.functions.runtimes.pipelines import open_pipelines
 from reconciler.functions.runtimes.result_cache import PackageCache
 from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import File, Files
@@ -45,11 +41,10 @@ def run(packages: Sequence[Files], policy: FunctionPolicy = POLICY, **how: objec
 FLEET = [package(n, *([FAILING] if n % 7 == 3 else [WARNING, NAMESPACE][: n % 3])) for n in range(80)]
 
 
-def test_results_do_not_depend_on_number_of_processes() -> None:
+def test_results_have_the_order_of_the_packages() -> None:
     alone = [run_pipeline(files) for files in FLEET]
 
-    assert run(FLEET, processes=2) == alone
-    assert run(FLEET, processes=1) == alone
+    assert run(FLEET) == alone
     assert any(result.error for result in alone)
     assert any(result.results for result in alone)
 
@@ -58,53 +53,71 @@ def test_no_packages_have_no_results() -> None:
     assert run([]) == []
 
 
-def test_work_of_killed_process_is_done_here(tmp_path: Path) -> None:
-    function = tmp_path / "function"
-    function.write_text(f'#!/bin/sh\n[ "$PPID" = {os.getpid()} ] || kill -9 "$PPID"\ncat\n')
+def executable(directory: Path, script: str) -> FunctionPolicy:
+    """Return a policy with an executable `f`, of which two run at a time."""
+    function = directory / "function"
+    function.write_text(f"#!/bin/sh\n{script}\n")
     function.chmod(0o755)
-    steps = NAMESPACE, "  - exec: f\n"
-
-    results = run(
-        [package(n, *steps) for n in range(3)],
-        replace(POLICY, exec={"f": str(function)}),
-        processes=2,
-    )
-
-    assert [result.error for result in results] == ["", "", ""]
-    assert b"namespace: n2" in results[2].files["s.yaml"].data
+    return replace(POLICY, exec={"f": str(function)})
 
 
-def test_other_processes_end_with_a_killed_one_and_end_their_functions(tmp_path: Path) -> None:
-    """What a signal does in this process, it does not do in its forks."""
-    signals = tmp_path / "signals"
-    function = tmp_path / "function"
-    function.write_text(
-        f"""#!/bin/sh
-[ "$PPID" = {os.getpid()} ] && exec cat
-if mkdir {tmp_path}/one 2>/dev/null; then
-    while ! test -e {tmp_path}/busy; do sleep 0.02; done
-    kill -9 "$PPID"
-else
-    echo $$ >{tmp_path}/busy
-    exec sleep 600
-fi
-"""
-    )
-    function.chmod(0o755)
-    before = signal.signal(signal.SIGTERM, lambda *_: signals.touch())
-    try:
-        results = run(
-            [package(n, NAMESPACE, "  - exec: f\n") for n in range(4)],
-            replace(POLICY, exec={"f": str(function)}),
-            processes=2,
-        )
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def test_executables_run_side_by_side(tmp_path: Path) -> None:
+    """Each waits until another one has started."""
+    wait = f"touch {tmp_path}/$$\nwhile [ $(ls {tmp_path} | wc -l) -lt 3 ]; do sleep 0.02; done\ncat"
+    packages = [package(n, NAMESPACE, *(["  - exec: f\n"] if n % 2 else [])) for n in range(4)]
+
+    results = run(packages, executable(tmp_path, wait))
 
     assert [result.error for result in results] == [""] * 4
-    assert not signals.exists()
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "busy").read_text()), 0)
+    assert b"namespace: n3" in results[3].files["s.yaml"].data
+
+
+def test_functions_side_by_side_end_when_the_time_of_the_run_is_over(tmp_path: Path) -> None:
+    policy = replace(executable(tmp_path, f"echo $$ >{tmp_path}/$$\nexec sleep 600"), run_timeout_s=1)
+    begun = time.monotonic()
+
+    results = run([package(n, "  - exec: f\n") for n in range(3)], policy)
+
+    assert time.monotonic() - begun < 10
+    assert all(result.is_postponed for result in results)
+    assert sorted(result.is_late for result in results) == [False, True, True]
+    for function_id in started(tmp_path):
+        with pytest.raises(ProcessLookupError):
+            os.kill(function_id, 0)
+
+
+def test_functions_side_by_side_end_with_a_run_that_is_stopped(tmp_path: Path) -> None:
+    policy = executable(tmp_path, f"echo $$ >{tmp_path}/$$\nexec sleep 600")
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    killer = subprocess.Popen(
+        ["sh", "-c", f"while [ $(ls {tmp_path} | wc -l) -lt 3 ]; do sleep 0.02; done; kill -USR1 $PPID"]
+    )
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run([package(n, "  - exec: f\n") for n in range(4)], policy)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        killer.wait()
+
+    assert len(started(tmp_path)) == 2
+    for function_id in started(tmp_path):
+        with pytest.raises(ProcessLookupError):
+            os.kill(function_id, 0)
+
+
+def is_running(function_id: int) -> bool:
+    try:
+        return Path(f"/proc/{function_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def started(directory: Path) -> list[int]:
+    return [int(path.name) for path in directory.iterdir() if path.name.isdecimal()]
 
 
 KILLED = """\
@@ -113,27 +126,26 @@ from tests.support.values import replace
 from tests.unit.functions.test_pipelines import NAMESPACE, POLICY, package, run
 
 packages = [package(n, NAMESPACE, "  - exec: f\\n") for n in range(2)]
-run(packages, replace(POLICY, exec={"f": sys.argv[1]}), processes=2)
+run(packages, replace(POLICY, exec={"f": sys.argv[1]}))
 """
 
 
 def test_processes_end_with_the_run_that_is_killed(tmp_path: Path) -> None:
     """They hold its output open, and would wait for work for ever."""
-    function = tmp_path / "function"
-    function.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/$$\nexec sleep 600\n")
-    function.chmod(0o755)
-    command = [sys.executable, "-c", KILLED, str(function)]
+    policy = executable(tmp_path, f"echo $$ >{tmp_path}/$$\nexec sleep 600")
+    command = [sys.executable, "-c", KILLED, policy.exec["f"]]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE) as killed:
-        while len(functions := [path.name for path in tmp_path.iterdir() if path.name.isdecimal()]) < 2:
+        while len(started(tmp_path)) < 2:
             assert killed.poll() is None
             time.sleep(0.02)
         killed.kill()
         out, _ = killed.communicate(timeout=60)
 
     assert out == b""
-    for function_id in map(int, functions):
-        with pytest.raises(ProcessLookupError):
-            os.kill(function_id, 0)
+    until = time.monotonic() + 10
+    while any(map(is_running, started(tmp_path))) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not any(map(is_running, started(tmp_path)))
 
 
 def test_result_is_cached(tmp_path: Path) -> None:
@@ -206,13 +218,12 @@ def test_oldest_results_are_pruned(tmp_path: Path) -> None:
     assert [rendered.find(package(n, NAMESPACE)) is None for n in range(4)] == [True, True, False, False]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_packages_and_functions_are_measured_in_every_process(processes: int) -> None:
+def test_packages_and_functions_are_measured() -> None:
     spans: list[TimeSpan] = []
     located = [with_location(n, NAMESPACE, WARNING) for n in range(65)]
 
     with watching(spans.append):
-        run([*located, package(99)], processes=processes)
+        run([*located, package(99)])
 
     packages = [span.name for span in spans if span.kind is SpanKind.PACKAGE]
     functions = [span.name for span in spans if span.kind is SpanKind.FUNCTION]
@@ -222,30 +233,6 @@ def test_packages_and_functions_are_measured_in_every_process(processes: int) ->
         "apply-setters:v0.2": 65,
     }
     assert all(span.seconds >= 0 for span in spans)
-
-
-def test_progress_is_counted_and_its_thread_prevents_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    forked: list[int] = []
-    run_forked = _Pool._run_forked
-
-    def note_fork(pool: _Pool, packages: Sequence[Files]) -> Iterator[Any]:
-        forked.append(len(packages))
-        return run_forked(pool, packages)
-
-    monkeypatch.setattr(_Pool, "_run_forked", note_fork)
-    line = ProgressLine(os.open(os.devnull, os.O_WRONLY))
-    show_on(line)
-    try:
-        with open_task("working"):
-            results = run(FLEET, processes=2)
-        threads = threading.active_count()
-        with line.paused():
-            assert threading.active_count() == threads - 1
-    finally:
-        show_on(NoDisplay())
-
-    assert forked == [len(FLEET)]
-    assert results == [run_pipeline(files) for files in FLEET]
 
 
 def with_location(n: int, *steps: str) -> Files:

@@ -91,6 +91,23 @@ def test_patches_of_one_tree_combine(repo: Repo, mirror: Mirror) -> None:
     assert len(saved(repo, mirror, pack, root)) == 4 + 3 * 2
 
 
+def test_directories_replaced_at_once_equal_those_replaced_in_turn(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    root, new = repo.tree("main"), pack.files(NEW)
+    below = {"deep/er/q": None, "p": new, "deep/new/r": new, "deep/er/s": new, "no/thing": None}
+
+    tree = pack.graft(root, below)
+
+    in_turn = root
+    for path, package in below.items():
+        in_turn = pack.graft(in_turn, {path: package})
+    assert tree == in_turn
+    assert sorted(saved(repo, mirror, pack, tree)) == [
+        "README.md",
+        *(f"{path}/{name}" for path in ("deep/er/s", "deep/new/r", "p") for name in ("Kptfile", "d/run.sh")),
+    ]
+
+
 def test_unsafe_siblings_are_kept(repo: Repo, mirror: Mirror) -> None:
     blob = repo.blob(b"x")
     odd = (b"100664", b"\xff\xfe", blob), (b"160000", b"sub", "1" * 40), (b"040000", b"t", repo.tree("main"))
@@ -241,11 +258,11 @@ def test_existing_tree_is_grafted_into_an_empty_repository(repo: Repo, mirror: M
     pack = Pack(mirror)
     package = repo.tree("main", "p")
 
-    root = pack.graft(None, "a/b", package)
+    root = pack.graft(None, {"a/b": package})
     pack.save()
 
     assert mirror.subtree(root, "a/b") == package
-    assert pack.graft(None, "a", None) == pack.tree(())
+    assert pack.graft(None, {"a": None}) == pack.tree(())
 
 
 def test_refusal_names_the_file_in_the_place_of_the_package(repo: Repo, mirror: Mirror) -> None:

@@ -8,6 +8,7 @@ from reconciler.git.command import GitResult
 from reconciler.git.push import (
     PushResult,
     PushStatus,
+    RefUpdate,
     _check,
     _push_error,
     _result,
@@ -17,7 +18,6 @@ from reconciler.git.push import (
     name_refs,
     push,
 )
-from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid
 from tests.support.git import make_repository, run

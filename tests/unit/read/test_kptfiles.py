@@ -114,7 +114,7 @@ def test_equal_kptfiles_of_all_repositories_are_parsed_once(tmp_path: Path) -> N
     for repo in repos:
         index.load(mirrors.open(str(repo.path)), [repo.blob(WHOLE)] * 2)
 
-    assert index.parsed == 1
+    assert list(index._headers) == [repos[0].blob(WHOLE)]
     assert index.header(repos[0].blob(WHOLE)).location == "edge/nginx"
 
 
@@ -126,33 +126,6 @@ def test_too_large_kptfile_is_not_read(tmp_path: Path) -> None:
     index.load(Mirrors(tmp_path / "cache").open(str(repo.path)), [large])
 
     assert "bytes" in index.header(large).error
-
-
-def test_headers_are_cached_for_the_next_run(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "a", {"p/Kptfile": WHOLE})
-    mirror, kept = Mirrors(tmp_path / "cache").open(str(repo.path)), tmp_path / "kept" / "headers.json"
-    first = HeaderIndex(kept)
-    oids = [repo.blob(WHOLE), repo.blob(b"no Kptfile")]
-    first.load(mirror, oids)
-    first.save()
-
-    second = HeaderIndex(kept)
-    second.load(mirror, oids)
-
-    assert (first.parsed, second.parsed) == (2, 0)
-    assert [second.header(oid) for oid in oids] == [first.header(oid) for oid in oids]
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"reader": 0, "headers": {}}', '{"headers": {}}'])
-def test_cache_file_of_another_version_is_ignored(text: str, tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "a", {"p/Kptfile": WHOLE})
-    kept = tmp_path / "headers.json"
-    kept.write_text(text)
-    index = HeaderIndex(kept)
-
-    index.load(Mirrors(tmp_path / "cache").open(str(repo.path)), [repo.blob(WHOLE)])
-
-    assert index.header(repo.blob(WHOLE)).location == "edge/nginx"
 
 
 class Batches:

@@ -80,7 +80,6 @@ def test_shard_reads_its_own_repositories_and_their_upstreams(tmp_path: Path) ->
 
     assert fleet.roles(read) == {"mine": (PLANNED, True), "other": (SKIPPED, False), "up": (READ, True)}
     assert read.notes == ()
-    assert (tmp_path / "cache" / "headers-fleet-0-of-2.json").exists()
     assert read.pulls.keys() == {
         fleet.url(fleet.mine),
         *(v.url for v in read.repositories.values() if v.head),
@@ -101,7 +100,6 @@ def test_run_without_shards_plans_every_repository(tmp_path: Path) -> None:
     read = fleet.read(0, 1)
 
     assert set(fleet.roles(read).values()) == {(PLANNED, True)}
-    assert (tmp_path / "cache" / "headers-fleet.json").exists()
 
 
 def test_shard_reads_the_whole_fleet_where_a_decision_needs_it(tmp_path: Path) -> None:

@@ -205,11 +205,3 @@ def test_refused_repository_is_neither_read_nor_skipped(repo: Repo, tmp_path: Pa
     assert oci.problem is not None
     assert oci.problem != problem
     assert replace(oci, problem=None).is_available
-
-
-def test_index_of_kptfiles_has_the_name_of_the_instance_and_the_suffix(repo: Repo, tmp_path: Path) -> None:
-    read_repositories(
-        [registration(str(repo.path))], Mirrors(tmp_path / "cache"), Policy(instance="demo"), index_name="-1"
-    )
-
-    assert (tmp_path / "cache" / "headers-demo-1.json").exists()
