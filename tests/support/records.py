@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.state import PackageVariantRecord, branch_records
+from reconciler.records.state import PackageVariantRecord, branch_records
 from reconciler.wire import read_record
 from tests.support.world import git
 
