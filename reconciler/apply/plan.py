@@ -23,6 +23,7 @@ from reconciler.apply.state import (
 )
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
+from reconciler.base.wire import read_record
 from reconciler.base.wording import plural
 from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
@@ -247,7 +248,7 @@ def _is_newer(records: Mapping[str, bytes], applied: Oid | None, control: Mirror
     if applied is None or data is None:
         return False
     try:
-        there = Oid(AppliedRecord.model_validate_json(data, by_alias=True, by_name=False).commit)
+        there = Oid(read_record(data, AppliedRecord).commit)
     except ValueError:
         return False
     return there != applied and control.contains(there, applied)

@@ -1,7 +1,7 @@
-"""CEL in the environment of Porch: parse, check and compile an expression once, then evaluate it.
+"""CEL in the environment of Porch: compile and check an expression once, then evaluate it.
 
-`parser` gives the tree for the static check; Google's cel-cpp (cel-expr-python) evaluates.
-The static check refuses expressions with different results in cel-cpp and cel-go, which Porch uses.
+Google's cel-cpp (cel-expr-python) decides what is an expression, types it and evaluates it; cel-python
+parses it for the checks that cel-cpp has not (`check`). Both are loaded with the first set that needs them.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,21 +9,26 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from reconciler.base.errors import MissingEngineError
-from reconciler.cel.check import check, check_cost
-from reconciler.cel.parser import parse
-from reconciler.cel.syntax import CelError, Failure, Literal, not_a_string
-from reconciler.cel.types import DYN, STRING, STRINGS
+from reconciler.base.wording import plural
+from reconciler.cel.failure import CelError, Failure, not_a_string
 from reconciler.policy import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from reconciler.cel.engine import Evaluator
+    from reconciler.cel.engine import Engine
 
-__all__ = ["EXTENSIONS", "Environment", "Failure", "Program"]
+__all__ = ["EXTENSIONS", "STRING_FUNCTIONS", "Environment", "Failure", "Program"]
 
-EXTENSIONS = frozenset({STRINGS})
+EXTENSIONS = frozenset({"strings"})
 """Extension libraries that a set may enable by annotation."""
+STRING_FUNCTIONS = frozenset(
+    {
+        *("charAt", "indexOf", "join", "lastIndexOf", "lowerAscii"),
+        *("replace", "split", "substring", "trim", "upperAscii"),
+    }
+)
+"""The methods that the extension `strings` adds."""
 
 
 class Program(Struct, frozen=True):
@@ -47,15 +52,18 @@ class Environment:
 
     def __init__(self, limits: Limits, extensions: frozenset[str] = frozenset()) -> None:
         self._limits = limits
-        self._extensions = extensions
-        self._evaluator = _load_evaluator(extensions)
+        self._engine = _load_engine(extensions)
         self._programs: dict[str, Program | Failure] = {}
 
     def compile(self, text: str) -> Program | Failure:
         """Return the program of an expression, or the failure and its place in the text."""
         program = self._programs.get(text)
         if program is None:
-            program = self._programs[text] = self._compile(text)
+            try:
+                program = self._compile(text)
+            except CelError as error:
+                program = error.failure
+            self._programs[text] = program
         return program
 
     def bind(self, variables: "Mapping[str, Any]") -> Any:
@@ -63,37 +71,47 @@ class Environment:
 
         An expression that reads an absent variable fails.
         """
-        return self._evaluator.bind(variables)
+        return self._engine.bind(variables)
 
     def evaluate(self, program: Program, activation: Any) -> str | Failure:
         """Return the string value of a program for bound variables, or the failure."""
-        return self._evaluator.evaluate(program.code, activation)
+        return self._engine.evaluate(program.code, activation)
 
     def run(self, text: str, variables: "Mapping[str, Any]") -> str | Failure:
         """Compile and evaluate one expression."""
         program = self.compile(text)
         return program if isinstance(program, Failure) else self.evaluate(program, self.bind(variables))
 
-    def _compile(self, text: str) -> Program | Failure:
+    def _compile(self, text: str) -> Program:
+        from reconciler.cel.check import check, is_string_literal, parse, place_of  # noqa: PLC0415 - slow to load
+
         try:
-            tree = parse(text, self._limits)
-            type_ = check(tree, self._extensions)
-            check_cost(tree, self._limits)
+            size = len(text.encode())
+        except UnicodeEncodeError as error:  # JSON can escape a lone surrogate
+            raise CelError("Syntax error: an unpaired surrogate is no character", error.start) from None
+        if size > self._limits.expression_bytes:
+            raise CelError(
+                f"The expression is longer than {plural(self._limits.expression_bytes, 'byte')}", 0
+            )
+        try:
+            code = self._engine.compile(text)
         except CelError as error:
-            return error.failure
-        if type_ not in {STRING, DYN}:
-            return not_a_string(type_.name, tree.offset)
-        code = self._evaluator.compile(text, tree)
-        if isinstance(code, Failure):
-            return code
-        constant = tree.value if isinstance(tree, Literal) and isinstance(tree.value, str) else None
-        return Program(text, code, constant)
+            if not error.name:
+                raise
+            raise CelError(error.failure.message, place_of(error, parse(text))) from None
+        tree = parse(text)
+        check(tree, text, self._engine.type_of, self._limits)
+        kind = self._engine.type_of(text)
+        if kind not in {"string", "dyn"}:
+            raise CelError(not_a_string(kind).message, tree.meta.start_pos)
+        is_constant = kind == "string" and is_string_literal(tree)
+        return Program(text, code, str(self._engine.evaluate(code, self.bind({}))) if is_constant else None)
 
 
-def _load_evaluator(extensions: frozenset[str]) -> "Evaluator":
-    """Import the evaluator when the first set needs it; not every platform has it."""
+def _load_engine(extensions: frozenset[str]) -> "Engine":
+    """Import the engine when the first set needs it; not every platform has it."""
     try:
-        from reconciler.cel.engine import Evaluator  # noqa: PLC0415
+        from reconciler.cel.engine import Engine  # noqa: PLC0415
     except ImportError as error:
         raise MissingEngineError from error
-    return Evaluator(extensions)
+    return Engine(extensions)

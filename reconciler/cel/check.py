@@ -1,274 +1,278 @@
-"""Static checks of an expression: types and names, no dependence on map order, and a bound on its cost.
+"""Static checks that cel-cpp has not, on the tree of cel-python: mixed literals, map order, depth, cost.
 
-An expression within the bound ends soon, so that evaluation needs no time limit. Sizes that are known
+An expression within the bounds ends soon, so that evaluation needs no time limit. Sizes that are known
 only at run time are assumed; an object far beyond them fails at run time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
 from reconciler.base.wording import plural
-from reconciler.cel.syntax import (
-    Call,
-    CelError,
-    ListOf,
-    Literal,
-    Macro,
-    MapOf,
-    Message,
-    Name,
-    Node,
-    Select,
-    Uint,
-    children,
-)
-from reconciler.cel.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    DYN,
-    INT,
-    MESSAGES,
-    NULL,
-    STANDARD,
-    STRING,
-    STRING_EXTENSION,
-    STRINGS,
-    TYPE_NAMES,
-    UINT,
-    UNORDERED,
-    VARIABLES,
-    Overload,
-    Type,
-    join,
-    list_of,
-    map_of,
-    substitute,
-    unify,
-    unordered,
-)
+from reconciler.cel.failure import CelError, offset_of
 from reconciler.policy import Limits
 
-Scope = Mapping[str, Type]
+Node = Any
+"""A tree of lark: cel-python's rule in `data`, nodes and tokens in `children`, the place in `meta`."""
+
 MAP_ORDER = "The value depends on the order of a map's keys, which is random"
 ITERATIONS = 5_000
 CHARACTERS = 100_000
 _ENTRIES = 64
+_TEXTS = frozenset({"STRING_LIT", "MLSTRING_LIT", "BYTES_LIT"})
 _TEXT = 256
-_ORDERLESS = frozenset({"size", "_in_"})
-"""Functions with a result independent of the order of their argument."""
-_LITERALS: Mapping[type, Type] = {
-    str: STRING,
-    bytes: BYTES,
-    bool: BOOL,
-    int: INT,
-    Uint: UINT,
-    float: DOUBLE,
-    type(None): NULL,
-}
+_MACROS = dict.fromkeys(("all", "exists", "exists_one", "map", "filter"), 3)
+_LEVELS = frozenset(
+    {
+        *("expr", "conditionalor", "conditionaland", "relation", "addition"),
+        *("multiplication", "unary", "member", "primary"),
+    }
+)
+_WRAPPER = re.compile(r"exprlist|mapinits|fieldinits|(relation|addition|multiplication|unary)_\w+")
+_MESSAGES = re.compile(r"google\.protobuf\.((String|Bool|U?Int(32|64)|Double|Bytes)Value|Value)")
+_INSTEAD = {",": " ", "true": "0.00", "false": "0.000"}
+_UNREAD = re.compile(r"\b(?:true|false)\b|,(?=(?:\s|//[^\n]*+)*+[\]}])")
 
 
-def check(node: Node, extensions: frozenset[str] = frozenset()) -> Type:
-    """Return the type of an expression.
+def parse(text: str) -> Node:
+    """Return the tree of an expression that cel-cpp parsed.
+
+    cel-python loses the place of true and false, and refuses a comma after the last element of a list: it
+    reads numbers of the same length, and no comma. It must not see what is no expression: it reads
+    `str ing(x)` as `str in g(x)`, and an open string in time exponential in its backslashes.
 
     Raises:
-        CelError: A name is not declared, no overload fits, a literal mixes types, or the value
-            depends on the order of a map's keys.
+        CelError: cel-python does not know the syntax: a field in backquotes.
+    """
+    from celpy.celparser import CELParseError  # noqa: PLC0415 - loaded with the first expression
 
-    Source: cel-go checker, with HomogeneousAggregateLiterals as Porch sets it.
+    try:
+        return _parser().parse(_UNREAD.sub(lambda match: _INSTEAD[match[0]], text))
+    except CELParseError as error:
+        offset = offset_of(text, error.line, error.column)
+        raise CelError(f"Syntax error: unexpected {text[offset : offset + 1]!r}", offset) from None
+
+
+@cache
+def _parser() -> Any:
+    from celpy.celparser import CELParser  # noqa: PLC0415
+
+    return CELParser()
+
+
+def place_of(error: CelError, tree: Node) -> int:
+    """Return where the undeclared name starts; cel-cpp gives the place of a dot or a bracket beside it."""
+    near, name = error.failure.offset or 0, error.name.removeprefix(".")
+    nodes = tree.find_pred(lambda node: node.data != "member_dot")
+    places = (child.start_pos for node in nodes for child in node.children if child == name)
+    return min(places, key=lambda place: abs(place - near), default=near)
+
+
+def is_string_literal(tree: Node) -> bool:
+    """Tell whether an expression of type string is nothing but a literal."""
+    kinds = [token.type for token in tree.scan_values(lambda _: True)]
+    return len(kinds) == 1 and kinds[0] in _TEXTS
+
+
+def check(tree: Node, text: str, type_of: Callable[[str], str], limits: Limits) -> None:
+    """Refuse what compiles and yet has no place in a template.
+
+    Args:
+        tree: The expression as `parse` gives it.
+        text: The expression, which cel-cpp compiled.
+        type_of: Gives the type of an expression.
+        limits: The limits of the configuration.
+
+    Raises:
+        CelError: A literal mixes types, the value depends on the order of a map's keys, a message or a
+            time zone is used, terms are nested too deeply, or there may be too many iterations, steps
+            or characters.
+
+    Source: cel-go with HomogeneousAggregateLiterals, as Porch sets it.
     Differs: cel-go and cel-cpp evaluate expressions that depend on the order of a map's keys, with
         a different value in every process. Such an expression is refused here.
     """
-    functions = {**STANDARD, **STRING_EXTENSION} if STRINGS in extensions else STANDARD
-    return _Checker(functions).type_of(node, VARIABLES)
+    bound = _Check(text, type_of, limits.expression_depth).walk(tree, _Scope({}), 0)
+    if bound.steps > limits.expression_cost:
+        message = f"The expression may cost more than {plural(limits.expression_cost, 'step')}"
+        raise CelError(message, tree.meta.start_pos)
 
 
-class _Checker:
-    def __init__(self, functions: Mapping[str, tuple[Overload, ...]]) -> None:
-        self.functions = functions
-        self.rules: dict[type, Callable[..., Type]] = {
-            Literal: self.literal,
-            Name: self.name,
-            Select: self.select,
-            Call: self.call,
-            ListOf: self.list_literal,
-            MapOf: self.map_literal,
-            Message: self.message,
-            Macro: self.macro,
-        }
+class _Bound(NamedTuple):
+    """Upper estimates: elements of a list or map, characters of all its text, steps, iterations.
 
-    def type_of(self, node: Node, scope: Scope) -> Type:
-        return self.rules[type(node)](node, scope)
-
-    def literal(self, node: Literal, _scope: Scope) -> Type:
-        return _LITERALS[type(node.value)]
-
-    def name(self, node: Name, scope: Scope) -> Type:
-        name = node.name.removeprefix(".")
-        # A leading dot skips the variables of comprehensions and names a variable of the environment.
-        type_ = (scope if name == node.name else VARIABLES).get(name) or TYPE_NAMES.get(name)
-        if type_ is None:
-            raise CelError(f"undeclared reference to '{node.name}'", node.offset)
-        return type_
-
-    def select(self, node: Select, scope: Scope) -> Type:
-        operand = self.type_of(node.operand, scope)
-        if operand.name not in {"dyn", "map"}:
-            raise CelError(f"type '{operand}' does not support field selection", node.offset)
-        if operand.name == "map" and join(operand.parameters[0], STRING) is None:
-            raise CelError(f"type '{operand}' does not support field selection", node.offset)
-        if node.test:
-            return BOOL
-        return operand.parameters[1] if operand.name == "map" else DYN
-
-    def call(self, node: Call, scope: Scope) -> Type:
-        argument_type = self.type_of if node.function in _ORDERLESS else self.ordered
-        arguments = tuple(argument_type(argument, scope) for argument in node.arguments)
-        overloads = self.functions.get(node.function)
-        if overloads is None:
-            raise CelError(f"undeclared reference to '{node.function}'", node.offset)
-        results = []
-        for overload in overloads:
-            bound: dict[Type, Type] = {}
-            if overload.method == node.method and len(overload.arguments) == len(arguments):
-                pairs = zip(overload.arguments, arguments, strict=True)
-                if all(unify(parameter, argument, bound) for parameter, argument in pairs):
-                    results.append(substitute(overload.result, bound))
-        if not results:
-            types = ", ".join(map(str, arguments))
-            message = f"found no matching overload for '{node.function}' applied to '({types})'"
-            raise CelError(message, node.offset)
-        # With an argument of type dyn several overloads may fit; the run decides which.
-        return results[0] if len(set(results)) == 1 else DYN
-
-    def list_literal(self, node: ListOf, scope: Scope) -> Type:
-        return list_of(self.common(node.items, scope))
-
-    def map_literal(self, node: MapOf, scope: Scope) -> Type:
-        keys = self.common(tuple(key for key, _ in node.entries), scope)
-        if keys not in {DYN, STRING, INT, UINT, BOOL}:
-            raise CelError(f"unsupported key type '{keys}'", node.offset)
-        return map_of(keys, self.common(tuple(value for _, value in node.entries), scope))
-
-    def common(self, nodes: tuple[Node, ...], scope: Scope) -> Type:
-        type_ = None
-        for node in nodes:
-            element = self.ordered(node, scope)
-            joined = element if type_ is None else join(type_, element)
-            if joined is None:
-                raise CelError(f"expected type '{type_}' but found '{element}'", node.offset)
-            type_ = joined
-        return type_ or DYN
-
-    def ordered(self, node: Node, scope: Scope) -> Type:
-        """Return the type of a node if its value would depend on the order of its elements.
-
-        Raises:
-            CelError: The elements are the keys of a map, which have no order.
-        """
-        type_ = self.type_of(node, scope)
-        if type_.name == UNORDERED:
-            raise CelError(MAP_ORDER, node.offset)
-        return type_
-
-    def message(self, node: Message, scope: Scope) -> Type:
-        if node.name not in MESSAGES:
-            raise CelError(f"undeclared reference to '{node.name}'", node.offset)
-        type_, fields = MESSAGES[node.name]
-        for field, value in node.fields:
-            value_type = self.type_of(value, scope)
-            if field not in fields or len(node.fields) > 1:
-                names = ", ".join(fields)
-                raise CelError(f"'{node.name}' takes one field ({names})", value.offset)
-            if value_type != fields[field]:
-                raise CelError(f"expected type '{fields[field]}' but found '{value_type}'", value.offset)
-        return type_
-
-    def macro(self, node: Macro, scope: Scope) -> Type:
-        operand = self.type_of(node.operand, scope)
-        if operand.name not in {"list", "map", "dyn", UNORDERED}:
-            message = f"expression of type '{operand}' cannot be the range of a comprehension"
-            raise CelError(message, node.offset)
-        # A macro over a map iterates over its keys; the second parameter is the type of its values.
-        element = operand.parameters[0] if operand.parameters else DYN
-        inner = {**scope, node.variable: element}
-        bodies = [self.ordered(argument, inner) for argument in node.arguments]
-        tests = bodies[:-1] if node.macro == "map" else bodies
-        for argument, type_ in zip(node.arguments, tests, strict=False):
-            if type_ not in {BOOL, DYN}:
-                raise CelError(f"expected type 'bool' but found '{type_}'", argument.offset)
-        wrap = list_of if operand.name == "list" else unordered
-        if node.macro == "map":
-            return wrap(bodies[-1])
-        return wrap(element) if node.macro == "filter" else BOOL
-
-
-class Bound(NamedTuple):
-    """Upper estimates: elements of a list or map, characters of all its text, steps, iterations."""
+    `is_unordered` marks a list made of the keys of a map.
+    """
 
     elements: int
     characters: int
     steps: int
     iterations: int = 0
+    is_unordered: bool = False
 
 
-def check_cost(node: Node, limits: Limits) -> None:
-    """Refuse an expression with an estimated cost out of bounds.
+_UNKNOWN = _Bound(_ENTRIES, _TEXT, 1)
 
-    Raises:
-        CelError: Too many iterations, steps or characters.
-    """
-    bound = _bound(node, {}, limits)
-    if bound.steps > limits.expression_cost:
-        raise CelError(
-            f"The expression may cost more than {plural(limits.expression_cost, 'step')}", node.offset
+
+class _Scope(NamedTuple):
+    """The variables of macros with the bounds of their values, and the text of the macros that bind them."""
+
+    bounds: Mapping[str, _Bound]
+    macros: tuple[str, ...] = ()
+
+
+class _Check:
+    def __init__(self, text: str, type_of: Callable[[str], str], depth: int) -> None:
+        self.text = text
+        self.type_of_text = type_of
+        self.depth = depth
+
+    def walk(self, node: Node, scope: _Scope, depth: int) -> _Bound:
+        """Check a node and all below it, each once, and return its bound."""
+        node = _simplest(node)
+        start = _place(node)
+        if depth > self.depth:
+            raise CelError(f"More than {self.depth} terms are nested or chained", start)
+        name, parts = _function(node), list(_parts(node))
+        if (
+            node.data == "member_dot_arg"
+            and name in _MACROS
+            and len(parts) in ((3, 4) if name == "map" else (3,))
+        ):
+            bound = self.macro(name, parts, scope, depth)
+        else:
+            bounds = [self.walk(part, scope, depth + 1) for part in parts]
+            if node.data == "paren_expr":
+                return bounds[0]
+            is_test = name in {"size", "relation_in"}
+            for part, bound in zip(parts[:-1] if is_test else parts, bounds, strict=False):
+                _check_order(part, bound)
+            self.check_form(node, name, parts, scope)
+            bound = _combine(node, name, scope, bounds)
+        if bound.iterations > ITERATIONS:
+            raise CelError(f"Comprehensions may turn more than {ITERATIONS} times", start)
+        if bound.characters > CHARACTERS or bound.elements > CHARACTERS:
+            raise CelError(f"A value may grow beyond {CHARACTERS} characters", start)
+        return bound
+
+    def macro(self, name: str, parts: Sequence[Node], scope: _Scope, depth: int) -> _Bound:
+        range_, variable, *bodies = parts
+        over = self.walk(range_, scope, depth + 1)
+        turns = max(1, over.elements)
+        variable_name = self.text_of(variable)
+        inner = _Scope(
+            {**scope.bounds, variable_name: _Bound(_ENTRIES, -(-over.characters // turns), 1)},
+            (*scope.macros, f"{self.text_of(range_)}.map({variable_name}, "),
+        )
+        bounds = [self.walk(body, inner, depth + 1) for body in bodies]
+        for body, bound in zip(bodies, bounds, strict=True):
+            _check_order(body, bound)
+        # A macro over a map iterates over its keys; what a value of type dyn is, only the run knows.
+        is_list = self.type_of(range_, scope).startswith("list(") and not over.is_unordered
+        return _Bound(
+            turns,
+            turns * bounds[-1].characters if name == "map" else over.characters,
+            over.steps + turns * (1 + sum(bound.steps for bound in bounds)),
+            over.iterations + turns * (1 + sum(bound.iterations for bound in bounds)),
+            name in {"map", "filter"} and not is_list,
         )
 
+    def check_form(self, node: Node, name: str, parts: Sequence[Node], scope: _Scope) -> None:
+        match node.data:
+            case "list_lit":
+                self.check_mixture(parts, scope)
+            case "map_lit":
+                self.check_mixture(parts[::2], scope)
+                self.check_mixture(parts[1::2], scope)
+            case "member_object" if not _MESSAGES.fullmatch(message := self.text_of(parts[0])):
+                raise CelError(f"undeclared reference to '{message}'", _place(node))
+            case "member_dot_arg" if name in {"format", "quote"}:
+                raise CelError(f"undeclared reference to '{name}'", _place(node))
+            case "member_dot_arg" if name.startswith("get") and len(parts) > 1:
+                raise CelError(f"{name}() takes no time zone", _place(node))
+            case "member_dot_arg" if (
+                name == "getMilliseconds" and self.type_of(parts[0], scope) == "duration"
+            ):
+                raise CelError("A duration has no getMilliseconds()", _place(node))
 
-def _bound(node: Node, scope: Mapping[str, Bound], limits: Limits) -> Bound:
-    """Return the bound of one node; every node is visited once."""
-    if isinstance(node, Macro):
-        bound = _macro(node, scope, limits)
-    else:
-        bound = _combine(node, scope, [_bound(child, scope, limits) for child in children(node)])
-    if bound.iterations > ITERATIONS:
-        raise CelError(f"Comprehensions may turn more than {ITERATIONS} times", node.offset)
-    if bound.characters > CHARACTERS or bound.elements > CHARACTERS:
-        raise CelError(f"A value may grow beyond {CHARACTERS} characters", node.offset)
-    return bound
+    def check_mixture(self, elements: Sequence[Node], scope: _Scope) -> None:
+        """Refuse elements of two types; a part of type dyn goes with everything."""
+        kept = ""
+        for element in elements if len(elements) > 1 else ():
+            type_ = self.type_of(element, scope)
+            if not kept or _fits(type_, kept):
+                kept = type_
+            elif not _fits(kept, type_):
+                raise CelError(f"expected type '{kept}' but found '{type_}'", element.meta.start_pos)
+
+    def type_of(self, node: Node, scope: _Scope) -> str:
+        """Return the type of a part; macros give its variables their types, and make it a list of lists."""
+        type_ = self.type_of_text("".join(scope.macros) + self.text_of(node) + ")" * len(scope.macros))
+        for _ in scope.macros:
+            type_ = type_.removeprefix("list(").removesuffix(")")
+        return type_
+
+    def text_of(self, node: Node) -> str:
+        return self.text[node.meta.start_pos : node.meta.end_pos]
 
 
-def _combine(node: Node, scope: Mapping[str, Bound], parts: Sequence[Bound]) -> Bound:
-    characters = sum(part.characters for part in parts)
-    steps = 1 + sum(part.steps for part in parts)
-    iterations = sum(part.iterations for part in parts)
-    match node:
-        case Literal(value=value):
-            size = len(value) if isinstance(value, str | bytes) else 8
-            return Bound(size, size, 1)
-        case Name(name=name):
-            return scope.get(name, Bound(_ENTRIES, _TEXT, 1))
-        case Select():
-            return Bound(_ENTRIES, min(characters, _TEXT), steps, iterations)
-        case Call(function="replace"):
-            grown = characters * max(1, parts[-1].characters)
-            return Bound(grown, grown, steps + grown // 64, iterations)
-        case Call(function=function) if parts:
-            sizes = [part.elements for part in parts]
-            elements = sum(sizes) if function in {"_+_", "join", "split"} else max(sizes)
-            return Bound(elements, characters, steps + characters // 64, iterations)
-        case _:
-            return Bound(max(1, len(parts)), characters, steps, iterations)
+def _place(node: Node) -> int:
+    """Return where a node starts, and of a call of a method where its name does."""
+    return int(node.children[1].start_pos if node.data == "member_dot_arg" else node.meta.start_pos)
 
 
-def _macro(node: Macro, scope: Mapping[str, Bound], limits: Limits) -> Bound:
-    over = _bound(node.operand, scope, limits)
-    turns = max(1, over.elements)
-    inner = {**scope, node.variable: Bound(_ENTRIES, -(-over.characters // turns), 1)}
-    bodies = [_bound(argument, inner, limits) for argument in node.arguments]
-    return Bound(
-        turns,
-        turns * bodies[-1].characters if node.macro == "map" else over.characters,
-        over.steps + turns * (1 + sum(body.steps for body in bodies)),
-        over.iterations + turns * (1 + sum(body.iterations for body in bodies)),
-    )
+def _simplest(node: Node) -> Node:
+    """Return the node below the levels of the grammar that have one operand and no meaning."""
+    while len(node.children) == 1 and node.data in _LEVELS:
+        node = node.children[0]
+    return node
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    """Yield the operands of a node."""
+    for child in node.children:
+        if not isinstance(child, str):
+            if _WRAPPER.fullmatch(child.data):
+                yield from _parts(child)
+            else:
+                yield child
+
+
+def _function(node: Node) -> str:
+    """Return the function or method that a node calls, or its operator where there are several."""
+    names = [child for child in node.children if isinstance(child, str)]
+    return str(names[0] if names else node.children[0].data if node.children else "")
+
+
+def _fits(general: str, type_: str) -> bool:
+    """Tell whether `general` becomes `type_` where its parts of type dyn are filled in."""
+    pattern = ".*".join(map(re.escape, re.sub(r"type\(\w+\)", "type", general).split("dyn")))
+    return re.fullmatch(pattern, re.sub(r"type\(\w+\)", "type", type_)) is not None
+
+
+def _check_order(node: Node, bound: _Bound) -> None:
+    if bound.is_unordered:
+        raise CelError(MAP_ORDER, _place(_simplest(node)))
+
+
+def _combine(node: Node, name: str, scope: _Scope, bounds: Sequence[_Bound]) -> _Bound:
+    characters = sum(bound.characters for bound in bounds)
+    steps = 1 + sum(bound.steps for bound in bounds)
+    iterations = sum(bound.iterations for bound in bounds)
+    match node.data:
+        case "literal":
+            size = len(name) - 2 if node.children[0].type in _TEXTS else 8
+            return _Bound(size, size, 1)
+        case "ident" | "dot_ident":
+            return scope.bounds.get(name, _UNKNOWN)
+        case "member_dot":
+            return _Bound(_ENTRIES, min(characters, _TEXT), steps, iterations)
+        case "list_lit" | "map_lit" | "member_object":
+            return _Bound(max(1, len(bounds)), characters, steps, iterations)
+    if name == "replace":
+        grown = characters * max(1, bounds[-1].characters)
+        return _Bound(grown, grown, steps + grown // 64, iterations)
+    sizes = [bound.elements for bound in bounds] or [1]
+    elements = sum(sizes) if name in {"addition_add", "join", "split"} else max(sizes)
+    return _Bound(elements, characters, steps + characters // 64, iterations)

@@ -1,4 +1,4 @@
-"""Evaluate expressions with Google's cel-cpp, with the error messages of cel-go.
+"""Compile and evaluate expressions with Google's cel-cpp, with the error messages of cel-go.
 
 cel-cpp returns run-time errors as values, which would otherwise become package names, and
 unbound names as UNKNOWN: the type of every result is tested.
@@ -12,38 +12,72 @@ from typing import Any
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_strings
 
-from reconciler.base.lazy import lazy_pattern
-from reconciler.cel.syntax import Failure, Node, not_a_string
-from reconciler.cel.types import STRINGS, VARIABLES
+from reconciler.cel.failure import CelError, Failure, not_a_string, offset_of
 
 _STRING = cel.Type.STRING
 _ERROR = cel.Type.ERROR
 _UNKNOWN = cel.Type.UNKNOWN
-_TYPES = {"string": _STRING, "dyn": cel.Type.DYN}
-
+_VARIABLES = {
+    "repoDefault": _STRING,
+    "packageDefault": _STRING,
+    "upstream": cel.Type.DYN,
+    "target": cel.Type.DYN,
+    "repository": cel.Type.DYN,
+}
+_PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
+_STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
+_PROTOBUF = re.compile(r"\bgoogle\.protobuf\.(Timestamp|Duration)\b")
+_UNDECLARED = re.compile(r"undeclared reference to '(\.?\w+).*")
 _CEL_GO_MESSAGES = (
-    (lazy_pattern(r'Key not found in map : "?(.*?)"?$', re.DOTALL), r"no such key: \1"),
+    (re.compile(r'Key not found in map : "?(.*?)"?$', re.DOTALL), r"no such key: \1"),
     (re.compile(r'No value with name "(.*?)" found in Activation'), r"no such attribute(s): \1"),
     (re.compile(r"divide by zero"), "division by zero"),
     (re.compile(r"No matching overloads found : .*", re.DOTALL), "no such overload"),
+    (_UNDECLARED, r"undeclared reference to '\1'"),
+    (
+        re.compile(r"expression of (type '.*') cannot be the operand of .*"),
+        r"\1 does not support field selection",
+    ),
+    (
+        re.compile(r".*recursion (depth of|limit exceeded. limit:) 32.*"),
+        "More than 31 terms are nested or chained",
+    ),
+    (
+        re.compile(r"Syntax error: mismatched input '<EOF>' .*"),
+        "Syntax error: unexpected end of the expression",
+    ),
+    (re.compile(r"(Syntax error: .*?) expecting .*"), r"\1"),
 )
-_STATUS = lazy_pattern(r"^[A-Z_]+: | \[[A-Z_]+\]$")
-_LOCATION = re.compile(r"^.*?ERROR: <input>:-?\d+:-?\d+: ")
 
 
-class Evaluator:
-    """cel-cpp in the environment of Porch: five variables and the standard library. No method raises."""
+class Engine:
+    """cel-cpp in the environment of Porch: five variables and the standard library."""
 
     def __init__(self, extensions: frozenset[str] = frozenset()) -> None:
         self._env = _environment(extensions)
 
-    def compile(self, text: str, tree: Node) -> Any:
-        """Return a program, or a `Failure` where cel-cpp's own checker refuses the text."""
+    def compile(self, text: str) -> Any:
+        """Return a program.
+
+        Raises:
+            CelError: The text is no expression, or its types do not fit.
+        """
         try:
             return self._env.compile(text)
         except Exception as error:  # noqa: BLE001 - the binding raises RuntimeError, ValueError and its own
-            first = str(error).split("\n", 1)[0]
-            return Failure(_STATUS.sub("", _LOCATION.sub("", first)), tree.offset)
+            # cel-go tells the first fault of the text first, cel-cpp the one that it found first.
+            places = [
+                (offset_of(text, int(line), int(column)), fault)
+                for line, column, fault in _PLACE.findall(str(error))
+            ]
+            offset, message = min(places, default=(0, str(error).partition("\n")[0]))
+            undeclared = _UNDECLARED.match(message)
+            raise CelError(_cel_go_message(message), offset, undeclared[1] if undeclared else "") from None
+
+    def type_of(self, text: str) -> str:
+        """Return the type of a correct expression as CEL writes it: `list(string)`."""
+        name = self.compile(text).return_type().name()
+        return _PROTOBUF.sub(r"\1", name).lower().replace("<", "(").replace(">", ")")
 
     def bind(self, variables: Mapping[str, Any]) -> Any:
         """Return an activation, which many programs can share."""
@@ -67,13 +101,12 @@ class Evaluator:
 
 @cache
 def _environment(extensions: frozenset[str]) -> Any:
-    variables = {name: _TYPES[type_.name] for name, type_ in VARIABLES.items()}
-    loaded = [ext_strings.ExtStrings()] if STRINGS in extensions else []
-    return cel.NewEnv(variables=variables, extensions=loaded)
+    loaded = [ext_strings.ExtStrings(version=2)] if extensions else []
+    return cel.NewEnv(variables=_VARIABLES, extensions=loaded)
 
 
 def _cel_go_message(text: str) -> str:
-    text = _STATUS.sub("", text)
+    text = _PROTOBUF.sub(lambda match: match[1].lower(), _STATUS.sub("", text))
     for pattern, replacement in _CEL_GO_MESSAGES:
         if match := pattern.search(text):
             return match.expand(replacement)

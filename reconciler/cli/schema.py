@@ -91,9 +91,13 @@ def _output_schema(kind: str) -> str:
 def _model(kind: str) -> "type[BaseModel]":
     from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
     from reconciler.api.snapshot import SnapshotHeader
-    from reconciler.base.models import pydantic_model
     from reconciler.read.configuration import Configuration
 
-    manifests = (PackageVariant, PackageVariantSet, Repository, SnapshotHeader)
-    models: tuple[type[BaseModel], ...] = (Configuration, *map(pydantic_model, manifests))
+    models: tuple[type[BaseModel], ...] = (
+        Configuration,
+        PackageVariant,
+        PackageVariantSet,
+        Repository,
+        SnapshotHeader,
+    )
     return dict(zip(NAMES, models, strict=True))[kind]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -302,7 +303,7 @@ class _Rehearsal(Struct):
             for item in before.resolution.packages
             if package is None or item.instance.name != package.name
         )
-        return replace(before, resolution=before.resolution.model_copy(update={"packages": packages}))
+        return replace(before, resolution=msgspec.structs.replace(before.resolution, packages=packages))
 
     def _resolver(self, upgrade: frozenset[str]) -> ClusterResolver:
         if upgrade not in self._resolvers:

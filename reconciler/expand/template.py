@@ -22,9 +22,8 @@ from reconciler.api.porch import (
     VariantTemplate,
 )
 from reconciler.base.reasons import Reason
-from reconciler.cel import EXTENSIONS, Environment, Failure, Program
+from reconciler.cel import EXTENSIONS, STRING_FUNCTIONS, Environment, Failure, Program
 from reconciler.cel.check import MAP_ORDER
-from reconciler.cel.types import STRING_EXTENSION
 from reconciler.expand.findings import EXPRESSIONS, ExpansionError, Finding, field_name
 from reconciler.expand.targets import Context, selected_repository
 from reconciler.expand.variants import CEL_EXTENSIONS, FROM_TARGET
@@ -39,6 +38,7 @@ _NO_KEY = "no such key: "
 _EXPRESSION_HINTS = {
     "no such attribute(s): repository": "The repository is known only after repo or repoExpr was evaluated.",
     MAP_ORDER: "Name the keys, as in target.labels.region, or ask with `in`, size(), exists() or all().",
+    "has() argument must be a field selection": "Write the field, as in has(target.labels.x).",
 }
 
 
@@ -276,7 +276,7 @@ class _Compiler:
         overlay = self.overlay(name, function.config_map, function.config_map_exprs, path)
         given = {
             name: value
-            for name in Function.__struct_fields__
+            for name in Function.model_fields
             if name != "config_map" and (value := getattr(function, name)) is not None
         }
         return lambda scope: Function(**given, config_map=overlay.render(scope))
@@ -393,6 +393,6 @@ def hint_for(failure: Failure) -> str:
 
 
 def _undeclared(name: str) -> str:
-    if name in STRING_EXTENSION:
+    if name in STRING_FUNCTIONS:
         return f"Annotate the set with {CEL_EXTENSIONS}: {', '.join(sorted(EXTENSIONS))}."
     return f"There are repoDefault, packageDefault, upstream, target and repository; see {EXPRESSIONS}."

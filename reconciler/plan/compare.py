@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from reconciler.base.errors import Problem
+from reconciler.base.wire import read_record
 from reconciler.dependencies.lock.format import Resolution as DependencyResolution
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.update.changes import resolution_changes
@@ -46,7 +47,7 @@ def _pins(files: LockFiles) -> dict[str, UpstreamLock]:
     for path, data in files.items():
         if path.startswith(f"{UPSTREAMS_DIRECTORY}/"):
             try:
-                lock = UpstreamLock.model_validate_json(data)
+                lock = read_record(data, UpstreamLock)
             except ValueError:
                 continue
             pins[str(lock.key)] = lock

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
+from pydantic.alias_generators import to_camel
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE
 from reconciler.base.errors import Location
-from reconciler.base.models import to_camel
 from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET

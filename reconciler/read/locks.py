@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.api.validation import first_error
 from reconciler.base.errors import ConfigurationError, Location, Problem
 from reconciler.base.reasons import Reason
+from reconciler.base.wire import read_record
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
@@ -87,9 +87,9 @@ def parse_pins(
             continue
         check_schema(path, data)
         try:
-            lock = UpstreamLock.model_validate_json(data, by_alias=True, by_name=False)
+            lock = read_record(data, UpstreamLock)
         except ValueError as error:
-            problems.append(_unreadable(path, first_error(UpstreamLock, error)))
+            problems.append(_unreadable(path, str(error)))
             continue
         if lock_path(lock) == path:
             pins[lock.key] = lock
@@ -191,9 +191,9 @@ def read_image_digests(objects: Mirror, commit: Oid | None, limit: int) -> Image
     try:
         data = objects.blob(oid, limit)
         check_schema(IMAGES_PATH, data)
-        return ImageDigests(ImagesLock.model_validate_json(data, by_alias=True, by_name=False))
+        return ImageDigests(read_record(data, ImagesLock))
     except ValueError as error:
-        return ImageDigests(problem=_unreadable_images(first_error(ImagesLock, error)))
+        return ImageDigests(problem=_unreadable_images(str(error)))
     except PackageRefusedError as error:
         return ImageDigests(problem=_unreadable_images(error.reason))
 

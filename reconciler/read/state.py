@@ -11,10 +11,9 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
-from reconciler.api.validation import first_error
 from reconciler.base.errors import ConfigurationError, Location, Problem
-from reconciler.base.models import Model
 from reconciler.base.reasons import Reason
+from reconciler.base.wire import Record, read_record
 from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
@@ -45,13 +44,12 @@ from reconciler.records.state import (
     SharedSpec,
     WantedLockRecord,
     is_lines_file,
-    read_variant_record,
     split_lines,
 )
 from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 
 R = TypeVar("R", SetRecord, RolloutRecord, UpstreamLock)
-M = TypeVar("M", bound=Model | PackageVariantRecord)
+M = TypeVar("M", bound=Record | PackageVariantRecord)
 
 
 class State(Struct, frozen=True):
@@ -195,7 +193,7 @@ class _Reader(Struct, frozen=True):
                 lines.damage.append((number, why))
                 continue
             try:
-                record = self._shared(read_variant_record(line))
+                record = self._shared(read_record(line, PackageVariantRecord))
                 lines.records[record.key] = record
             except ValueError as error:
                 lines.damage.append((number, str(error)))
@@ -301,11 +299,9 @@ class _Reader(Struct, frozen=True):
 def _parse(model: type[M], data: bytes) -> M | str:
     """Return the record, or why it is unreadable."""
     try:
-        if issubclass(model, Model):
-            return model.model_validate_json(data, by_alias=True, by_name=False)
-        return cast("M", read_variant_record(data))
+        return read_record(data, model)
     except ValueError as error:
-        return first_error(model, error) if issubclass(model, Model) else str(error)
+        return str(error)
 
 
 _CONSENT_HINT = (
@@ -400,7 +396,7 @@ def read_histories(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[
     for file in fetch_files(objects, commit, PULLS_DIRECTORY):
         with suppress(PackageRefusedError, ValueError):
             data = objects.blob(file.oid, limits.manifest_bytes)
-            history = PullHistory.model_validate_json(data, by_alias=True, by_name=False)
+            history = read_record(data, PullHistory)
             histories[history.url] = history
     return histories
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from reconciler.api.porch import Downstream, PackageVariantSpec
 from reconciler.base.errors import Problem
@@ -246,7 +246,7 @@ def _lock_digest(
         generation.FORMAT_VERSION,
         lock.input_digest,
         lock.resolution,
-        *(revision.model_dump_json() for revision in lock.revisions),
+        *(orjson.dumps(asdict(revision)).decode() for revision in lock.revisions),
         owner_text(policy.instance, owner),
         policy.dependencies.shared_namespace,
         str(target.view.key),

@@ -7,6 +7,7 @@ import yaml
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
 from reconciler.base.errors import ConfigurationError
+from reconciler.base.wire import read_record
 from reconciler.dependencies.lock.format import PackageLock
 from reconciler.dependencies.lock.format import record_bytes as lock_record_bytes
 from reconciler.functions.wire import ProtocolError, check_path, from_items, parse_results
@@ -30,7 +31,7 @@ from reconciler.names.objects import File, Signature, commit_bytes, file_path_er
 from reconciler.names.refs import parse_ref, ref_error
 from reconciler.plan.changes import Plan  # noqa: F401 - the packages below import each other in this order
 from reconciler.read.configuration import parse_configuration
-from reconciler.records.state import PackageVariantRecord, SetRecord, read_variant_record, record_bytes
+from reconciler.records.state import PackageVariantRecord, SetRecord, record_bytes
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes
 from reconciler.render.kptfile import stamp_kptfile, strip_ownership
 from reconciler.render.rendered import Blocked
@@ -162,9 +163,8 @@ def ref_name(data: bytes) -> None:
 def records(data: bytes) -> None:
     """A record of state or lock that is read is written to bytes that read the same, and stay the same."""
     for model in _RECORDS:
-        read: Any = read_variant_record if model is PackageVariantRecord else model.model_validate_json
         try:
-            record: Any = read(data)
+            record: Any = read_record(data, model)
         except ValueError:
             continue
         write: Any = record_bytes
@@ -173,8 +173,8 @@ def records(data: bytes) -> None:
         elif model is PackageLock:
             write = lock_record_bytes
         written = write(record)
-        assert read(written) == record
-        assert write(read(written)) == written
+        assert read_record(written, model) == record
+        assert write(read_record(written, model)) == written
 
 
 def commit(data: bytes) -> None:

@@ -7,16 +7,12 @@ import secrets
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
-from reconciler.cel import Environment, Failure
-from reconciler.cel.parser import parse
-from reconciler.cel.syntax import Call, Macro, Node, Select, children
-from reconciler.cel.types import STANDARD, STRING_EXTENSION, STRINGS
+from reconciler.cel import EXTENSIONS, STRING_FUNCTIONS, Environment, Failure
 from reconciler.policy import Limits
-from tests.support.cel_expressions import INPUTS, MACROS, Generator, draw_map_expression
+from tests.support.cel_expressions import INPUTS, MACROS, STANDARD, Generator, draw_map_expression
 from tests.support.conformance import absence, cases_of, skip_absent
 from tests.support.hostile import HOSTILE
 from tests.support.notes import note
@@ -38,32 +34,22 @@ json.dump([["failure", r.message] if isinstance(r, Failure) else ["value", r] fo
 """
 
 
-def names_in(node: Node) -> Iterator[str]:
-    """Yield every operator, function and macro of an expression."""
-    match node:
-        case Call(function=function):
-            yield function
-        case Macro(macro=macro):
-            yield macro
-        case Select(test=True):
-            yield "has"
-    for child in children(node):
-        yield from names_in(child)
-
-
-def accepted_expressions(extensions: frozenset[str], count: int, seed: int) -> list[str]:
-    """Generate until `count` expressions passed the static check; cel-cpp compiles each of them."""
+def accepted_expressions(extensions: frozenset[str], count: int, seed: int) -> tuple[list[str], Counter[str]]:
+    """Generate until `count` expressions compiled; count the operators, functions and macros in them."""
     environment = Environment(Limits(), extensions)
     generator = Generator(seed, extension=bool(extensions))
     roots = generator.roots()
     accepted: list[str] = []
+    uses: Counter[str] = Counter()
     number = 0
     while len(accepted) < count:
         text = generator.expression(roots[number % len(roots)])
         number += 1
         if not isinstance(environment.compile(text), Failure):
             accepted.append(text)
-    return accepted
+            uses += generator.written
+        generator.written.clear()
+    return accepted, uses
 
 
 def evaluate_in_new_process(texts: list[str], extensions: frozenset[str]) -> list[list[str]]:
@@ -79,19 +65,18 @@ def evaluate_in_new_process(texts: list[str], extensions: frozenset[str]) -> lis
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extensions", [frozenset[str](), frozenset({STRINGS})], ids=["standard", "strings"])
+@pytest.mark.parametrize("extensions", [frozenset[str](), EXTENSIONS], ids=["standard", "strings"])
 def test_accepted_expression_has_the_same_value_in_every_process(extensions: frozenset[str]) -> None:
     count = EXPRESSIONS if not extensions else EXPRESSIONS // 3
-    texts = accepted_expressions(extensions, count, SEED + len(extensions))
+    texts, uses = accepted_expressions(extensions, count, SEED + len(extensions))
 
     first, second = (evaluate_in_new_process(texts, extensions) for _ in range(2))
 
-    uses = Counter(name for text in texts for name in names_in(parse(text, Limits())))
     outcomes = Counter(kind for kind, _ in first)
     note(f"CEL, seed {SEED}: {dict(outcomes)}, least used {min(uses.values())}")
     answers = zip(texts, first, second, strict=True)
     assert [text for text, result, repeated in answers if result != repeated] == []
-    drawn = {*STANDARD, *MACROS, "has"} if not extensions else set(STRING_EXTENSION)
+    drawn = {*STANDARD, *MACROS, "has"} if not extensions else set(STRING_FUNCTIONS)
     least = EACH if not extensions else EACH // 3
     assert {name: uses[name] for name in drawn if uses[name] < least} == {}
     assert outcomes["failure"] >= FAILING_SHARE * len(texts)
@@ -99,7 +84,7 @@ def test_accepted_expression_has_the_same_value_in_every_process(extensions: fro
 
 def test_order_of_map_keys_never_affects_a_value() -> None:
     random_ = random.Random(SEED)
-    extensions = frozenset({STRINGS})
+    extensions = EXTENSIONS
     environment = Environment(Limits(), extensions)
     texts = sorted({draw_map_expression(random_) for _ in range(600 * FUZZ)})
     accepted = [text for text in texts if not isinstance(environment.compile(text), Failure)]
@@ -114,7 +99,7 @@ def test_order_of_map_keys_never_affects_a_value() -> None:
 
 @pytest.mark.slow
 def test_damaged_expression_never_raises() -> None:
-    environment = Environment(Limits(), frozenset({STRINGS}))
+    environment = Environment(Limits(), EXTENSIONS)
     generator = Generator(SEED + 2, extension=True)
     roots = generator.roots()
 

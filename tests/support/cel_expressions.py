@@ -1,29 +1,131 @@
 """Random CEL, typed, so that most of it passes the static check and much of it fails at run time."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from reconciler.cel.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    DURATION,
-    DYN,
-    INT,
-    STANDARD,
-    STRING,
-    STRING_EXTENSION,
-    TIMESTAMP,
-    UINT,
-    UNORDERED,
-    A,
-    B,
-    Overload,
-    Type,
-    list_of,
-    map_of,
+
+class Type(NamedTuple):
+    """A type; lists have one parameter, maps two, types of types one."""
+
+    name: str
+    parameters: tuple["Type", ...] = ()
+
+
+class Overload(NamedTuple):
+    """One signature; a method's target is its first argument."""
+
+    arguments: tuple[Type, ...]
+    result: Type
+    method: bool = False
+
+
+BOOL, INT, UINT, DOUBLE = map(Type, ("bool", "int", "uint", "double"))
+STRING, BYTES, TIMESTAMP, DURATION = map(Type, ("string", "bytes", "timestamp", "duration"))
+DYN, A, B = map(Type, ("dyn", "A", "B"))
+UNORDERED = "unordered list"
+
+
+def list_of(element: Type) -> Type:
+    """Return the type of lists of `element`."""
+    return Type("list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    """Return the type of maps."""
+    return Type("map", (key, value))
+
+
+def _each(result: Type | None, arity: int, *types: Type) -> tuple[Overload, ...]:
+    return tuple(Overload((type_,) * arity, result or type_) for type_ in types)
+
+
+def _to(result: Type, *types: Type) -> tuple[Overload, ...]:
+    return tuple(Overload((type_,), result) for type_ in types)
+
+
+def _method(result: Type, *arguments: Type) -> Overload:
+    return Overload(arguments, result, method=True)
+
+
+_NUMBERS = (INT, UINT, DOUBLE)
+_ORDERED = (BOOL, INT, UINT, DOUBLE, STRING, BYTES, TIMESTAMP, DURATION)
+_SIZED = (STRING, BYTES, list_of(A), map_of(A, B), Type(UNORDERED, (A,)))
+_DATES = (
+    "getFullYear",
+    "getMonth",
+    "getDate",
+    "getDayOfMonth",
+    "getDayOfWeek",
+    "getDayOfYear",
+    "getMilliseconds",
 )
-
+_CLOCK = ("getHours", "getMinutes", "getSeconds")
+STANDARD: Mapping[str, tuple[Overload, ...]] = {
+    "_+_": (
+        *_each(None, 2, *_NUMBERS, STRING, BYTES, DURATION, list_of(A)),
+        Overload((TIMESTAMP, DURATION), TIMESTAMP),
+        Overload((DURATION, TIMESTAMP), TIMESTAMP),
+    ),
+    "_-_": (
+        *_each(None, 2, *_NUMBERS, DURATION),
+        Overload((TIMESTAMP, DURATION), TIMESTAMP),
+        Overload((TIMESTAMP, TIMESTAMP), DURATION),
+    ),
+    "_*_": _each(None, 2, *_NUMBERS),
+    "_/_": _each(None, 2, *_NUMBERS),
+    "_%_": _each(None, 2, INT, UINT),
+    "-_": _each(None, 1, INT, DOUBLE),
+    "!_": (Overload((BOOL,), BOOL),),
+    "_<_": _each(BOOL, 2, *_ORDERED),
+    "_<=_": _each(BOOL, 2, *_ORDERED),
+    "_>_": _each(BOOL, 2, *_ORDERED),
+    "_>=_": _each(BOOL, 2, *_ORDERED),
+    "_==_": (Overload((A, A), BOOL),),
+    "_!=_": (Overload((A, A), BOOL),),
+    "_&&_": (Overload((BOOL, BOOL), BOOL),),
+    "_||_": (Overload((BOOL, BOOL), BOOL),),
+    "_?_:_": (Overload((BOOL, A, A), A),),
+    "_in_": (
+        Overload((A, list_of(A)), BOOL),
+        Overload((A, map_of(A, B)), BOOL),
+        Overload((A, Type(UNORDERED, (A,))), BOOL),
+    ),
+    "_[_]": (Overload((list_of(A), INT), A), Overload((map_of(A, B), A), B)),
+    "size": (
+        *(Overload((type_,), INT) for type_ in _SIZED),
+        *(_method(INT, type_) for type_ in _SIZED),
+    ),
+    "startsWith": (_method(BOOL, STRING, STRING),),
+    "endsWith": (_method(BOOL, STRING, STRING),),
+    "contains": (_method(BOOL, STRING, STRING),),
+    "matches": (_method(BOOL, STRING, STRING), Overload((STRING, STRING), BOOL)),
+    "dyn": (Overload((A,), DYN),),
+    "type": (Overload((A,), Type("type", (A,))),),
+    "int": _to(INT, INT, UINT, DOUBLE, STRING, TIMESTAMP),
+    "uint": _to(UINT, UINT, INT, DOUBLE, STRING),
+    "double": _to(DOUBLE, DOUBLE, INT, UINT, STRING),
+    "string": _to(STRING, STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION),
+    "bytes": _to(BYTES, BYTES, STRING),
+    "bool": _to(BOOL, BOOL, STRING),
+    "timestamp": _to(TIMESTAMP, TIMESTAMP, STRING, INT),
+    "duration": _to(DURATION, DURATION, STRING),
+    **{name: (_method(INT, TIMESTAMP),) for name in _DATES},
+    **{name: (_method(INT, TIMESTAMP), _method(INT, DURATION)) for name in _CLOCK},
+}
+STRING_EXTENSION: Mapping[str, tuple[Overload, ...]] = {
+    "charAt": (_method(STRING, STRING, INT),),
+    "indexOf": (_method(INT, STRING, STRING), _method(INT, STRING, STRING, INT)),
+    "lastIndexOf": (_method(INT, STRING, STRING),),
+    "join": (_method(STRING, list_of(STRING)), _method(STRING, list_of(STRING), STRING)),
+    "lowerAscii": (_method(STRING, STRING),),
+    "upperAscii": (_method(STRING, STRING),),
+    "replace": (_method(STRING, STRING, STRING, STRING), _method(STRING, STRING, STRING, STRING, INT)),
+    "split": (_method(list_of(STRING), STRING, STRING), _method(list_of(STRING), STRING, STRING, INT)),
+    "substring": (_method(STRING, STRING, INT), _method(STRING, STRING, INT, INT)),
+    "trim": (_method(STRING, STRING),),
+}
 MACROS = ("all", "exists", "exists_one", "map", "filter")
 INPUTS = {
     "repoDefault": "edge-1",
@@ -76,6 +178,7 @@ class Generator:
             **(STRING_EXTENSION if extension else {}),
         }
         self.scope: list[tuple[str, Type]] = []
+        self.written: Counter[str] = Counter()
 
     def roots(self) -> list[str]:
         """Return every operator, function and macro there is."""
@@ -90,6 +193,7 @@ class Generator:
             return self.macro(root, 1)
         match root:
             case "has":
+                self.written["has"] += 1
                 return f"has({self.labels()}.{self.random.choice(_LABELS)})", BOOL
             case "select":
                 return f"{self.labels()}.{self.random.choice(_LABELS)}", DYN
@@ -109,6 +213,7 @@ class Generator:
         return self.write(name, arguments, method=overload.method), fill(overload.result, bound)
 
     def write(self, name: str, arguments: list[str], *, method: bool) -> str:
+        self.written[name] += 1
         if name in _SYMBOLS:
             return f"({arguments[0]} {_SYMBOLS[name]} {arguments[1]})"
         if name in {"!_", "-_"}:
@@ -177,6 +282,7 @@ class Generator:
         return self.random.choice(("target.labels", "target.labels", "upstream.labels", "target['labels']"))
 
     def macro(self, name: str, depth: int) -> tuple[str, Type]:
+        self.written[name] += 1
         element = self.random.choice(_ELEMENTS)
         over, variable = self.of(list_of(element), 1), f"v{len(self.scope)}"
         if self.random.random() < 0.25:

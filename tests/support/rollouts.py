@@ -13,6 +13,7 @@ from reconciler.api.porch import (
     Upstream,
 )
 from reconciler.base.errors import Location
+from reconciler.base.wire import read_record
 from reconciler.inventory.inventory import CheckState, Inventory, PullRequest, PullState, Source, Sourced
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import ObjectName
@@ -246,7 +247,7 @@ class RolloutWorld(ModelWorld):
     def _read_state(self) -> None:
         super()._read_state()
         records = (
-            RolloutRecord.model_validate_json(data)
+            read_record(data, RolloutRecord)
             for path, data in self.state.items()
             if path.startswith(f"{ROLLOUTS_DIRECTORY}/")
         )

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
+from pydantic import BaseModel
 
-from reconciler.api.validation import AnyModel, parse_model
+from reconciler.api.validation import parse_model
 from reconciler.base.errors import Location, Problem
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.packages import (
@@ -19,7 +20,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.versions import Prereleases, VersionError, lint_constraint
 from reconciler.inventory.inventory import Source
 
-M = TypeVar("M", bound=AnyModel)
+M = TypeVar("M", bound=BaseModel)
 Document = Mapping[str, Any]
 Path = tuple[str | int, ...]
 

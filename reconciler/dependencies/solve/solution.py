@@ -49,14 +49,14 @@ class SkippedRequirement(Struct, frozen=True):
     reason: str = ""
 
 
-class Rejection(Struct, frozen=True):  # records hold it, as pydantic models
+class Rejection(Struct, frozen=True):
     """Reasons against one version."""
 
     version: str
     reasons: tuple[str, ...]
 
 
-class Explanation(Struct, frozen=True):  # records hold it, as pydantic models
+class Explanation(Struct, frozen=True):
     """Explanation of an unsatisfiable part of a cluster, for the user.
 
     `sentences` are the causes, each with its place; they contradict one another, and if `minimal` all of

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct, field
 
 from reconciler.base.errors import Problem
@@ -46,7 +47,7 @@ class ClusterUpdate(Struct, frozen=True):
         if self.before is None or self.after is None or self.before.resolution != self.after.resolution:
             return False
         same = {"input_digest": self.after.lock.input_digest, "generation": self.after.lock.generation}
-        return self.before.lock.model_copy(update=same) == self.after.lock
+        return msgspec.structs.replace(self.before.lock, **same) == self.after.lock
 
     @property
     def changes(self) -> "tuple[LockChange, ...]":

@@ -1,13 +1,13 @@
 """Compiling and evaluating CEL: refusals with their place, failures in the words of Porch, values."""
 
 import sys
+import time
 
 import pytest
 
 from reconciler.base.errors import Exit, MissingEngineError
-from reconciler.cel import Environment, Failure, Program
+from reconciler.cel import EXTENSIONS, Environment, Failure, Program
 from reconciler.cel.check import MAP_ORDER
-from reconciler.cel.types import STRINGS
 from reconciler.policy import Limits
 
 TARGET = {"target": {"name": "t", "labels": {"Region": "EU", "n": "3"}}}
@@ -21,25 +21,32 @@ def run(text: str, *extensions: str) -> str | Failure:
     ("text", "offset", "message"),
     [
         ("'a' + cluster.name", 6, "undeclared reference to 'cluster'"),
-        ("repoDefault + 1", 0, "found no matching overload for '_+_' applied to '(string, int)'"),
+        ("repoDefault + 1", 12, "found no matching overload for '_+_' applied to '(string, int)'"),
         ("['a', 1][0]", 6, "expected type 'string' but found 'int'"),
+        ("[true, 'a'][0]", 7, "expected type 'bool' but found 'string'"),
+        ("[['a'], [1]][0]", 8, "expected type 'list(string)' but found 'list(int)'"),
         ("{'a': 'b', 'c': 2}.a", 16, "expected type 'string' but found 'int'"),
-        ("repoDefault.name", 12, "type 'string' does not support field selection"),
+        ("['a'].map(x, [1].map(y, [x, y]))[0][0][0]", 28, "expected type 'string' but found 'int'"),
+        ("repoDefault.name", 11, "type 'string' does not support field selection"),
         ("target.name.lowerAscii()", 12, "undeclared reference to 'lowerAscii'"),
-        ("has(target)", 0, "The argument of has() must be a field, as in has(target.labels.x)"),
-        ("[1].map(a.b, a)", 10, "The first argument of map() must be a simple name"),
+        ("cel.bind(x, 'a', x)", 0, "undeclared reference to 'cel'"),
+        ("'é' +\n // it's\n cluster . name", 16, "undeclared reference to 'cluster'"),
+        ("has(target)", 4, "has() argument must be a field selection"),
+        ("[1].map(a.b, a)", 9, "map() variable name must be a simple identifier"),
         ("'a' == target.name ? 'x' :", 26, "Syntax error: unexpected end of the expression"),
-        ("package + 'a'", 0, "Syntax error: reserved identifier 'package'"),
-        ("'\\q'", 1, "Syntax error: unknown escape '\\q'"),
-        ("1 == 1.0 ? 'a' : 'b'", 0, "found no matching overload for '_==_' applied to '(int, double)'"),
-        ("(((target.name))", 0, "Syntax error: '(' is never closed"),
+        ("str ing(target)", 4, "Syntax error: mismatched input 'ing'"),
+        ("package + 'a'", 0, "reserved identifier: package"),
+        ("'\\q'", 0, "Syntax error: token recognition error at: ''\\q'"),
+        ("'\ud800'", 1, "Syntax error: an unpaired surrogate is no character"),
+        ("target.`b`", 7, "Syntax error: unexpected '`'"),
+        ("1 == 1.0 ? 'a' : 'b'", 2, "found no matching overload for '_==_' applied to '(int, double)'"),
+        ("string(type('a'))", 6, "found no matching overload for 'string' applied to '(type(string))'"),
+        ("(((target.name))", 16, "Syntax error: missing ')' at '<EOF>'"),
         ("[1].map(k, .k)[0]", 12, "undeclared reference to '.k'"),
-        ("target.name)", 11, "Syntax error: ')' has no opening bracket"),
-        ("['a'].filter(k, k)[0]", 16, "expected type 'bool' but found 'string'"),
-        ("['a'].map(k, k, k)[0]", 13, "expected type 'bool' but found 'string'"),
+        ("timestamp(1).getHours('UTC') == 1 ? 'a' : 'b'", 13, "getHours() takes no time zone"),
+        ("duration('1s').getMilliseconds() == 1", 15, "A duration has no getMilliseconds()"),
         ("google.protobuf.Any{}", 0, "undeclared reference to 'google.protobuf.Any'"),
-        ("google.protobuf.BoolValue{value: 1}", 33, "expected type 'bool' but found 'int'"),
-        ("google.protobuf.Int64Value{x: 1}", 30, "'google.protobuf.Int64Value' takes one field (value)"),
+        ("(repoDefault == 'a')", 0, "type conversion error from bool to 'string'"),
     ],
 )
 def test_refused_expression_has_an_offset(text: str, offset: int, message: str) -> None:
@@ -80,7 +87,7 @@ def test_failures_have_the_messages_of_porch(text: str, message: str) -> None:
     ],
 )
 def test_strings_extension_is_optional(text: str, value: str) -> None:
-    assert run(text, STRINGS) == value
+    assert run(text, "strings") == value
     assert isinstance(run(text), Failure)
 
 
@@ -164,6 +171,39 @@ def test_more_than_31_chained_terms_are_refused(terms: int) -> None:
     found = Environment(Limits()).compile("+".join(["'a'"] * (terms + 1)))
 
     assert isinstance(found, Failure) == (terms > 31)
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        *("!{}", "-{}", "({})", "[{}]", "{{'k': {}}}", "string({})", "target[{}]", "{}.x"),
+        *("target ? target : {}", "{} + target"),
+    ],
+)
+def test_levels_of_nesting_are_limited(level: str) -> None:
+    text = "target"
+    for _ in range(8):
+        text = level.format(text)
+    refused = [Environment(Limits(expression_depth=depth)).compile(text) for depth in (7, 8)]
+
+    assert ["nested or chained" in str(failure) for failure in refused] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "text", ["'" + "\\101" * 900 + "'", "r'" + "\\d" * 900 + "' + 'x'", "'" + "\\101" * 900]
+)
+def test_strings_of_backslashes_are_checked_soon(text: str) -> None:
+    start = time.process_time()
+    Environment(Limits()).compile(text.format("\\101" * 900))
+
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("name", ["format", "quote", "reverse"])
+def test_strings_extension_has_no_more_than_is_documented(name: str) -> None:
+    found = Environment(Limits(), EXTENSIONS).compile(f"'%s'.{name}([target.labels])")
+
+    assert found == Failure(f"undeclared reference to '{name}'", 5)
 
 
 def test_missing_evaluator_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:

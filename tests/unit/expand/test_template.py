@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.cel import Environment
-from reconciler.cel.syntax import Failure
+from reconciler.cel import Environment, Failure
 from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.template import Expression, TemplateError, TextTemplate
 from reconciler.policy import Limits

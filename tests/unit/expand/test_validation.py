@@ -6,8 +6,7 @@ import pytest
 
 from reconciler.api.porch import PackageVariantSetSpec, PackageVariantSpec
 from reconciler.base.reasons import Reason
-from reconciler.cel import Environment
-from reconciler.cel.syntax import Failure
+from reconciler.cel import Environment, Failure
 from reconciler.expand.findings import Finding, field_name, hint_of
 from reconciler.expand.own_checks import check_downstream, check_set, check_variant
 from reconciler.expand.porch_checks import go_json, validate_set, validate_variant
