@@ -43,8 +43,6 @@ class Output(StrEnum):
     JSONL = "jsonl"
     CSV = "csv"
     MERMAID = "mermaid"
-    DOT = "dot"
-    SVG = "svg"
 
 
 @dataclass(frozen=True, slots=True)

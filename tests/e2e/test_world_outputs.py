@@ -57,7 +57,6 @@ FIRST = [
     ("Plan", "plan"),
     ("Lock", "lock", "--check"),
     ("Graph", "graph"),
-    ("Graph", "graph", "--of", "packages"),
 ]
 """Commands about all of a world."""
 

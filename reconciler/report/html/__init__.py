@@ -42,8 +42,6 @@ def html_page(report: HtmlReport, redactor: Redactor) -> str:
             script=Markup(script),  # noqa: S704 - a file of this program
             style=Markup(style),  # noqa: S704 - the same
             data=Markup(script_json(data_value(report, redactor))),  # noqa: S704 - escaped as JSON
-            graph=Markup(redactor.text(report.graph.svg)),  # noqa: S704 - escaped where it is drawn
-            fleet=Markup(redactor.text(report.fleet.svg)),  # noqa: S704 - the same
             phases={str(phase): phases[phase] for phase in Phase if phases[phase]},
             causes=_cause_lists(report),
             more_causes=len(report.causes[_MOST_CAUSES:]),

@@ -132,13 +132,6 @@ class CauseRow(NamedTuple):
     phase: str = ""
 
 
-class GraphPicture(NamedTuple):
-    """A graph as SVG, or a note where it is too large to be drawn; both are empty where there is none."""
-
-    svg: str = ""
-    note: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class HtmlReport:
     """Everything that one page shows. `counts` are packages by operation, in the order of reports.
@@ -162,6 +155,4 @@ class HtmlReport:
     notes: tuple[str, ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
     effects: tuple[str, ...] = ()
-    graph: GraphPicture = GraphPicture()
-    fleet: GraphPicture = GraphPicture()
     timings: Timings | None = None
