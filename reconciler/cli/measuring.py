@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import wraps
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -93,8 +93,15 @@ def measuring_options(command: F) -> F:
     def with_measuring(*args: Any, metrics_file: Path | None, timings: bool, **options: Any) -> Any:
         measuring = Measuring(metrics_file, shows_timings=timings)
         name = click.get_current_context().info_name or ""
+        watched: AbstractContextManager[None] = nullcontext()
+        if metrics_file or timings:
+            from reconciler.run.measuring import Recorder
+            from reconciler.timing import watching
+
+            measuring.recorder = Recorder()
+            watched = watching(measuring.recorder)
         try:
-            with _recorded(measuring):
+            with watched:
                 ended = command(*args, measuring=measuring, **options)
         except Exception as error:
             code = error.exit_code if isinstance(error, ReconcilerError) else Exit.BUG
@@ -105,27 +112,6 @@ def measuring_options(command: F) -> F:
         return ended
 
     return with_measuring  # type: ignore[return-value]
-
-
-@contextmanager
-def _recorded(measuring: Measuring) -> Iterator[None]:
-    """Record the spans of a run if they are wanted, and send them as a trace if there is a collector."""
-    from reconciler.run import traces
-
-    traced = traces.is_wanted(os.environ)
-    if not (traced or measuring.metrics_file or measuring.shows_timings):
-        yield
-        return
-    from reconciler.run.measuring import Recorder
-    from reconciler.timing import watching
-
-    measuring.recorder = recorder = Recorder(keeps_spans=traced)
-    with ExitStack() as stack:
-        stack.enter_context(watching(recorder))
-        if traced:
-            redact = Redactor.of_environment(os.environ).text
-            stack.callback(traces.export, recorder, redact, click.get_current_context().info_name or "")
-        yield
 
 
 def _replace(path: Path, text: str) -> None:

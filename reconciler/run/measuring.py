@@ -16,14 +16,11 @@ _WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 
 class Recorder:
-    """Collects the spans of a run; safe for several threads. All spans are kept only for a trace."""
+    """Collects the spans of a run; safe for several threads."""
 
-    def __init__(self, *, keeps_spans: bool = False) -> None:
-        self.start = time.time()
-        self.spans: list[TimeSpan] = []
+    def __init__(self) -> None:
         self._begun = time.monotonic()
         self._cpu_s = _cpu_s()
-        self._keeps_spans = keeps_spans
         self._lock = threading.Lock()
         self._stages: dict[str, tuple[float, int]] = {}
         self._packages: list[tuple[float, str]] = []
@@ -33,8 +30,6 @@ class Recorder:
     def __call__(self, span: TimeSpan) -> None:
         """Count one span."""
         with self._lock:
-            if self._keeps_spans:
-                self.spans.append(span)
             count, seconds = self._totals.get(span.kind, (0, 0.0))
             self._totals[span.kind] = count + 1, seconds + span.seconds
             match span.kind:

@@ -77,7 +77,6 @@ def test_apply_shows_its_steps(tmp_path: Path) -> None:
     ("options", "variables"),
     [
         (("--quiet",), {}),
-        (("--log-format", "json"), {}),
         ((), {"RECONCILER_LOG_FORMAT": "json"}),
         ((), {"TERM": "dumb"}),
     ],
