@@ -5,6 +5,7 @@ Every metric is a gauge: collectors that know only the older text format of Prom
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import NamedTuple
 
 from reconciler.inventory import Inventory
@@ -136,23 +137,22 @@ def metrics_text(samples: Iterable[Sample], common: Mapping[str, str]) -> str:
 
     A common label without a value is left out.
     """
-    by_metric: dict[str, list[Sample]] = {}
-    for sample in samples:
-        by_metric.setdefault(sample.metric, []).append(sample)
+    # Its import takes 50 ms: only a run that writes metrics pays for it.
+    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415
+    from prometheus_client.openmetrics.exposition import generate_latest  # noqa: PLC0415
+
     shared = {name: value for name, value in common.items() if value}
-    lines = []
-    for key, metric in METRICS.items():
-        if key not in by_metric:
-            continue
-        name = PREFIX + key
-        lines.append(f"# TYPE {name} gauge")
-        lines += [f"# UNIT {name} {metric.unit}"] if metric.unit else []
-        lines.append(f"# HELP {name} {metric.about}")
-        for sample in sorted(by_metric[key], key=lambda sample: sample.values):
-            labels = shared | dict(zip(metric.labels, sample.values, strict=True))
-            text = ",".join(f'{label}="{_escaped(value)}"' for label, value in sorted(labels.items()))
-            lines.append(f"{name}{{{text}}} {_number(sample.value)}")
-    return "\n".join([*lines, "# EOF", ""])
+    families = {
+        name: GaugeMetricFamily(
+            PREFIX + name, metric.about, labels=[*shared, *metric.labels], unit=metric.unit
+        )
+        for name, metric in METRICS.items()
+    }
+    for sample in sorted(samples, key=lambda sample: sample.values):
+        families[sample.metric].add_metric([*shared.values(), *sample.values], sample.value)
+    known = [family for family in families.values() if family.samples]
+    text: bytes = generate_latest(SimpleNamespace(collect=lambda: known))  # type: ignore[no-untyped-call]
+    return text.decode()
 
 
 def _state_samples(statuses: Iterable[PackageStatus]) -> Iterator[Sample]:
@@ -186,11 +186,3 @@ def _snapshot_samples(snapshot: Snapshot) -> Iterator[Sample]:
 def _counted(metric: str, values: Iterable[str]) -> Iterator[Sample]:
     for value, count in Counter(values).items():
         yield Sample(metric, count, (value,))
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else f"{value:.6f}".rstrip("0")
