@@ -47,7 +47,6 @@ COMMANDS = {
     "status": Command(
         "status", "Show every package: version, state, age, pull request, and what it waits for."
     ),
-    "report": Command("report", "Merge the JSON reports of shards into one."),
     "explain": Command("explain", "Explain the change of one package, and the origin of its fields."),
     "why-not": Command("why_not", "Explain what keeps a package from an upstream revision."),
     "history": Command("history", "List the revisions of a package: when, from which upstream, by whom."),

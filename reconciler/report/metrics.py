@@ -150,8 +150,8 @@ def metrics_text(samples: Iterable[Sample], common: Mapping[str, str]) -> str:
     }
     for sample in sorted(samples, key=lambda sample: sample.values):
         families[sample.metric].add_metric([*shared.values(), *sample.values], sample.value)
-    known = [family for family in families.values() if family.samples]
-    text: bytes = generate_latest(SimpleNamespace(collect=lambda: known))  # type: ignore[no-untyped-call]
+    measured = [family for family in families.values() if family.samples]
+    text: bytes = generate_latest(SimpleNamespace(collect=lambda: measured))  # type: ignore[no-untyped-call]
     return text.decode()
 
 
