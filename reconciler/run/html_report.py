@@ -29,7 +29,7 @@ from reconciler.report.folding import (
     names_text,
     risk_texts,
 )
-from reconciler.report.html.model import (
+from reconciler.report.html import (
     NEW,
     PROBLEMS,
     CauseRow,

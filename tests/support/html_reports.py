@@ -8,8 +8,7 @@ from typing import Any
 
 from reconciler.errors import Location, Problem
 from reconciler.plan.provenance import Origin
-from reconciler.report.html import html_page
-from reconciler.report.html.model import (
+from reconciler.report.html import (
     CauseRow,
     ConditionRow,
     DiffRow,
@@ -19,6 +18,7 @@ from reconciler.report.html.model import (
     PackageDiff,
     PackageRow,
     ReportKind,
+    html_page,
 )
 from reconciler.report.redact import Redactor
 from reconciler.report.rollouts import RolloutText

@@ -10,8 +10,7 @@ import pytest
 from reconciler.errors import Location, Problem
 from reconciler.plan.changes import Refusal
 from reconciler.plan.provenance import Origin
-from reconciler.report.html import html_page
-from reconciler.report.html.model import (
+from reconciler.report.html import (
     PROBLEMS,
     CauseRow,
     ConditionRow,
@@ -22,6 +21,7 @@ from reconciler.report.html.model import (
     PackageDiff,
     PackageRow,
     ReportKind,
+    html_page,
 )
 from reconciler.report.redact import MASK, Redactor
 from reconciler.report.rollouts import RolloutText
