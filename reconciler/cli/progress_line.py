@@ -90,19 +90,16 @@ class ProgressLine:
             text = line_of(task, now - begun, now - self._begun)
             if task.detail:
                 text = f"{text}: {self._clean(task.detail)}"
-            self._write(f"{_ERASE}{text[: self._columns() - 1]}")
+            columns = _COLUMNS
+            with suppress(OSError):
+                columns = os.get_terminal_size(self._file).columns or _COLUMNS
+            self._write(f"{_ERASE}{text[: columns - 1]}")
             self._is_shown = True
 
     def _erase(self) -> None:
         if self._is_shown:
             self._write(_ERASE)
             self._is_shown = False
-
-    def _columns(self) -> int:
-        try:
-            return os.get_terminal_size(self._file).columns or _COLUMNS
-        except OSError:
-            return _COLUMNS
 
     def _write(self, text: str) -> None:
         # Past the buffers of the stream, which belong to the main thread. A terminal may be gone.

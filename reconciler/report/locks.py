@@ -9,7 +9,6 @@ from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
     LockChange,
-    LockedDependency,
     LockedPackage,
     LockedRevision,
     LockOp,
@@ -19,7 +18,7 @@ from reconciler.dependencies.lock.format import (
     package_name,
 )
 from reconciler.dependencies.lock.objects import USER
-from reconciler.dependencies.solve.solution import Explanation, Rejection
+from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.what_if import Hypothesis, WhatIfOutcome, WhatIfResult
 from reconciler.errors import Problem
@@ -59,7 +58,9 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
     for package in packages:
         if change := changes.get(str(package.instance)):
             yield f"  {_MARKS[change.op]} {_pin(package, change, scope)}"
-            yield from (f"      {_met(dependency)}" for dependency in package.dependencies)
+            for met in package.dependencies:
+                requirement = met.alias or f"{met.id} {met.constraints}".strip()
+                yield f"      {requirement} <- {met.resolved or met.detail} ({met.via})"
     for package in before.resolution.packages if before else ():
         change = changes.get(str(package.instance))
         if change and change.op is LockOp.REMOVE:
@@ -103,12 +104,6 @@ def _pin(package: LockedPackage, change: LockChange, scope: ClusterUpdate) -> st
     requesters = ", ".join("a manifest" if who == "user" else who for who in package.requested_by) or "nobody"
     gone = f" ({_unavailable(package, scope)})" if package.unavailable else ""
     return f"{package.instance} {version}{gone} for {requesters}"
-
-
-def _met(dependency: LockedDependency) -> str:
-    requirement = dependency.alias or f"{dependency.id} {dependency.constraints}".strip()
-    by = dependency.resolved or dependency.detail
-    return f"{requirement} <- {by} ({dependency.via})"
 
 
 def _version(text: str) -> str:
@@ -166,7 +161,10 @@ def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
         "code": explanation.code,
         "sentences": list(explanation.sentences),
         "rejected": [
-            {"package": package, "versions": [_rejection(each) for each in rejections]}
+            {
+                "package": package,
+                "versions": [{"version": each.version, "reasons": list(each.reasons)} for each in rejections],
+            }
             for package, rejections in explanation.rejected
         ],
         "places": [str(place) for place in explanation.places],
@@ -176,18 +174,19 @@ def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
     }
 
 
-def _rejection(rejection: Rejection) -> dict[str, Any]:
-    return {"version": rejection.version, "reasons": list(rejection.reasons)}
-
-
 def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
     """Yield changes of revisions, owners and CRDs of a cluster, and required actions."""
     before, after = scope.before, scope.after
     if after is None:
         return
     yield from _revision_lines(before, after)
-    yield from _owner_lines(before.resolution if before else Resolution(), after.resolution)
-    yield from _kind_lines(before.resolution if before else Resolution(), after.resolution)
+    resolution = before.resolution if before else Resolution()
+    old_packages = {package.instance: package for package in resolution.packages}
+    for package in after.resolution.packages:
+        old = old_packages.get(package.instance)
+        if old is not None and old.owner != package.owner and package.owner:
+            yield f"{package.instance} belongs to {_owner(package)} now, and not to {_owner(old)}"
+    yield from _kind_lines(resolution, after.resolution)
     for package in after.resolution.packages:
         if package.unavailable:
             pin = f"{package.instance} {package.version}"
@@ -237,15 +236,6 @@ def _waiting(revision: LockedRevision) -> str:
 
 def _by_name(locked: ClusterLock | None) -> Mapping[tuple[str, str], LockedRevision]:
     return {(r.package, r.name): r for r in (locked.lock.revisions if locked else ())}
-
-
-def _owner_lines(before: Resolution, after: Resolution) -> Iterator[str]:
-    """Yield the packages that another owner has now."""
-    old_packages = {package.instance: package for package in before.packages}
-    for package in after.packages:
-        old = old_packages.get(package.instance)
-        if old is not None and old.owner != package.owner and package.owner:
-            yield f"{package.instance} belongs to {_owner(package)} now, and not to {_owner(old)}"
 
 
 def _owner(package: LockedPackage) -> str:

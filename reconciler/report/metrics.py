@@ -12,8 +12,7 @@ from reconciler.inventory import Inventory
 from reconciler.plan.changes import Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus, Phase, current_statuses, statuses_after
 from reconciler.report.timings import Timings
-from reconciler.rollout.model import MemberPhase, Rollout
-from reconciler.snapshot import Snapshot
+from reconciler.rollout.model import MemberPhase
 
 PREFIX = "reconciler_"
 
@@ -123,8 +122,19 @@ def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = Non
     yield from _counted("problems", (str(problem.reason) for problem in plan.problems))
     yield from _counted("refusals", (str(refusal.reason) for refusal in plan.refusals))
     for rollout in plan.rollouts:
-        yield from _rollout_samples(rollout)
-    yield from _snapshot_samples(inventory.snapshot)
+        name = str(rollout.key)
+        yield Sample("rollout_phase", 1, (name, rollout.phase))
+        for wave in rollout.waves:
+            yield Sample("wave_phase", 1, (name, wave.name, wave.phase))
+            counts = Counter(member.phase for member in wave.members)
+            for phase in MemberPhase:
+                yield Sample("wave_packages", counts[phase], (name, wave.name, phase))
+    for cluster, own in {
+        inventory.snapshot.cluster: inventory.snapshot,
+        **inventory.snapshot.clusters,
+    }.items():
+        if own.taken is not None:
+            yield Sample("snapshot_timestamp_seconds", own.taken, (cluster,))
     if outcome is not None:
         results = Counter(
             "left" if effect.left else "failed" if effect.error else "done" for effect in outcome.effects
@@ -165,22 +175,6 @@ def _state_samples(statuses: Iterable[PackageStatus]) -> Iterator[Sample]:
     yield from (Sample("packages", counts[phase], (phase,)) for phase in Phase)
     for phase, since in oldest.items():
         yield Sample("packages_oldest_timestamp_seconds", since, (phase,))
-
-
-def _rollout_samples(rollout: Rollout) -> Iterator[Sample]:
-    name = str(rollout.key)
-    yield Sample("rollout_phase", 1, (name, rollout.phase))
-    for wave in rollout.waves:
-        yield Sample("wave_phase", 1, (name, wave.name, wave.phase))
-        counts = Counter(member.phase for member in wave.members)
-        yield from (Sample("wave_packages", counts[phase], (name, wave.name, phase)) for phase in MemberPhase)
-
-
-def _snapshot_samples(snapshot: Snapshot) -> Iterator[Sample]:
-    clusters = {snapshot.cluster: snapshot, **snapshot.clusters}
-    for cluster, own in clusters.items():
-        if own.taken is not None:
-            yield Sample("snapshot_timestamp_seconds", own.taken, (cluster,))
 
 
 def _counted(metric: str, values: Iterable[str]) -> Iterator[Sample]:
