@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import Exit, UsageError, worst
+from reconciler.base.suggestions import suggest
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -15,8 +17,6 @@ from reconciler.cli.output import (
     show_standing,
     show_unread,
 )
-from reconciler.errors import Exit, UsageError, worst
-from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from reconciler.report.graph import Graph

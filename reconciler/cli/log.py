@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from reconciler.errors import UsageError
+from reconciler.base.errors import UsageError
+from reconciler.base.escape import inert
+from reconciler.base.redact import Redactor
+from reconciler.base.wording import json_text
 from reconciler.report.console import folded
-from reconciler.report.escape import inert
-from reconciler.report.redact import Redactor
-from reconciler.wording import json_text
 
 VARIABLE: Final = "RECONCILER_LOG_FORMAT"
 _LEVELS = {"": "info", "note": "info", "not read": "warning", "error": "error"}

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from reconciler import __version__
-from reconciler.errors import Exit, ReconcilerError
-from reconciler.report.redact import Redactor
+from reconciler.base.errors import Exit, ReconcilerError
+from reconciler.base.redact import Redactor
+from reconciler.base.timing import SpanKind, TimeSpan, watching
 from reconciler.report.timings import SLOWEST, StageDuration, Timings, Work
-from reconciler.timing import SpanKind, TimeSpan, watching
 
 if TYPE_CHECKING:
     from reconciler.plan.changes import Outcome

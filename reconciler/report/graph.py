@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from reconciler.report.escape import terminal
+from msgspec import Struct
+
+from reconciler.base.escape import terminal
 from reconciler.report.json import API_VERSION
-from reconciler.values import dataclass
 
 
 class NodeRole(StrEnum):
@@ -18,8 +19,7 @@ class NodeRole(StrEnum):
     OUTSIDE = "outside"
 
 
-@dataclass(frozen=True, slots=True)
-class GraphNode:
+class GraphNode(Struct, frozen=True):
     """One node. `label` is its text, `owns` and `notes` make further lines of it.
 
     A `shared` node has several parents, an `unused` one has none though it needs one.
@@ -48,8 +48,7 @@ class Edge(NamedTuple):
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Nodes and edges that are drawn together below a title, in the order of the picture.
 
     `path` are the keys of the highlighted nodes, from a root down.
@@ -66,8 +65,7 @@ class Group:
         return (edge.source, edge.target) in zip(self.path, self.path[1:], strict=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """Groups with a title for the whole picture and a description of it."""
 
     title: str

@@ -9,7 +9,6 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -17,19 +16,19 @@ from urllib.parse import quote
 import orjson
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
+from msgspec import Struct, field
 
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
+from reconciler.base.escape import terminal
+from reconciler.base.redact import Redactor
+from reconciler.base.wording import plural
 from reconciler.plan.changes import Refusal
 from reconciler.plan.provenance import Origin
 from reconciler.plan.status import Phase
 from reconciler.report.causes import group_problems
-from reconciler.report.escape import terminal
 from reconciler.report.markdown import load_template
-from reconciler.report.redact import Redactor
 from reconciler.report.rollouts import RolloutText
 from reconciler.report.timings import SLOWEST, Timings
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 
 class ReportKind(StrEnum):
@@ -86,8 +85,7 @@ class ConditionRow(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class PackageRow:
+class PackageRow(Struct, frozen=True):
     """One package with everything that its page shows.
 
     `name` is that of the package in its repository; `diff` and `cause` are places in the lists of the report,
@@ -151,8 +149,7 @@ class CauseRow(NamedTuple):
     phase: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HtmlReport:
+class HtmlReport(Struct, frozen=True):
     """Everything that one page shows. `counts` are packages by operation, in the order of reports.
 
     `timings` are there only where they were asked for: equal inputs do not make them equal.

@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from reconciler.ids import PackageKey
+from msgspec.structs import replace
+
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op, Outcome
 from reconciler.plan.compare import WITHDRAW
 from reconciler.plan.impact import Impact
@@ -58,7 +60,6 @@ from reconciler.run.check import CheckResult
 from reconciler.run.html_diffs import Differences, find_differences
 from reconciler.run.html_packages import PackageSources, package_rows
 from reconciler.run.plan import PlannedRun
-from reconciler.values import replace
 
 _MOST_PINS: Final = 200
 

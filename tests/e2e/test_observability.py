@@ -10,8 +10,8 @@ from unittest import mock
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from reconciler.base.redact import Redactor
 from reconciler.cli.log import bug_lines
-from reconciler.report.redact import Redactor
 from reconciler.workdir.demo import SEPARATE, write_demo
 from tests.support.command_server import run_reconciler
 from tests.support.schema import output_violations

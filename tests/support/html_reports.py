@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.redact import Redactor
 from reconciler.plan.provenance import Origin
 from reconciler.report.html import (
     CauseRow,
@@ -20,7 +21,6 @@ from reconciler.report.html import (
     ReportKind,
     html_page,
 )
-from reconciler.report.redact import Redactor
 from reconciler.report.rollouts import RolloutText
 from reconciler.report.timings import StageDuration, Timings, Work
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import UsageError
-from reconciler.ids import PackageKey
+from reconciler.base.errors import UsageError
+from reconciler.names.ids import PackageKey
 from reconciler.plan.shard import (
     WHOLE,
     Shard,

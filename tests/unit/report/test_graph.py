@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from reconciler.report.graph import (
 )
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.schema import output_violations
+from tests.support.values import replace
 
 FORMS = {"text": text_tree, "mermaid": mermaid}
 PICTURES = Path(__file__).parents[3] / "fixtures/graphs"
