@@ -7,15 +7,16 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result
 from reconciler.apply.state import MOST_TRIES
-from reconciler.base.errors import ReconcilerError
+from reconciler.base.errors import Problem, ReconcilerError
 from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.errors import duration_text
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.registry import Forge
 from reconciler.plan.changes import Effect, Plan
+from reconciler.plan.context import PlanContext
+from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.rejection import dashboard_key
 from reconciler.plan.shard import WHOLE, Shard, dashboard_file
-from reconciler.plan.shard_reports import problems_of, statuses_of
 from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import Dashboard, make_dashboard, merge_parts
 from reconciler.report.summary import Names
@@ -42,9 +43,9 @@ class DashboardWriter(Struct, frozen=True):
     ) -> Dashboard:
         """Return the dashboard after these results."""
         if plan.context is not None:
-            statuses = statuses_of(self.shard, statuses, plan.context)
+            statuses = _statuses_of(self.shard, statuses, plan.context)
             refusals = plan.refusals if self.shard.part == 0 else ()
-            plan = replace(plan, problems=problems_of(self.shard, plan), refusals=refusals)
+            plan = replace(plan, problems=_problems_of(self.shard, plan), refusals=refusals)
         return make_dashboard(plan, statuses, self.names, _eta(results, targets))
 
     def files(self, dashboard: Dashboard) -> Mapping[str, bytes]:
@@ -123,3 +124,29 @@ def _eta(results: Mapping[str, Result], targets: Mapping[str, Target]) -> str:
             counts[same] = counts.get(same, 0) + result.left
     waits = [forge.transport.budget.eta_s(count) for forge, count in counts.items()]
     return duration_text(max(waits)) if waits else ""
+
+
+def _statuses_of(
+    shard: Shard, statuses: Iterable[PackageStatus], context: PlanContext
+) -> tuple[PackageStatus, ...]:
+    """Return the statuses that a shard tells of: those of its packages; the first one also what has none."""
+    packages = {v.key: package for package, variants in context.downstreams.items() for v in variants}
+
+    def is_own(status: PackageStatus) -> bool:
+        package = status.package or (packages.get(status.variant) if status.variant else None)
+        return shard.holds(package.url) if package else shard.part == 0
+
+    return tuple(filter(is_own, statuses))
+
+
+def _problems_of(shard: Shard, plan: Plan) -> tuple[Problem, ...]:
+    """Return the problems that a shard tells of: those of its packages; the first one also what has none."""
+    context = plan.context
+    if context is None:
+        return plan.problems
+    urls = {f"PackageVariant {v.key}": p.url for p, variants in context.downstreams.items() for v in variants}
+    claims = claimed_packages(context.stalled, context.inventory)
+    urls |= {f"PackageVariant {key}": package.url for package, key in claims.items()}
+    urls |= {f"Repository {key}": view.url for key, view in context.inventory.repositories.items()}
+    own = (shard.holds(urls[p.subject]) if p.subject in urls else shard.part == 0 for p in plan.problems)
+    return tuple(problem for problem, is_own in zip(plan.problems, own, strict=True) if is_own)

@@ -17,11 +17,12 @@ class Task:
     `detail` names the last step.
     """
 
-    def __init__(self, name: str, total: int = 0) -> None:
+    def __init__(self, name: str, total: int = 0, shown_by: "Display | None" = None) -> None:
         self.name = name
         self.total = total
         self.done = 0
         self.detail = ""
+        self._display = shown_by
         self._lock = Lock()
 
     def advance(self, detail: str = "") -> None:
@@ -29,6 +30,8 @@ class Task:
         with self._lock:
             self.done += 1
             self.detail = detail
+        if self._display is not None:
+            self._display.refresh()
 
 
 class Display(Protocol):
@@ -40,14 +43,14 @@ class Display(Protocol):
     def end(self, task: Task) -> None:
         """Forget a task."""
 
+    def refresh(self) -> None:
+        """Show what changed in a task."""
+
     def printing(self, text: str) -> AbstractContextManager[None]:
         """Make room for a text that is printed meanwhile."""
 
     def paused(self) -> AbstractContextManager[None]:
-        """Have no thread meanwhile, and draw nothing.
-
-        A lock that another thread holds stays locked in a fork; a pager has the terminal to itself.
-        """
+        """Draw nothing meanwhile: a person or a pager has the terminal, or a process is forked."""
 
 
 class NoDisplay:
@@ -57,6 +60,9 @@ class NoDisplay:
         """Do nothing."""
 
     def end(self, task: Task) -> None:
+        """Do nothing."""
+
+    def refresh(self) -> None:
         """Do nothing."""
 
     def printing(self, _text: str) -> AbstractContextManager[None]:
@@ -85,7 +91,8 @@ def current_display() -> Display:
 @contextmanager
 def open_task(name: str, total: int = 0) -> Iterator[Task]:
     """Show a task until it ends, also if it fails."""
-    display, task = current_display(), Task(name, total)
+    display = current_display()
+    task = Task(name, total, display)
     display.begin(task)
     try:
         yield task

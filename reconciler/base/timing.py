@@ -34,14 +34,10 @@ _SHOWN = {
 
 
 class TimeSpan(NamedTuple):
-    """Something that took time: `start` in seconds since the epoch, `items` as counted at its end.
-
-    `where` is the repository or the API.
-    """
+    """Something that took time; `items` are counted at its end, `where` is the repository or the API."""
 
     kind: SpanKind
     name: str
-    start: float
     seconds: float
     items: int = 0
     where: str = ""
@@ -79,12 +75,12 @@ def timed(kind: SpanKind, name: str, where: str = "") -> Iterator[OpenSpan]:
     """Measure a span, also if it fails."""
     opened = OpenSpan()
     shown = _SHOWN.get(name) if kind is SpanKind.STAGE else None
-    start, begun = time.time(), time.monotonic()
+    begun = time.monotonic()
     try:
         with open_task(shown) if shown else nullcontext():
             yield opened
     finally:
         if _watchers and opened.is_kept:
-            span = TimeSpan(kind, name, start, time.monotonic() - begun, opened.items, where)
+            span = TimeSpan(kind, name, time.monotonic() - begun, opened.items, where)
             for watcher in _watchers:
                 watcher(span)

@@ -13,6 +13,8 @@ import click
 
 from reconciler.base.errors import UsageError
 from reconciler.base.progress import NoDisplay, open_task, show_on
+from reconciler.base.redact import Redactor
+from reconciler.cli.log import Event, is_json, require_known_format, show
 
 if TYPE_CHECKING:
     from reconciler.base.timing import TimeSpan
@@ -33,6 +35,7 @@ def _in_directory(callback: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(callback)
     def run(*args: Any, **options: Any) -> Any:
+        require_known_format()
         _check_directory()
         with open_task("working"):
             return callback(*args, **options)
@@ -58,25 +61,6 @@ def _options() -> list[click.Option]:
         return click.Option(names, is_flag=True, expose_value=False, callback=_remember, help=text)
 
     return [
-        click.Option(
-            ["--log-format"],
-            type=click.Choice(["text", "json"]),
-            default="text",
-            envvar="RECONCILER_LOG_FORMAT",
-            expose_value=False,
-            is_eager=True,
-            callback=_set_log_format,
-            help="Form of the lines on standard error.",
-        ),
-        click.Option(
-            ["--profile"],
-            type=click.Path(dir_okay=False),
-            metavar="FILE",
-            expose_value=False,
-            is_eager=True,
-            callback=_start_profile,
-            help="Write a profile of Python functions, for pstats and snakeviz.",
-        ),
         flag("--quiet", "-q", text="Leave out progress and notes."),
         flag("--verbose", "-v", text="Name each Git command and forge request with its time."),
         flag("--no-color", text="No colours, also on a terminal."),
@@ -96,40 +80,13 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
         show_on(NoDisplay())
 
 
-def _set_log_format(context: click.Context, _: click.Parameter, value: str) -> None:
-    if value == "json":
-        from reconciler.cli.log import use_json
-
-        context.meta[f"{_KEY}.json"] = True
-        use_json()
-        show_on(NoDisplay())
-
-
-def _start_profile(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    """Profile the rest of the call; the file is written when it ends, also if it fails."""
-    if value is None or f"{_KEY}.profile" in context.meta:
-        return
-    from cProfile import Profile
-
-    context.meta[f"{_KEY}.profile"] = profile = Profile()
-
-    def end() -> None:
-        profile.disable()
-        profile.dump_stats(value)
-
-    context.call_on_close(end)
-    profile.enable()
-
-
 def _show(span: "TimeSpan") -> None:
     from reconciler.base.timing import SpanKind
 
-    if _is_set("json"):
-        from reconciler.cli.log import span_line
-
-        click.echo(span_line(span), err=True)
-        return
-    if span.kind in {SpanKind.GIT, SpanKind.FORGE}:
+    if is_json():
+        values: dict[str, Any] = {"seconds": round(span.seconds, 6), "items": span.items, "where": span.where}
+        show(Event(str(span.kind), span.name), Redactor.of_environment(os.environ), **values)
+    elif span.kind in {SpanKind.GIT, SpanKind.FORGE}:
         where = f" {span.where}" if span.kind is SpanKind.GIT and span.where else ""
         click.echo(f"{span.seconds:8.3f} s  {span.name}{where}", err=True)
 
@@ -152,7 +109,7 @@ def wants_color() -> bool:
 
 def terminal_width(stream: TextIO) -> int | None:
     """Return the characters of a line of a terminal; None elsewhere: other programs get whole lines."""
-    if not stream.isatty() or getattr(stream, "form", None) is not None:
+    if not stream.isatty():
         return None
     own = os.terminal_size((0, 0))
     with suppress(OSError, ValueError):  # an emulation that has no file

@@ -10,7 +10,7 @@ from reconciler.base.progress import open_task
 from reconciler.base.redact import Redactor
 
 if TYPE_CHECKING:
-    from reconciler.report.html.model import HtmlReport
+    from reconciler.report.html import HtmlReport
 
 html_option = click.option(
     "--html",

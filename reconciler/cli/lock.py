@@ -218,7 +218,7 @@ def what_if(
     from reconciler.dependencies.what_if import what_if as rehearse
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
-    from reconciler.report.what_if import condition, what_if_lines, what_if_values
+    from reconciler.report.locks import condition, what_if_lines, what_if_values
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import resolve_inputs
     from reconciler.run.what_if import find_hypothesis

@@ -1,64 +1,128 @@
-"""Lines on standard error as JSON: notes, errors, and with `--verbose` what takes time."""
+"""Lines of standard error: text, or with `RECONCILER_LOG_FORMAT=json` a JSON object for each event."""
 
-import sys
+import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final, NamedTuple
 
 import click
-import orjson
 
+from reconciler.base.errors import UsageError
+from reconciler.base.escape import inert
+from reconciler.base.redact import Redactor
 from reconciler.base.wording import json_text
-from reconciler.cli.output import RedactedStream
+from reconciler.report.console import folded
 
-if TYPE_CHECKING:
-    from reconciler.base.timing import TimeSpan
+VARIABLE: Final = "RECONCILER_LOG_FORMAT"
+_LEVELS = {"": "info", "note": "info", "not read": "warning", "error": "error"}
+"""Level of an event by its kind; what took time is `debug`."""
+_OF_A_BUG = (
+    "This is a bug in reconciler; nothing is half done: a plain `apply` completes it.",
+    "Please report it with everything above and these versions:",
+)
 
-_LEVELS = {
-    "error: ": "error",
-    "Error: ": "error",
-    "not read: ": "warning",
-    "warning: ": "warning",
-    "note: ": "info",
-    "hint: ": "info",
-}
-"""Level of a line by its start."""
-_TRACEBACK = "Traceback (most recent call last):"
+
+class Event(NamedTuple):
+    """An event: its text and its kind, such as `note`; "" for lines of a report.
+
+    The `hint` is the next step.
+    """
+
+    kind: str
+    text: str
+    hint: str = ""
+
+
+def is_json() -> bool:
+    """Tell whether a machine reads standard error."""
+    return os.environ.get(VARIABLE) == "json"
+
+
+def require_known_format() -> None:
+    """Refuse a form of lines that does not exist.
+
+    Raises:
+        UsageError: The environment names another form.
+    """
+    if (name := os.environ.get(VARIABLE)) not in (None, "", "text", "json"):
+        raise UsageError(f"{VARIABLE} is {name!r}: there is no such form", hint="Set it to text or json.")
+
+
+def rendered(event: Event, redactor: Redactor, width: int | None = None, **fields: Any) -> str:
+    """Return an event as whole lines: JSON with these `fields`, or text that is not wider than a terminal."""
+    kind = event.kind
+    if is_json():
+        fields = {"kind": kind, "hint": event.hint, **fields}
+        texts = [event.text] if kind else [line.strip() for line in event.text.splitlines()]
+        values = {name: value for name, value in fields.items() if value}
+        return "".join(
+            json_line(_LEVELS.get(kind, "debug"), text, redactor, **values) for text in texts if text
+        )
+    text = f"{kind}: {event.text}" if kind else event.text
+    # A hint below a problem is indented, as in reports.
+    hint = f"\n{'' if kind == 'error' else '  '}hint: {event.hint}" if event.hint else ""
+    # Masked first: a secret may have spaces.
+    return inert("\n".join(folded([redactor.text(text + hint)], width))) + "\n"
+
+
+def show(event: Event, redactor: Redactor, width: int | None = None, **fields: Any) -> None:
+    """Print an event to standard error."""
+    click.echo(rendered(event, redactor, width, **fields), err=True, nl=False)
+
+
+def json_line(level: str, text: str, redactor: Redactor, **fields: Any) -> str:
+    """Return a line with one JSON object about an event that happens now."""
+    import orjson
+
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    value = redactor.value({"time": now, "level": level, "event": text, **fields})
+    return f"{json_text(orjson.dumps(value).decode())}\n"
+
+
+def bug_lines(error: BaseException, redactor: Redactor) -> str:
+    """Return the lines about an unforeseen error: its traceback, and the versions to report."""
+    import traceback
+
+    text, versions = "".join(traceback.format_exception(error)), dict(_versions())
+    if is_json():
+        event = "".join(traceback.format_exception_only(error)).strip()
+        return json_line("error", event, redactor, kind="bug", traceback=text, versions=versions)
+    listed = (f"  {name} {version}" for name, version in versions.items())
+    return "\n".join([redactor.text(text), *_OF_A_BUG, *listed, ""])
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    import platform
+    from importlib import metadata
+
+    from reconciler import __version__
+
+    yield from (("reconciler", __version__), ("python", platform.python_version()))
+    yield "platform", platform.platform()
+    for name in ("pygit2", "pydantic", "PyYAML", "ruamel.yaml", "cel-expr-python", "python-sat", "click"):
+        try:
+            yield name, metadata.version(name)
+        except metadata.PackageNotFoundError:
+            yield name, "not installed"
 
 
 def use_json() -> None:
-    """Write every later line of standard error as a JSON object: time, level, event."""
-    if isinstance(sys.stderr, RedactedStream):
-        sys.stderr.form = json_lines
+    """Write what libraries log, and warnings of Python, as JSON objects too."""
+    import logging
+    import sys
 
+    redactor = Redactor.of_environment(os.environ)
 
-def json_lines(text: str) -> str:
-    """Return each line of a text that is not empty as a JSON object; a traceback is one object."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    if lines and lines[0].startswith(_TRACEBACK):
-        return record("error", lines[-1], kind="bug", traceback=text.strip()) + "\n"
-    return "".join(f"{_json_line(line)}\n" for line in lines)
+    class Formatter(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            text = self.formatException(record.exc_info) if record.exc_info else ""
+            fields = {"traceback": text} if text else {}
+            line = json_line(
+                record.levelname.lower(), record.getMessage().strip(), redactor, kind=record.name, **fields
+            )
+            return line.removesuffix("\n")
 
-
-def _json_line(line: str) -> str:
-    """Return a line as a JSON object; one that is an object already stays as it is."""
-    if line.startswith("{"):
-        return line
-    text = click.unstyle(line)
-    for start, level in _LEVELS.items():
-        if text.startswith(start):
-            return record(level, text.removeprefix(start), kind=start.rstrip(": ").lower())
-    return record("info", text.strip())
-
-
-def record(level: str, event: str, **fields: Any) -> str:
-    """Return one JSON object about an event that happens now."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return json_text(orjson.dumps({"time": now, "level": level, "event": event, **fields}).decode())
-
-
-def span_line(span: "TimeSpan") -> str:
-    """Return one JSON object about something that took time."""
-    fields: dict[str, Any] = {"kind": str(span.kind), "seconds": round(span.seconds, 6)}
-    fields |= {"items": span.items} if span.items else {}
-    fields |= {"where": span.where} if span.where else {}
-    return record("debug", span.name, **fields)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Formatter())
+    logging.basicConfig(handlers=[handler])
+    logging.captureWarnings(capture=True)

@@ -19,11 +19,11 @@ from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
 from reconciler.base.suggestions import close_names
 from reconciler.cli.common import add_common_options, terminal_width
+from reconciler.cli.log import Event, bug_lines, is_json, rendered, show, use_json
 from reconciler.cli.output import redact_standard_streams
 from reconciler.cli.watching import run_watched
 from reconciler.git import effects
 from reconciler.git.command import is_local_failure
-from reconciler.report.console import folded
 
 
 class Command(NamedTuple):
@@ -46,12 +46,11 @@ COMMANDS = {
     "status": Command(
         "status", "Show every package: version, state, age, pull request, and what it waits for."
     ),
-    "report": Command("report", "Merge the JSON reports of shards into one."),
     "explain": Command("explain", "Explain the change of one package, and the origin of its fields."),
     "why-not": Command("why_not", "Explain what keeps a package from an upstream revision."),
     "history": Command("history", "List the revisions of a package: when, from which upstream, by whom."),
     "doctor": Command("doctor", "Check the set-up, and name the next step for whatever is wrong."),
-    "graph": Command("graph", "Draw the dependencies of the fleet: text, Mermaid, DOT or SVG."),
+    "graph": Command("graph", "Draw the dependencies of the fleet as text or Mermaid."),
     "expand": Command("expand", "Print the PackageVariants that the sets expand to."),
     "package": Command("package", "Update, render, compare and list packages in directories."),
     "functions": Command("functions", "List the functions that run here, and pin the images of the others."),
@@ -66,7 +65,7 @@ COMMANDS = {
 COMPLETING = "_RECONCILER_COMPLETE"
 """The variable by which a shell asks for completions, as click names it."""
 _STDERR = 2
-_STOPPING = "note: Stopping: what is under way is finished, nothing else begins. A second signal kills.\n"
+_STOPPING = "Stopping: what is under way is finished, nothing else begins. A second signal kills."
 _LIMIT_ERRORS = frozenset(
     {
         errno.ENOSPC,
@@ -173,9 +172,7 @@ def entrypoint() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # Before anything else may print: tracebacks and warnings of libraries are redacted too.
     redact_standard_streams()
-    if os.environ.get("RECONCILER_LOG_FORMAT") == "json":
-        from reconciler.cli.log import use_json
-
+    if is_json():
         use_json()
     if COMPLETING in os.environ:
         sys.exit(invoke(sys.argv[1:]))
@@ -198,7 +195,8 @@ def _stopped() -> int:
 
 def _show_progress() -> None:
     """Show progress where a person looks: on standard error, if it is a terminal that can erase a line."""
-    if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb" or COMPLETING in os.environ:
+    is_dumb = os.environ.get("TERM", "dumb") == "dumb" or is_json()
+    if not sys.stderr.isatty() or is_dumb or COMPLETING in os.environ:
         return
     from reconciler.base.progress import show_on
     from reconciler.cli.progress_line import ProgressLine
@@ -211,8 +209,7 @@ def _stop(number: int, _frame: object) -> None:
     """Note that the run shall end. A second signal kills: here, or by the watching process."""
     if effects.request_shutdown():
         # The stream may be in the middle of a line when a signal comes: this one goes past it, as a whole.
-        form = getattr(sys.stderr, "form", None) or str
-        os.write(_STDERR, form(_STOPPING).encode())
+        os.write(_STDERR, rendered(Event("note", _STOPPING), Redactor()).encode())
     if not effects.is_watched():
         signal.signal(number, signal.SIG_DFL)
     if effects.is_interruptible(number):
@@ -228,10 +225,13 @@ def invoke(arguments: Sequence[str]) -> int:
     try:
         code = main.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
     except click.ClickException as error:
-        _with_choice(error).show()
+        if is_json():
+            show(Event("error", _with_choice(error).format_message()), redactor)
+        else:
+            _with_choice(error).show()
         return Exit.USAGE
     except click.Abort:
-        click.echo("interrupted", err=True)
+        show(Event("", "interrupted"), redactor)
         return 130
     except SystemExit as error:
         # So click leaves when the reader of our output left (`plan | head`): nothing more can be said. It
@@ -270,46 +270,12 @@ def _explain(error: Exception, redactor: Redactor) -> int:
         if effects.is_shutting_down():
             # A signal interrupts calls of the system, and libgit2 fails with whatever that is to it.
             return _explain(effects.StoppedError(), redactor)
-        return _report_bug(error, redactor)
-    lines = [line for part in error.parts for line in _lines(part)]
-    for line in folded(map(redactor.text, lines), terminal_width(sys.stderr)):
-        click.echo(line, err=True)
+        click.echo(bug_lines(error, redactor), err=True, nl=False)
+        return Exit.BUG
+    for part in error.parts:
+        event = Event("error", terminal(str(part)), terminal(part.hint))
+        show(event, redactor, terminal_width(sys.stderr))
     return error.exit_code
-
-
-def _lines(error: ReconcilerError) -> list[str]:
-    return [f"error: {terminal(str(error))}", *([f"hint: {terminal(error.hint)}"] if error.hint else [])]
-
-
-def _report_bug(error: BaseException, redactor: Redactor) -> int:
-    import traceback
-
-    text = "".join(traceback.format_exception(error))
-    click.echo(redactor.text(text), err=True)
-    click.echo("This is a bug in reconciler; nothing is half done: a plain `apply` completes it.", err=True)
-    click.echo("Please report it with everything above and these versions:", err=True)
-    for name, version in _versions():
-        click.echo(f"  {name} {version}", err=True)
-    return Exit.BUG
-
-
-def _versions() -> list[tuple[str, str]]:
-    import platform
-    from importlib import metadata
-
-    def of(distribution: str) -> str:
-        try:
-            return metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            return "not installed"
-
-    libraries = ("pygit2", "pydantic", "PyYAML", "ruamel.yaml", "cel-expr-python", "python-sat", "click")
-    return [
-        ("reconciler", __version__),
-        ("python", platform.python_version()),
-        ("platform", platform.platform()),
-        *((name, of(name)) for name in libraries),
-    ]
 
 
 if __name__ == "__main__":

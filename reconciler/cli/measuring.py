@@ -1,9 +1,13 @@
 """`--metrics-file` and `--timings`: measure a run; without them nothing is measured."""
 
+import heapq
 import os
+import resource
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import wraps
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -14,15 +18,61 @@ import click
 from reconciler import __version__
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.redact import Redactor
+from reconciler.base.timing import SpanKind, TimeSpan, watching
+from reconciler.report.timings import SLOWEST, StageDuration, Timings, Work
 
 if TYPE_CHECKING:
     from reconciler.plan.changes import Outcome
-    from reconciler.report.timings import Timings
-    from reconciler.run.measuring import Recorder
     from reconciler.run.plan import PlannedRun
     from reconciler.run.report_cache import Counts, Report
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Recorder:
+    """Collects the spans of a run; safe for several threads."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._cpu_s = sum(os.times()[:4])
+        self._lock = threading.Lock()
+        self._packages: list[tuple[float, str]] = []
+        self._works: dict[tuple[SpanKind, str], tuple[int, float, int]] = {}
+
+    def __call__(self, span: TimeSpan) -> None:
+        """Count one span."""
+        with self._lock:
+            if span.kind is SpanKind.PACKAGE:
+                push = heapq.heappush if len(self._packages) < SLOWEST else heapq.heappushpop
+                push(self._packages, (span.seconds, span.name))
+                return
+            key = span.kind, "" if span.kind in {SpanKind.GIT, SpanKind.FORGE} else span.name
+            runs, seconds, items = self._works.get(key, (0, 0.0, 0))
+            self._works[key] = runs + 1, seconds + span.seconds, items + span.items
+
+    def timings(self) -> Timings:
+        """Return the durations until now."""
+        with self._lock:
+            works = {key: Work(key[1], *values[:2]) for key, values in self._works.items()}
+            stages = [
+                StageDuration(name, seconds, items)
+                for (kind, name), (_, seconds, items) in self._works.items()
+                if kind is SpanKind.STAGE
+            ]
+            packages = [Work(name, 1, seconds) for seconds, name in self._packages]
+        functions = [work for (kind, _), work in works.items() if kind is SpanKind.FUNCTION]
+        own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        git, forge = (works.get((kind, ""), Work("", 0, 0.0)) for kind in (SpanKind.GIT, SpanKind.FORGE))
+        return Timings(
+            time.monotonic() - self._begun,
+            sum(os.times()[:4]) - self._cpu_s,
+            max(own.ru_maxrss, children.ru_maxrss) * (1 if sys.platform == "darwin" else 1024),
+            tuple(stages),
+            tuple(sorted(packages, key=lambda work: (-work.seconds, work.name))),
+            tuple(sorted(functions, key=lambda work: (-work.seconds, work.name))),
+            git._replace(name="git"),
+            forge._replace(name="forge"),
+        )
 
 
 class Measuring:
@@ -36,7 +86,7 @@ class Measuring:
         self.recorder: Recorder | None = None
 
     @property
-    def timings(self) -> "Timings | None":
+    def timings(self) -> Timings | None:
         """The durations until now; None if the report has none."""
         return self.recorder.timings() if self.recorder and self.shows_timings else None
 
@@ -46,12 +96,13 @@ class Measuring:
 
         if self.metrics_file is None:
             return Counts()
-        from reconciler.report.metrics import plan_samples
-        from reconciler.run.measuring import forge_samples
+        from reconciler.report.metrics import Sample, plan_samples
 
-        shard = planned.inputs.forges.shard
-        samples = (*plan_samples(planned.plan, planned.inputs.inventory, outcome), *forge_samples(planned))
-        self.counts = Counts(samples, planned.names.instance, str(shard))
+        forges = planned.inputs.forges
+        samples = [*plan_samples(planned.plan, planned.inputs.inventory, outcome)]
+        for api, spent, limit in forges.budgets():
+            samples += [Sample("forge_writes", spent, (api,)), Sample("forge_writes_limit", limit, (api,))]
+        self.counts = Counts(tuple(samples), planned.names.instance, str(forges.shard))
         return self.counts
 
     def repeat(self, report: "Report") -> None:
@@ -93,8 +144,12 @@ def measuring_options(command: F) -> F:
     def with_measuring(*args: Any, metrics_file: Path | None, timings: bool, **options: Any) -> Any:
         measuring = Measuring(metrics_file, shows_timings=timings)
         name = click.get_current_context().info_name or ""
+        watched: AbstractContextManager[None] = nullcontext()
+        if metrics_file or timings:
+            measuring.recorder = Recorder()
+            watched = watching(measuring.recorder)
         try:
-            with _recorded(measuring):
+            with watched:
                 ended = command(*args, measuring=measuring, **options)
         except Exception as error:
             code = error.exit_code if isinstance(error, ReconcilerError) else Exit.BUG
@@ -105,27 +160,6 @@ def measuring_options(command: F) -> F:
         return ended
 
     return with_measuring  # type: ignore[return-value]
-
-
-@contextmanager
-def _recorded(measuring: Measuring) -> Iterator[None]:
-    """Record the spans of a run if they are wanted, and send them as a trace if there is a collector."""
-    from reconciler.run import traces
-
-    traced = traces.is_wanted(os.environ)
-    if not (traced or measuring.metrics_file or measuring.shows_timings):
-        yield
-        return
-    from reconciler.base.timing import watching
-    from reconciler.run.measuring import Recorder
-
-    measuring.recorder = recorder = Recorder(keeps_spans=traced)
-    with ExitStack() as stack:
-        stack.enter_context(watching(recorder))
-        if traced:
-            redact = Redactor.of_environment(os.environ).text
-            stack.callback(traces.export, recorder, redact, click.get_current_context().info_name or "")
-        yield
 
 
 def _replace(path: Path, text: str) -> None:

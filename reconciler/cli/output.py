@@ -17,6 +17,7 @@ from reconciler.base.escape import inert, terminal
 from reconciler.base.progress import current_display
 from reconciler.base.redact import Redactor
 from reconciler.cli.common import is_quiet, terminal_width, wants_color
+from reconciler.cli.log import Event, rendered
 from reconciler.report.console import Paint, ansi, folded, plain
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ class Output(StrEnum):
     JSONL = "jsonl"
     CSV = "csv"
     MERMAID = "mermaid"
-    DOT = "dot"
-    SVG = "svg"
 
 
 class Printer(Struct, frozen=True):
@@ -59,8 +58,8 @@ class Printer(Struct, frozen=True):
     """Where to print instead of standard output."""
     quiet: bool = False
     """Whether the user wants no notes."""
-    printed: list[tuple[bool, str]] = field(default_factory=list)
-    """Everything that was printed, and whether to standard error."""
+    printed: list[str | tuple[str, str, str]] = field(default_factory=list)
+    """Everything that was printed: texts, and events on standard error."""
 
     @property
     def is_colored(self) -> bool:
@@ -70,31 +69,40 @@ class Printer(Struct, frozen=True):
     def lines(self, lines: Iterable[str], *, err: bool = False) -> None:
         """Print lines of text; on a terminal a line that is too long goes on below it."""
         text = "\n".join(lines)
-        if text:
+        if text and err:
+            self.event("", text)
+        elif text:
             # Masked first: a secret may have spaces.
-            shown = folded([self.redactor.text(text)], self.error_width if err else self.width)
-            self.repeat([(err, inert("\n".join(shown)) + "\n")])
+            self.repeat([inert("\n".join(folded([self.redactor.text(text)], self.width))) + "\n"])
+
+    def event(self, kind: str, text: str, *, hint: str = "", **fields: Any) -> None:
+        """Print an event to standard error, such as a `note`; only JSON has the `fields`."""
+        self.repeat([Event(kind, text, hint)], **fields)
 
     def notes(self, notes: Iterable[str]) -> None:
         """Print notes to standard error, unless the user wants none."""
-        if not self.quiet:
-            self.lines((f"note: {terminal(note)}" for note in notes), err=True)
+        for note in () if self.quiet else notes:
+            self.event("note", terminal(note))
 
-    def text(self, text: str, *, err: bool = False) -> None:
+    def text(self, text: str) -> None:
         """Print text that brings its own newlines."""
-        self.repeat([(err, inert(self.redactor.text(text)))])
+        self.repeat([inert(self.redactor.text(text))])
 
     def value(self, value: Any) -> None:
         """Print a JSON value in its canonical form."""
         from reconciler.report.json import dump
 
-        self.repeat([(False, dump(value, self.redactor))])
+        self.repeat([dump(value, self.redactor)])
 
-    def repeat(self, texts: Iterable[tuple[bool, str]]) -> None:
+    def repeat(self, printed: Iterable[str | tuple[str, str, str]], **fields: Any) -> None:
         """Print what a printer like this one printed before."""
-        for err, text in texts:
-            self.printed.append((err, text))
-            click.echo(text, None if err else self.file, nl=False, err=err, color=self.is_colored)
+        for each in printed:
+            self.printed.append(each)
+            if isinstance(each, str):
+                click.echo(each, self.file, nl=False, color=self.is_colored)
+            else:
+                text = rendered(Event(*each), self.redactor, self.error_width, **fields)
+                click.echo(text, nl=False, err=True, color=self.is_colored)
 
 
 def make_printer(*, color: bool = True, wraps: bool = True) -> Printer:
@@ -160,16 +168,12 @@ def out_directory_option(help_: str, *, required: bool = False) -> Callable[[F],
 
 
 class RedactedStream:
-    """A text stream that masks every line before it leaves; an unfinished line leaves when it is flushed.
-
-    With a `form` whole lines leave as this function returns them.
-    """
+    """A text stream that masks every line before it leaves; an unfinished line leaves when it is flushed."""
 
     def __init__(self, stream: TextIO, redactor: Redactor) -> None:
         self._stream = stream
         self._redactor = redactor
         self._pending = ""
-        self.form: Callable[[str], str] | None = None
 
     def write(self, text: str) -> int:
         """Write text; whole lines leave at once."""
@@ -179,8 +183,7 @@ class RedactedStream:
         return len(text)
 
     def _leave(self, lines: str, newline: str) -> None:
-        masked = self._redactor.text(lines)
-        text = masked + newline if self.form is None else self.form(masked)
+        text = self._redactor.text(lines) + newline
         with current_display().printing(text):
             self._stream.write(text)
 
@@ -212,9 +215,7 @@ def show_unread(printer: Printer, unread: "Mapping[Problem, OnUnavailable]") -> 
     from reconciler.policy import OnUnavailable
 
     for problem in unread:
-        printer.lines([f"not read: {terminal(str(problem))}"], err=True)
-        if problem.hint:
-            printer.lines([f"  hint: {terminal(problem.hint)}"], err=True)
+        printer.event("not read", terminal(str(problem)), hint=terminal(problem.hint))
     return {Exit.UNAVAILABLE} if OnUnavailable.FAIL in unread.values() else set()
 
 

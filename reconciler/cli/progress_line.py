@@ -1,15 +1,15 @@
-"""The line of progress on a terminal: shown after a second, erased before anything else is printed."""
+"""The line of progress on a terminal: drawn as work goes on, erased before anything else is printed."""
 
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, RLock, Thread
+from threading import RLock
 
 from reconciler.base.progress import Task
 
 DELAY_S = 1.0
-"""Work that takes less is shown nothing of."""
+"""Work that takes less is shown nothing of, unless its steps are counted: the first one may take long."""
 _REFRESH_S = 0.1
 _ERASE = "\r\x1b[2K"
 _COLUMNS = 80
@@ -32,9 +32,7 @@ class ProgressLine:
         self._clock = clock
         self._tasks: list[tuple[Task, float]] = []
         self._lock = RLock()
-        self._thread: Thread | None = None
-        self._stopping = Event()
-        self._begun = self._ended = -DELAY_S
+        self._begun = self._ended = self._drawn = -DELAY_S
         self._is_shown = False
         self._is_at_start = True
         self._pauses = 0
@@ -46,12 +44,14 @@ class ProgressLine:
             if not self._tasks and now - self._ended > DELAY_S / 2:
                 self._begun = now
             self._tasks.append((task, now))
-        self._start()
+            self._drawn = -DELAY_S
+            self.refresh()
 
     def end(self, task: Task) -> None:
         """Forget a task; erase the line after the last one."""
         with self._lock:
             self._tasks = [each for each in self._tasks if each[0] is not task]
+            self.refresh()
             if not self._tasks:
                 self._ended = self._clock()
                 self._erase()
@@ -66,12 +66,8 @@ class ProgressLine:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Have neither a thread nor the line meanwhile: a process is forked, or another one draws."""
+        """Draw nothing meanwhile; the time is none of work."""
         self._pauses += 1
-        if self._thread is not None:
-            self._stopping.set()
-            self._thread.join()
-            self._thread = None
         self._erase()
         since = self._clock()
         try:
@@ -80,42 +76,30 @@ class ProgressLine:
             self._pauses -= 1
             if self._clock() - since > DELAY_S / 2:  # a person was asked: work begins only now
                 self._begun = self._clock()
-            if self._tasks:
-                self._start()
 
     def refresh(self) -> None:
-        """Write the line anew, unless the work began just now."""
+        """Write the line anew, unless the work or the line began just now."""
         with self._lock:
             now = self._clock()
-            if not self._tasks or not self._is_at_start or now - self._begun < DELAY_S:
+            if not self._tasks or not self._is_at_start or self._pauses or now - self._drawn < _REFRESH_S:
                 return
             task, begun = self._tasks[-1]
+            if now - self._begun < DELAY_S and not task.total:
+                return
+            self._drawn = now
             text = line_of(task, now - begun, now - self._begun)
             if task.detail:
                 text = f"{text}: {self._clean(task.detail)}"
-            self._write(f"{_ERASE}{text[: self._columns() - 1]}")
+            columns = _COLUMNS
+            with suppress(OSError):
+                columns = os.get_terminal_size(self._file).columns or _COLUMNS
+            self._write(f"{_ERASE}{text[: columns - 1]}")
             self._is_shown = True
-
-    def _start(self) -> None:
-        if self._thread is None and not self._pauses:
-            self._stopping.clear()
-            self._thread = Thread(target=self._run, name="progress", daemon=True)
-            self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stopping.wait(_REFRESH_S):
-            self.refresh()
 
     def _erase(self) -> None:
         if self._is_shown:
             self._write(_ERASE)
             self._is_shown = False
-
-    def _columns(self) -> int:
-        try:
-            return os.get_terminal_size(self._file).columns or _COLUMNS
-        except OSError:
-            return _COLUMNS
 
     def _write(self, text: str) -> None:
         # Past the buffers of the stream, which belong to the main thread. A terminal may be gone.

@@ -30,7 +30,7 @@ OUTPUTS = {
     "PackageRender": ("package render",),
     "PackageTree": ("package tree",),
     "PackageUpdate": ("package update",),
-    "Plan": ("plan", "apply", "report"),
+    "Plan": ("plan", "apply"),
     "Prospect": ("lock what-if",),
     "PullRequest": ("pr list", "pr show", "pr merge", "pr close", "pr reopen"),
     "SnapshotImport": ("snapshot import",),

@@ -5,7 +5,6 @@ from collections.abc import Container, Iterable, Iterator
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryRole, RepositoryView
@@ -30,10 +29,10 @@ def assign_roles(inventory: Inventory, shard: Shard) -> Inventory:
     if not inventory.is_partial:
         return inventory
     clusters = planned_clusters(inventory, shard)
-    views = {
-        key: view if view.role is RepositoryRole.SKIPPED else replace(view, role=_role(view, clusters))
-        for key, view in inventory.repositories.items()
-    }
+    views = {}
+    for key, view in inventory.repositories.items():
+        role = RepositoryRole.PLANNED if view.cluster in clusters else RepositoryRole.READ
+        views[key] = view if view.role is RepositoryRole.SKIPPED else replace(view, role=role)
     return replace(inventory, repositories=views)
 
 
@@ -56,7 +55,9 @@ def static_needs(inventory: Inventory, shard: Shard) -> frozenset[str]:
     clusters = planned_clusters(inventory, shard)
     views = inventory.repositories.values()
     planned = {view.url for view in views if view.cluster in clusters}
-    return frozenset(planned | set(_urls(_set_upstreams(inventory), inventory)))
+    upstreams = ((pvs.key.namespace, pvs.manifest.spec.upstream) for pvs in inventory.sets)
+    names = (ObjectName(namespace, (upstream and upstream.repo) or "") for namespace, upstream in upstreams)
+    return frozenset((*planned, *_urls(names, inventory)))
 
 
 def why_whole_fleet(inventory: Inventory, desired: Desired, shard: Shard) -> str:
@@ -70,11 +71,6 @@ def why_whole_fleet(inventory: Inventory, desired: Desired, shard: Shard) -> str
     return next(_reasons(inventory, desired, shard), "")
 
 
-def _policy_reasons(inventory: Inventory) -> Iterator[str]:
-    if inventory.policy.rollouts and inventory.sets:
-        yield "a wave waits for packages of other repositories"
-
-
 def _reasons(inventory: Inventory, desired: Desired, shard: Shard) -> Iterator[str]:
     refused = inventory.refused
     if refused is None or refused.variants or refused.packages:
@@ -85,12 +81,14 @@ def _reasons(inventory: Inventory, desired: Desired, shard: Shard) -> Iterator[s
     if any(problem.reason in _COLLISIONS for problem in desired.problems):
         yield "several owners want one package"
     # Names are checked where no package exists yet, and the conditions of a set list all wrong ones.
-    if any(_stalls_set(problem) for problem in desired.problems):
+    named = (p.subject for p in desired.problems if p.reason == Reason.INVALID_NAME)
+    if any(subject.startswith("PackageVariantSet ") for subject in named):
         yield "a set names packages that cannot be made"
     # The deletion guard counts these packages, not records, in all repositories.
     if _has_moved(inventory, desired):
         yield "a variant has another downstream now"
-    yield from _policy_reasons(inventory)
+    if inventory.policy.rollouts and inventory.sets:
+        yield "a wave waits for packages of other repositories"
     authored = without_generated(inventory)
     diff = diff_variants(desired, authored)
     if diff.refused:
@@ -144,23 +142,9 @@ def why_dependencies(
     return ""
 
 
-def _stalls_set(problem: Problem) -> bool:
-    return problem.reason == Reason.INVALID_NAME and problem.subject.startswith("PackageVariantSet ")
-
-
-def _role(view: RepositoryView, clusters: Container[str]) -> RepositoryRole:
-    return RepositoryRole.PLANNED if view.cluster in clusters else RepositoryRole.READ
-
-
 def _urls(names: Iterable[ObjectName], inventory: Inventory) -> Iterator[str]:
     views = (inventory.repositories.get(name) for name in names)
     yield from (view.url for view in views if view is not None)
-
-
-def _set_upstreams(inventory: Inventory) -> Iterator[ObjectName]:
-    for pvs in inventory.sets:
-        upstream = pvs.manifest.spec.upstream
-        yield ObjectName(pvs.key.namespace, (upstream and upstream.repo) or "")
 
 
 def _has_moved(inventory: Inventory, desired: Desired) -> bool:

@@ -8,7 +8,7 @@ from reconciler.base.errors import Problem
 from reconciler.base.escape import terminal
 from reconciler.base.wording import plural, verb
 from reconciler.names.ids import PackageKey
-from reconciler.plan.changes import Op, Refusal
+from reconciler.plan.changes import Op
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
 from reconciler.report.console import Color, Paint, plain
 from reconciler.report.folding import FoldedChanges, cause_name, fold_changes, risk_texts
@@ -59,7 +59,9 @@ class Clause(NamedTuple):
 def sentence(comparison: Comparison) -> str:
     """Return what merging does, e.g. `Merging this creates 12 drafts in 4 repositories, updates 3`."""
     noun = "package" if comparison.deep else "PackageVariant"
-    clauses = list(_packages(comparison) if comparison.deep else _variants(comparison))
+    fates = Counter(variant.fate for variant in comparison.variants)
+    variants = (Clause(text, fates[fate]) for fate, text in _VARIANTS.items() if fates[fate])
+    clauses = _packages(comparison) if comparison.deep else variants
     parts = [_fill(clause, noun if index == 0 else "") for index, clause in enumerate(clauses)]
     done = f"Merging this {', '.join(parts) or f'changes no {noun}'}"
     number = len(comparison.unread)
@@ -78,18 +80,24 @@ def problem_sentence(comparison: Comparison) -> str:
 
 def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = plain) -> Iterator[str]:
     """Return the difference as lines: what was not read, variants, packages, problems, the sentence last."""
-    yield from _unread_lines(comparison, paint)
+    yield from problem_lines(comparison.unread, head=paint("not read:", Color.YELLOW))
     for variant in comparison.variants:
         message = f"  {terminal(variant.message)}" if variant.message else ""
         yield f"{variant.fate:9} PackageVariant {terminal(str(variant.key))}{message}"
     for targets in comparison.targets:
         yield f"targets   {terminal(str(targets.key))}: {_count(targets.before)} -> {_count(targets.after)}"
+    labels = comparison_labels(comparison)
     for cause in comparison_causes(comparison, names):
-        yield from _cause_lines(cause, comparison, names)
+        name = plural(len(cause.changes), "package") if cause.is_folded else names.of(cause.first)
+        head = f"{labels[cause.first.package]:9} {terminal(name)}  ({cause.first.reason})"
+        yield f"{head}  {terminal(cause.text)}".rstrip()
+        yield from (f"          {terminal(text)}" for text, _ in cause_lines(cause, names))
     yield from (f"lock      {pin_line(pin)}" for pin in comparison.pins[:MOST_PINS])
     if (more := len(comparison.pins) - MOST_PINS) > 0:
         yield f"lock      and {more} more"
-    yield from _problem_lines(comparison, paint)
+    yield from problem_lines(comparison.new, paint=paint)
+    yield from problem_lines(comparison.fixed, head=paint("fixed:", Color.GREEN), brief=True)
+    yield from problem_lines(comparison.old, head=paint("was there before:", Color.YELLOW), brief=True)
     for refusal in comparison.refusals:
         yield f"{paint('refused:', Color.RED)} {refusal.reason}: {terminal(refusal.message)}"
         if refusal.hint:
@@ -97,16 +105,6 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     yield sentence(comparison)
     if text := problem_sentence(comparison):
         yield text
-
-
-def _unread_lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
-    yield from problem_lines(comparison.unread, head=paint("not read:", Color.YELLOW))
-
-
-def _problem_lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
-    yield from problem_lines(comparison.new, paint=paint)
-    yield from problem_lines(comparison.fixed, head=paint("fixed:", Color.GREEN), brief=True)
-    yield from problem_lines(comparison.old, head=paint("was there before:", Color.YELLOW), brief=True)
 
 
 def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
@@ -147,7 +145,10 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
         "existingProblems": _problems(comparison.old),
         "fixedProblems": _problems(comparison.fixed),
         "notRead": _problems(comparison.unread),
-        "refusals": [_refusal(refusal) for refusal in comparison.refusals],
+        "refusals": [
+            {"reason": str(refusal.reason), "message": refusal.message, "hint": refusal.hint}
+            for refusal in comparison.refusals
+        ],
     }
 
 
@@ -169,11 +170,6 @@ def _packages(comparison: Comparison) -> Iterator[Clause]:
     for what, text in _PACKAGES.items():
         if what in by_what:
             yield Clause(text, len(by_what[what]), _NOUNS.get(what, ""))
-
-
-def _variants(comparison: Comparison) -> Iterator[Clause]:
-    counted = Counter(variant.fate for variant in comparison.variants)
-    yield from (Clause(text, counted[fate]) for fate, text in _VARIANTS.items() if counted[fate])
 
 
 def _fill(clause: Clause, noun: str) -> str:
@@ -198,14 +194,6 @@ def comparison_causes(comparison: Comparison, names: Names) -> list[FoldedChange
     return fold_changes(changes, names, {}, labels=comparison_labels(comparison))
 
 
-def _cause_lines(cause: FoldedChanges, comparison: Comparison, names: Names) -> Iterator[str]:
-    change = cause.first
-    name = plural(len(cause.changes), "package") if cause.is_folded else names.of(change)
-    what = comparison_labels(comparison)[change.package]
-    yield f"{what:9} {terminal(name)}  ({change.reason})  {terminal(cause.text)}".rstrip()
-    yield from (f"          {terminal(text)}" for text, _ in cause_lines(cause, names))
-
-
 def _package_value(difference: PackageDifference, names: Names) -> dict[str, Any]:
     before, after = difference.before, difference.after
     return {
@@ -218,10 +206,6 @@ def _package_value(difference: PackageDifference, names: Names) -> dict[str, Any
 
 def _problems(problems: Iterable[Problem]) -> list[dict[str, Any]]:
     return [problem_value(problem) for problem in problems]
-
-
-def _refusal(refusal: Refusal) -> dict[str, str]:
-    return {"reason": str(refusal.reason), "message": refusal.message, "hint": refusal.hint}
 
 
 def _count(count: int | None) -> str:

@@ -89,14 +89,12 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
 def _sections(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Section]:
     changes = {change.package: change for change in plan.changes}
     for phase, title in _SECTIONS.items():
-        listed = sorted((s for s in statuses if s.phase is phase), key=_order)
+        listed = sorted(
+            (s for s in statuses if s.phase is phase), key=lambda s: (_name(s), *(s.variant or ()))
+        )
         if listed:
             rows = tuple(_row(status, changes) for status in listed[:ROWS])
             yield Section(title, rows, max(0, len(listed) - ROWS))
-
-
-def _order(status: PackageStatus) -> tuple[str, ...]:
-    return (_name(status), *(status.variant or ()))
 
 
 def _row(status: PackageStatus, changes: dict[PackageKey, Change]) -> Row:

@@ -1,6 +1,6 @@
 """Lock updates as text and JSON: pins, satisfied requirements, conflicts, revisions, owners and CRDs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import to_builtins
@@ -13,7 +13,6 @@ from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
     LockChange,
-    LockedDependency,
     LockedPackage,
     LockedRevision,
     LockOp,
@@ -23,8 +22,9 @@ from reconciler.dependencies.lock.format import (
     package_name,
 )
 from reconciler.dependencies.lock.objects import USER
-from reconciler.dependencies.solve.solution import Explanation, Rejection
+from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
+from reconciler.dependencies.what_if import Hypothesis, WhatIfOutcome, WhatIfResult
 from reconciler.report.console import Paint, plain
 from reconciler.report.text import problem_lines
 
@@ -58,7 +58,9 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
     for package in packages:
         if change := changes.get(str(package.instance)):
             yield f"  {_MARKS[change.op]} {_pin(package, change, scope)}"
-            yield from (f"      {_met(dependency)}" for dependency in package.dependencies)
+            for met in package.dependencies:
+                requirement = met.alias or f"{met.id} {met.constraints}".strip()
+                yield f"      {requirement} <- {met.resolved or met.detail} ({met.via})"
     for package in before.resolution.packages if before else ():
         change = changes.get(str(package.instance))
         if change and change.op is LockOp.REMOVE:
@@ -102,12 +104,6 @@ def _pin(package: LockedPackage, change: LockChange, scope: ClusterUpdate) -> st
     requesters = ", ".join("a manifest" if who == "user" else who for who in package.requested_by) or "nobody"
     gone = f" ({_unavailable(package, scope)})" if package.unavailable else ""
     return f"{package.instance} {version}{gone} for {requesters}"
-
-
-def _met(dependency: LockedDependency) -> str:
-    requirement = dependency.alias or f"{dependency.id} {dependency.constraints}".strip()
-    by = dependency.resolved or dependency.detail
-    return f"{requirement} <- {by} ({dependency.via})"
 
 
 def _version(text: str) -> str:
@@ -159,7 +155,10 @@ def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
         "code": explanation.code,
         "sentences": list(explanation.sentences),
         "rejected": [
-            {"package": package, "versions": [_rejection(each) for each in rejections]}
+            {
+                "package": package,
+                "versions": [{"version": each.version, "reasons": list(each.reasons)} for each in rejections],
+            }
             for package, rejections in explanation.rejected
         ],
         "places": [str(place) for place in explanation.places],
@@ -169,18 +168,19 @@ def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
     }
 
 
-def _rejection(rejection: Rejection) -> dict[str, Any]:
-    return {"version": rejection.version, "reasons": list(rejection.reasons)}
-
-
 def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
     """Yield changes of revisions, owners and CRDs of a cluster, and required actions."""
     before, after = scope.before, scope.after
     if after is None:
         return
     yield from _revision_lines(before, after)
-    yield from _owner_lines(before.resolution if before else Resolution(), after.resolution)
-    yield from _kind_lines(before.resolution if before else Resolution(), after.resolution)
+    resolution = before.resolution if before else Resolution()
+    old_packages = {package.instance: package for package in resolution.packages}
+    for package in after.resolution.packages:
+        old = old_packages.get(package.instance)
+        if old is not None and old.owner != package.owner and package.owner:
+            yield f"{package.instance} belongs to {_owner(package)} now, and not to {_owner(old)}"
+    yield from _kind_lines(resolution, after.resolution)
     for package in after.resolution.packages:
         if package.unavailable:
             pin = f"{package.instance} {package.version}"
@@ -232,15 +232,6 @@ def _by_name(locked: ClusterLock | None) -> Mapping[tuple[str, str], LockedRevis
     return {(r.package, r.name): r for r in (locked.lock.revisions if locked else ())}
 
 
-def _owner_lines(before: Resolution, after: Resolution) -> Iterator[str]:
-    """Yield the packages that another owner has now."""
-    old_packages = {package.instance: package for package in before.packages}
-    for package in after.packages:
-        old = old_packages.get(package.instance)
-        if old is not None and old.owner != package.owner and package.owner:
-            yield f"{package.instance} belongs to {_owner(package)} now, and not to {_owner(old)}"
-
-
 def _owner(package: LockedPackage) -> str:
     return "a manifest" if package.owner == USER else package.owner or "nobody"
 
@@ -264,3 +255,59 @@ def _fate(old: OwnershipEntry, entry: OwnershipEntry) -> str:
     if old.package and old.package != entry.package:
         return f"is taken over from {package_name(old.package)} by {package_name(entry.package)}"
     return f"is controlled by {entry.controller}"
+
+
+# What if
+
+_REMOVED = {
+    WhatIfOutcome.MOVES: "could do without it",
+    WhatIfOutcome.BLOCKED: "cannot do without it",
+    WhatIfOutcome.UNAFFECTED: "not affected",
+}
+_MEANINGS = {
+    WhatIfOutcome.MOVES: "could move",
+    WhatIfOutcome.STAYS: "could take it, but another version fits better",
+    WhatIfOutcome.BLOCKED: "cannot move",
+    WhatIfOutcome.CURRENT: "has it already",
+    WhatIfOutcome.UNAFFECTED: "not affected",
+}
+
+
+def what_if_lines(hypothesis: Hypothesis, results: Iterable[WhatIfResult]) -> Iterator[str]:
+    """Yield the effects of a change as text: a block for clusters with equal results."""
+    meanings = _REMOVED if hypothesis.forgets else _MEANINGS
+    yield terminal(f"{condition(hypothesis)}:")
+    for result in results:
+        preferred = f" ({', '.join(result.preferred)})" if result.preferred else ""
+        yield terminal(f"  {meanings[result.verdict]}{preferred}: {', '.join(result.clusters)}")
+        yield from (terminal(f"    {change.op} {change}") for change in result.changes)
+        for explanation in result.explanations:
+            yield from (terminal(f"    {line}") for line in str(explanation).splitlines())
+
+
+def condition(hypothesis: Hypothesis) -> str:
+    """Return the first clause of the report, in text and in JSON."""
+    return f"If {hypothesis.text}"
+
+
+def what_if_values(results: Iterable[WhatIfResult]) -> list[dict[str, Any]]:
+    """Return the effects of a change as JSON values."""
+    return [
+        {
+            "verdict": str(result.verdict),
+            "clusters": list(result.clusters),
+            "changes": [
+                {
+                    "op": str(change.op),
+                    "instance": change.instance,
+                    "before": change.before,
+                    "after": change.after,
+                    "why": change.why,
+                }
+                for change in result.changes
+            ],
+            "preferred": list(result.preferred),
+            "explanations": [explanation_value(explanation) for explanation in result.explanations],
+        }
+        for result in results
+    ]

@@ -1,14 +1,12 @@
 """Plan and pull request as Markdown, from the templates; every dynamic text sits in a code span."""
 
-import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import resources
 from itertools import islice
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
-from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.base import escape
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
@@ -159,13 +157,13 @@ def pull_body(
     """
     conflicts = conflict_rows(change)
     kind = change.request.kind if change.request else change.op
-    own = _OwnTexts()
-    return own.fill(
+    facts = [(name, _short(value)) for name, value in _facts(change, names) if value]
+    return fill(
         "pull-request.md",
         sentence=_sentence(change),
         kept=_kept(change, kind),
         end=_end(change, kind),
-        facts=tuple(_fact_rows(change, names, links or {}, own)),
+        facts=[(name, value, (links or {}).get(name, "")) for name, value in facts],
         difference=difference,
         risks=tuple(map(_short, _risks(change))),
         conflicts=tuple(conflicts),
@@ -178,27 +176,10 @@ def pull_body(
             (m.instance, m.before, m.after, _short(m.why), clusters_text(m)) for m in change.pins[:ROWS]
         ),
         more_pins=max(0, len(change.pins) - ROWS),
-        files=tuple(_file_row(file, own) for file in files[:MOST_FILES]),
+        files=tuple(file._replace(path=_short(file.path)) for file in files[:MOST_FILES]),
         more_files=max(0, len(files) - MOST_FILES),
         warnings=tuple(_warnings([change], names)),
     )
-
-
-def _fact_rows(
-    change: Change, names: Names, links: Mapping[str, str], own: "_OwnTexts"
-) -> Iterator[tuple[str, str, str]]:
-    """Yield name, value and address of each fact."""
-    for name, value in _facts(change, names):
-        if value:
-            text, link = _short(value), links.get(name, "")
-            yield name, own.add(escape.cell(text)) if name in _OWN_FACTS else text, link and own.add(link)
-
-
-def _file_row(file: FileChange, own: "_OwnTexts") -> FileChange:
-    """Return a changed file as it is shown; files that every package has of its own differ in each."""
-    if file.text and file.path in _OWN_FILES:
-        return file._replace(text=own.add(escape.block(file.text, "diff")))
-    return file if len(file.path) <= LONGEST else file._replace(path=_short(file.path))
 
 
 def group_body(
@@ -316,7 +297,9 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     # Without the line, which moves whenever somebody edits the file above it.
     yield "manifest", change.location.path if change.location else ""
     yield "upstream", _upstream(change)
-    yield "why", _cause(change)
+    cause = _CAUSES.get(request.kind) if request else None
+    # Why the request as a whole is there, whatever the last run did.
+    yield "why", f"{cause[1]} ({cause[0]})" if cause else str(change.reason)
     yield "rollout", request.rollout if request else ""
     yield "required by", ", ".join(request.requested_by) if request else ""
     yield "note", _note(change)
@@ -324,53 +307,9 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     yield "not ready", "; ".join(change.unready)
 
 
-def _cause(change: Change) -> str:
-    """Return why the request as a whole is there, whatever the last run did."""
-    cause = _CAUSES.get(change.request.kind) if change.request else None
-    return f"{cause[1]} ({cause[0]})" if cause else str(change.reason)
-
-
 def fill(template: str, **values: object) -> str:
     """Return a template with its values; every filter that a template may use makes text inert."""
     return _environment().get_template(template).render(**values)
-
-
-_OWN_FACTS = frozenset({"package", "variant"})
-_OWN_FILES = frozenset({KPTFILE, PACKAGE_CONTEXT_FILE})
-_PLACE = re.compile("\0([0-9]+)\0")
-
-
-class _Place(str):
-    """The place of an own text in a text that packages share; filters leave it as it is."""
-
-    __slots__ = ()
-
-
-class _OwnTexts:
-    """Texts that one package has of its own, for a text that many packages share and that is made once.
-
-    The texts are inert already. No other text can hold a place: filters spell out its characters.
-    """
-
-    def __init__(self) -> None:
-        self._texts: list[str] = []
-
-    def add(self, text: str) -> str:
-        """Return the place of a text."""
-        self._texts.append(text)
-        return _Place(f"\0{len(self._texts) - 1}\0")
-
-    def fill(self, template: str, **values: Hashable) -> str:
-        """Return a template with these values, and with the own texts in their places."""
-        parts = _shared_parts(template, tuple(values.items()))
-        return "".join([part if isinstance(part, str) else self._texts[part] for part in parts])
-
-
-@lru_cache(maxsize=128)
-def _shared_parts(template: str, values: tuple[tuple[str, Hashable], ...]) -> tuple[str | int, ...]:
-    """Return the parts of a filled template: texts, and the numbers of the own texts between them."""
-    parts = _PLACE.split(fill(template, **dict(values)))
-    return tuple(int(part) if index % 2 else part for index, part in enumerate(parts))
 
 
 @cache
@@ -379,15 +318,11 @@ def _environment() -> Environment:
     environment = Environment(  # noqa: S701
         loader=FunctionLoader(load_template), undefined=StrictUndefined, keep_trailing_newline=True
     )
-    environment.filters["code"] = _unless_place(escape.code)
-    environment.filters["cell"] = _unless_place(escape.cell)
-    environment.filters["block"] = _unless_place(escape.block)
+    environment.filters["code"] = escape.code
+    environment.filters["cell"] = escape.cell
+    environment.filters["block"] = escape.block
     environment.filters["plural"] = plural
     return environment
-
-
-def _unless_place(make_inert: Callable[..., str]) -> Callable[..., str]:
-    return lambda text, *settings: text if isinstance(text, _Place) else make_inert(text, *settings)
 
 
 def load_template(name: str) -> str:

@@ -42,18 +42,15 @@ def package_patch(
             continue
         whole = f"{directory}/{path}" if directory else path
         if holds_secret(old, new):
-            yield paint(f"# {terminal(name or whole)}: {_secret_text(whole, old, new)}", Color.YELLOW)
+            action = "adds" if old is None else "removes" if new is None else "changes"
+            what = f"{action} {terminal(whole)}, which may hold a Secret"
+            note = f"{what}: not shown, and `git apply` leaves it as it is"
+            yield paint(f"# {terminal(name or whole)}: {note}", Color.YELLOW)
         elif old and new and S_IFMT(old.mode) != S_IFMT(new.mode):
             yield from _file_patch(whole, old, None, paint)
             yield from _file_patch(whole, None, new, paint)
         else:
             yield from _file_patch(whole, old, new, paint)
-
-
-def _secret_text(path: str, old: File | None, new: File | None) -> str:
-    action = "adds" if old is None else "removes" if new is None else "changes"
-    what = f"{action} {terminal(path)}, which may hold a Secret"
-    return f"{what}: not shown, and `git apply` leaves it as it is"
 
 
 def _file_patch(path: str, old: File | None, new: File | None, paint: Paint) -> Iterator[str]:

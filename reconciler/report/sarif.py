@@ -60,7 +60,7 @@ def _log(results: list[dict[str, Any]]) -> dict[str, Any]:
                     "driver": {
                         "name": "reconciler",
                         "version": __version__,
-                        "rules": [{"id": rule} for rule in _rules(results)],
+                        "rules": [{"id": rule} for rule in sorted({result["ruleId"] for result in results})],
                     }
                 },
                 "results": results,
@@ -68,10 +68,6 @@ def _log(results: list[dict[str, Any]]) -> dict[str, Any]:
             }
         ],
     }
-
-
-def _rules(results: Iterable[dict[str, Any]]) -> list[str]:
-    return sorted({result["ruleId"] for result in results})
 
 
 def _result(level: str, rule: str, message: str, location: Location | None) -> dict[str, Any]:

@@ -176,9 +176,9 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
         yield "No package changed; what this run observed was recorded."
     else:
         parts = (
-            _count(len(done), "effect", "done"),
+            f"{plural(len(done), 'effect')} done",
             f"{sum(map(len, failed))} failed",
-            _left_text(len(left)),
+            "the rest is left for the next run" if left else "",
         )
         yield f"{', '.join(part for part in parts if part)}."
 
@@ -207,14 +207,6 @@ def _failed_lines(group: Sequence[Effect], paint: Paint) -> Iterator[str]:
         yield f"  {message_line(f'{effect.repository} {effect.ref}'.strip())}"
     if len(group) > MOST_PLACES:
         yield f"  and {len(group) - MOST_PLACES} more"
-
-
-def _count(number: int, noun: str, rest: str) -> str:
-    return f"{plural(number, noun)} {rest}"
-
-
-def _left_text(count: int) -> str:
-    return "the rest is left for the next run" if count else ""
 
 
 RECORDED = "recorded"
@@ -260,7 +252,10 @@ def _table(
     causes = fold_changes(changes, names, statuses, unfolded=unchanged)
     if not causes:
         return
-    cells = [_cells(cause, names) for cause in causes]
+    cells = []
+    for cause in causes:
+        name = plural(len(cause.changes), "package") if cause.is_folded else names.of(cause.first)
+        cells.append((cause.first.op, terminal(name), cause.first.reason, terminal(cause.text)))
     heads, *rows = table_rows(("CHANGE", "PACKAGE", "REASON", "DETAIL"), cells, width)
     yield from (paint(line, Color.BOLD) for line in heads)
     for cause, (first, *others) in zip(causes, rows, strict=True):
@@ -273,12 +268,6 @@ def _table(
         for text, color in cause_lines(cause, names):
             for line in indented(terminal(text), width):
                 yield paint(line, color) if color else line
-
-
-def _cells(cause: FoldedChanges, names: Names) -> tuple[str, ...]:
-    change = cause.first
-    name = plural(len(cause.changes), "package") if cause.is_folded else names.of(change)
-    return change.op, terminal(name), change.reason, terminal(cause.text)
 
 
 def cause_lines(cause: FoldedChanges, names: Names) -> Iterator[tuple[str, Color | None]]:

@@ -62,7 +62,8 @@ def timings_value(timings: Timings) -> dict[str, Any]:
 def timings_lines(timings: Timings) -> Iterator[str]:
     """Yield durations as text: stages, then the slowest packages and functions."""
     yield ""
-    yield f"Time: {timings.seconds:.2f} s, of which CPU {timings.cpu_s:.2f} s; {_megabytes(timings)}"
+    memory = f"at most {timings.peak_bytes / 2**20:.0f} MiB of memory"
+    yield f"Time: {timings.seconds:.2f} s, of which CPU {timings.cpu_s:.2f} s; {memory}"
     rows = [(stage.name, f"{stage.seconds:.3f} s", str(stage.items)) for stage in timings.stages]
     yield from table_lines(("STAGE", "TIME", "RESULTS"), rows)
     if timings.git.runs or timings.forge.runs:
@@ -76,10 +77,6 @@ def timings_lines(timings: Timings) -> Iterator[str]:
             yield from table_lines(
                 (title, "TIME", "RUNS"), [(w.name, f"{w.seconds:.3f} s", str(w.runs)) for w in slow]
             )
-
-
-def _megabytes(timings: Timings) -> str:
-    return f"at most {timings.peak_bytes / 2**20:.0f} MiB of memory"
 
 
 def _work_value(work: Work) -> dict[str, Any]:

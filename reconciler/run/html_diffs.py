@@ -12,7 +12,7 @@ from reconciler.names.objects import Files
 from reconciler.plan.changes import Change
 from reconciler.plan.impact import ImpactReader
 from reconciler.report.folding import equal_differences
-from reconciler.report.html.model import FileDiff, PackageDiff
+from reconciler.report.html import FileDiff, PackageDiff
 from reconciler.report.patch import package_patch
 from reconciler.run.differences import PackageSides, is_deletion, read_sides
 from reconciler.run.plan import PlannedRun

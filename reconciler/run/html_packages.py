@@ -19,7 +19,7 @@ from reconciler.plan.status import PackageStatus
 from reconciler.read.contents import fetch_contents
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.folding import risk_texts
-from reconciler.report.html.model import ConditionRow, HistoryRow, PackageRow
+from reconciler.report.html import ConditionRow, HistoryRow, PackageRow
 from reconciler.report.status import Owner, condition, package_name
 from reconciler.report.summary import change_risks
 from reconciler.resolve import Needs

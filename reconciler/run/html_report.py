@@ -6,13 +6,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from reconciler.base.graph import Graph
-from reconciler.base.wording import plural
-from reconciler.dependencies.graph import dependency_graph
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op, Outcome
 from reconciler.plan.compare import WITHDRAW
-from reconciler.plan.fleet_packages import fleet_packages
 from reconciler.plan.impact import Impact
 from reconciler.plan.status import (
     current_states,
@@ -35,14 +31,12 @@ from reconciler.report.folding import (
     names_text,
     risk_texts,
 )
-from reconciler.report.graph.svg import svg
-from reconciler.report.html.model import (
+from reconciler.report.html import (
     NEW,
     PROBLEMS,
     CauseRow,
     DiffRow,
     FileDiff,
-    GraphPicture,
     HtmlReport,
     ReportKind,
 )
@@ -63,13 +57,10 @@ from reconciler.report.summary import (
 from reconciler.report.text import failures, outcome_lines
 from reconciler.report.timings import Timings
 from reconciler.run.check import CheckResult
-from reconciler.run.fleet_graph import draw_fleet
 from reconciler.run.html_diffs import Differences, find_differences
 from reconciler.run.html_packages import PackageSources, package_rows
 from reconciler.run.plan import PlannedRun
 
-MOST_NODES: Final = 400
-"""Boxes of a graph; a larger one is not drawn, but `graph --cluster` draws a part of it."""
 _MOST_PINS: Final = 200
 
 
@@ -102,8 +93,6 @@ def plan_report(
         notes=plan.notes,
         failed=tuple(failures(outcome)) if outcome else (),
         effects=tuple(lines[:-1]),
-        graph=_graph(planned),
-        fleet=_fleet(planned) if outcome is None else GraphPicture(),
         timings=timings,
     )
 
@@ -130,8 +119,6 @@ def status_report(planned: PlannedRun) -> HtmlReport:
         problems={PROBLEMS: plan.problems},
         refusals=plan.refusals,
         rollouts=tuple(rollout_texts(plan.rollouts)),
-        graph=_graph(planned),
-        fleet=_fleet(planned),
     )
 
 
@@ -177,8 +164,6 @@ def _compared_report(report: HtmlReport, checked: CheckResult, planned: PlannedR
         packages=package_rows(changes, sources),
         diffs=differences.diffs,
         rollouts=tuple(rollout_texts(planned.plan.rollouts)),
-        graph=_graph(planned),
-        fleet=_fleet(planned),
     )
 
 
@@ -237,22 +222,3 @@ def _size(files: Sequence[FileDiff]) -> str:
     """Return the size of a difference that the plan did not compute: of a deletion, or of an open draft."""
     added, removed = sum(file.added for file in files), sum(file.removed for file in files)
     return impact_text(Impact("", len(files), added, removed))
-
-
-def _graph(planned: PlannedRun) -> GraphPicture:
-    """Return the graph of dependencies, a note where it is too large, nothing where there is none."""
-    graph = dependency_graph(planned.fleet.locks)
-    return _picture(graph, "package", "reconciler graph --cluster NAME -o svg")
-
-
-def _fleet(planned: PlannedRun) -> GraphPicture:
-    """Return the graph of packages and their upstreams as they are before any effect."""
-    graph = draw_fleet(planned, fleet_packages(planned.plan))
-    return _picture(graph, "part", "reconciler graph --of packages NAME -o svg")
-
-
-def _picture(graph: Graph, noun: str, command: str) -> GraphPicture:
-    nodes = sum(len(group.nodes) for group in graph.groups)
-    if nodes > MOST_NODES:
-        return GraphPicture(note=f"{plural(nodes, noun)} do not fit a picture: {command}")
-    return GraphPicture(svg(graph, embedded=True)) if nodes else GraphPicture()

@@ -55,12 +55,12 @@ class Counts(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The exit code of a run and its printed texts, each with True if it went to standard error.
+    """The exit code of a run and what it printed: texts, and events on standard error.
 
     `counts` are the numbers of its metrics, if it had any.
     """
 
-    texts: tuple[tuple[bool, str], ...]
+    texts: tuple[str | tuple[str, str, str], ...]
     exit_code: Exit
     counts: Counts = Counts()
 
@@ -133,7 +133,7 @@ class ReportCache(Struct):
     def keep(
         self,
         inputs: InputDigest | None,
-        printed: Iterable[tuple[bool, str]],
+        printed: Iterable[str | tuple[str, str, str]],
         code: Exit,
         counts: Counts = Counts(),  # noqa: B008 - a frozen value
     ) -> None:

@@ -23,7 +23,7 @@ FORMS = (
     ),
     *(f"explain {NAME}", f"explain {NAME} -o json", f"why-not {NAME}", f"history {NAME}"),
     *(f"status -o {form}" for form in ("text", "wide", "csv", "json", "jsonl", "yaml")),
-    *(f"graph --of packages -o {form}" for form in ("text", "json", "svg", "mermaid", "dot")),
+    *(f"graph -o {form}" for form in ("text", "json", "mermaid")),
     *("pr list", "pr list -o json", f"pr show {NAME}", f"pr show {NAME} -o json"),
     *(f"check --head proposal -o {form}" for form in ("text", "json", "markdown", "sarif")),
     "check --head proposal --diff",

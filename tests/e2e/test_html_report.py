@@ -122,19 +122,3 @@ def test_durations_are_in_the_page_only_where_they_are_asked_for(world: World, t
     plain, timed = ((tmp_path / f"{name}.html").read_text() for name in ("plain", "timed"))
     assert 'id="timings"' not in plain
     assert '<tr><th scope="row">render</th>' in timed.partition('id="timings"')[2]
-
-
-def test_page_has_the_graph_of_packages_as_they_are_now(tmp_path: Path) -> None:
-    world = World(tmp_path / "w")
-    write_world(world.root, ("edge-1",))
-    pages = {name: tmp_path / f"{name}.html" for name in ("apply", "status", "plan")}
-
-    for command, page in pages.items():
-        world.run(command, "--html", str(page))
-
-    title = "PackageVariants without a set: 2 packages in edge-1; "
-    texts = {command: page.read_text() for command, page in pages.items()}
-    assert title not in texts["apply"]
-    for command in ("status", "plan"):
-        assert "<h3>Packages as they are now</h3>" in texts[command]
-        assert texts[command].count('<desc id="packages-desc">' + title) == 1

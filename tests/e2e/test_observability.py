@@ -1,21 +1,17 @@
-"""Metrics, durations, log lines, profiles and traces of a run; none of them changes a result."""
+"""Metrics, durations and log lines of a run; none of them changes a result."""
 
 import json
 import os
-import pstats
 import subprocess
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from reconciler.base.redact import Redactor
-from reconciler.base.timing import SpanKind, TimeSpan
-from reconciler.run import traces
-from reconciler.run.measuring import Recorder
+from reconciler.cli.log import bug_lines
 from reconciler.workdir.demo import SEPARATE, write_demo
 from tests.support.command_server import run_reconciler
 from tests.support.schema import output_violations
@@ -112,15 +108,8 @@ def test_metrics_file_that_cannot_be_written_is_an_error(control: Path, tmp_path
 
 def test_nothing_that_is_measured_changes_plan_or_refs(control: Path, tmp_path: Path) -> None:
     plain = run(control, "plan", "-o", "json", "--full")
-    options = (
-        "--metrics-file",
-        str(tmp_path / "m"),
-        "--profile",
-        str(tmp_path / "p"),
-        "--log-format",
-        "json",
-    )
-    measured = run(control, "plan", "-o", "json", "--full", *options)
+    options = ("--metrics-file", str(tmp_path / "m"))
+    measured = run(control, "plan", "-o", "json", "--full", *options, RECONCILER_LOG_FORMAT="json")
     timed = run(control, "plan", "-o", "json", "--full", "--timings")
 
     assert measured.stdout == plain.stdout
@@ -155,77 +144,52 @@ def test_timings_name_slow_packages_and_functions(control: Path) -> None:
 # Log lines
 
 
+JSON = {"RECONCILER_LOG_FORMAT": "json"}
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def test_every_line_of_standard_error_is_a_json_object(control: Path, tmp_path: Path) -> None:
-    lines = run(control, "plan", "-v", "--log-format", "json", "--full").stderr.splitlines()
-    failed = run(control, "plan", "--log-format", "json", "--control", str(tmp_path)).stderr.splitlines()
-    usage = run(control, "plan", "--nope", RECONCILER_LOG_FORMAT="json").stderr.splitlines()
+    spans = objects(run(control, "plan", "-v", "--full", **JSON).stderr)
+    (failed,) = objects(run(control, "plan", "--control", str(tmp_path), **JSON).stderr)
+    (usage,) = objects(run(control, "plan", "--nope", **JSON).stderr)
 
-    assert [json.loads(line)["event"] for line in lines][-1] == "plan"
-    assert {json.loads(line)["kind"] for line in lines} >= {"stage"}
-    assert [json.loads(line)["level"] for line in failed] == ["error", "info"]
-    assert json.loads(usage[-1])["level"] == "error"
-
-
-# Profiles
+    assert spans[-1]["event"] == "plan"
+    assert {span["kind"] for span in spans} >= {"stage"}
+    assert (failed["level"], failed["kind"], "hint" in failed) == ("error", "error", True)
+    assert usage["level"] == "error"
+    assert "--nope" in usage["event"]
 
 
-def test_profile_is_read_by_pstats_and_knows_our_functions(control: Path, tmp_path: Path) -> None:
-    run(control, "plan", "--full", "--profile", str(tmp_path / "p.prof"))
+def test_an_event_says_the_same_in_text_and_as_json(control: Path) -> None:
+    (control.parent / "cluster-europe-01.git/HEAD").unlink()
 
-    names = {name for _, _, name in pstats.Stats(str(tmp_path / "p.prof")).stats}  # type: ignore[attr-defined]
-    assert {"plan_fleet", "render_packages"} <= names
+    said = run(control, "graph").stderr.splitlines()
+    (event,) = objects(run(control, "graph", **JSON).stderr)
 
-
-# Traces
-
-
-def test_trace_has_the_run_its_stages_and_what_they_did() -> None:
-    spans = [
-        TimeSpan(SpanKind.GIT, "git fetch", 100.5, 0.25, where="https://git.example/a.git"),
-        TimeSpan(SpanKind.STAGE, "read", 100.0, 1.0, items=7),
-        TimeSpan(SpanKind.FUNCTION, "ghcr.io/f:v1", 101.5, 0.1),
-        TimeSpan(SpanKind.STAGE, "render", 101.2, 2.0),
-    ]
-    memory = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(memory))
-
-    traces.add_spans(provider, "plan", spans, start=99.5, seconds=4.0)
-
-    made = {span.name: span for span in memory.get_finished_spans()}
-    parents = {name: span.parent.span_id if span.parent else None for name, span in made.items()}
-    ids = {name: span.context.span_id for name, span in made.items()}
-    assert parents == {
-        "reconciler plan": None,
-        "read": ids["reconciler plan"],
-        "render": ids["reconciler plan"],
-        "git fetch": ids["read"],
-        "function ghcr.io/f:v1": ids["render"],
-    }
-    assert dict(made["git fetch"].attributes or {}) == {"repository": "https://git.example/a.git"}
-    assert made["read"].end_time == 101_000_000_000
+    assert said == [f"not read: {event['event']}", f"  hint: {event['hint']}"]
+    assert (event["level"], event["kind"]) == ("warning", "not read")
 
 
-@pytest.mark.parametrize(
-    ("environment", "wanted"),
-    [
-        ({}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, True),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318"}, True),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "true"}, False),
-    ],
-)
-def test_trace_is_sent_only_to_a_collector_that_is_named(environment: dict[str, str], wanted: bool) -> None:
-    assert traces.is_wanted(environment) is wanted
+def test_a_bug_is_one_object_with_its_traceback_and_no_secret() -> None:
+    environment = {**JSON, "API_TOKEN": "hunter22222"}
+    with pytest.raises(ValueError, match="hunter22222") as raised:
+        int("hunter22222")
+    with mock.patch.dict(os.environ, environment):
+        (bug,) = objects(bug_lines(raised.value, Redactor.of_environment(os.environ)))
+
+    assert (bug["level"], bug["kind"]) == ("error", "bug")
+    assert bug["event"] == "ValueError: invalid literal for int() with base 10: '***'"
+    assert bug["traceback"].startswith("Traceback (most recent call last):")
+    assert "reconciler" in bug["versions"]
+    assert "hunter22222" not in json.dumps(bug)
 
 
-def test_trace_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[TimeSpan] = []
-    monkeypatch.setattr(traces, "add_spans", lambda _provider, _command, spans, *_: sent.extend(spans))
-    monkeypatch.setattr(traces, "make_provider", TracerProvider)
-    recorder = Recorder(keeps_spans=True)
-    recorder(TimeSpan(SpanKind.GIT, "git fetch", 1.0, 1.0, where="https://user:hunter22222@git.example/a"))
+def test_a_form_that_does_not_exist_is_refused(control: Path) -> None:
+    failed = run(control, "plan", RECONCILER_LOG_FORMAT="xml")
 
-    traces.export(recorder, Redactor().text, "plan")
-
-    assert [span.where for span in sent] == ["https://***@git.example/a"]
+    assert failed.returncode == 2
+    assert "RECONCILER_LOG_FORMAT is 'xml'" in failed.stderr
+    assert "hint: Set it to text or json." in failed.stderr

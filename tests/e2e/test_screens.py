@@ -74,7 +74,6 @@ def _lines(world: World) -> Iterator[tuple[str, ...]]:
     yield ("status",)
     yield from ((command, packages[0]) for command in ("history", "why-not", "explain") if packages)
     yield ("graph",)
-    yield ("graph", "--of", "packages")
     yield ("doctor",)
     yield ("repo", "list")
     yield ("pr", "list")

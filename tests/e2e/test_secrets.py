@@ -99,7 +99,7 @@ def outputs(world: World) -> Iterator[tuple[str, str]]:
         *("plan --diff --all", f"plan --diff {NAME}", f"plan --html {page}", "plan --verbose"),
         *(f"explain {NAME}", f"explain {NAME} -o json", f"why-not {NAME}", f"history {NAME}"),
         *("status -o wide", "status -o json", "status -o yaml", "status -o csv", "status -o jsonl"),
-        *("doctor", "graph --of packages", "graph --of packages -o json", "check", "check --diff"),
+        *("doctor", "graph", "graph -o json", "check", "check --diff"),
         *(f"check --html {tables}", "check -o markdown", "check -o sarif", "check -o json"),
         *("pr list", "pr list -o json", f"pr show {NAME}", f"pr show {NAME} -o json"),
     ):

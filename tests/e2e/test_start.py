@@ -24,7 +24,6 @@ NEVER = {
     "starlark",
     "pathspec",
     "asyncio",
-    "opentelemetry",
 }
 """Libraries for forges, terminals, signatures, round trips, solving, scripts, `.krmignore` and traces."""
 IDLE = {

@@ -57,7 +57,6 @@ FIRST = [
     ("Plan", "plan"),
     ("Lock", "lock", "--check"),
     ("Graph", "graph"),
-    ("Graph", "graph", "--of", "packages"),
 ]
 """Commands about all of a world."""
 
@@ -70,7 +69,6 @@ IN_TURN = [
     ("Approval", "approve", "--all", "--dry-run"),
     ("Comparison", "check", "--head", "main"),
     ("Validation", "validate"),
-    ("Plan", "report"),
 ]
 """Other commands about all of a world: each world runs some of them."""
 OF_A_PACKAGE = [("History", "history"), ("Standstill", "why-not"), ("Explanation", "explain")]
@@ -129,16 +127,11 @@ def _delivered(world: World) -> Iterator[dict[str, Any]]:
 
 
 def _run(world: World, command: str, *rest: str) -> Said:
-    """Run a command; two take files instead of a control repository."""
+    """Run a command; one takes files instead of a control repository."""
     if command == "validate":
         copy = world.root / "copy"
         git(world.root, "clone", "-q", str(world.control), str(copy))
         return _said(command, str(copy / "reconciler.yaml"), str(copy / "manifests"), *rest)
-    if command == "report":
-        parts = [world.root / f"part-{number}.json" for number in range(2)]
-        for number, part in enumerate(parts):
-            part.write_text(world.run("plan", "--shard", f"{number}/2", "-o", "json").out)
-        return _said(command, *map(str, parts), *rest)
     return world.run(command, *rest)
 
 

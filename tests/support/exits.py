@@ -47,7 +47,6 @@ LOCAL = frozenset(
             "doctor",
             "completion",
             "validate",
-            "report",
             "repo add",
         ),
     }

@@ -7,22 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.base.errors import Location, Problem
-from reconciler.base.graph import Edge, Graph, GraphNode, Group, NodeRole
 from reconciler.base.redact import Redactor
 from reconciler.plan.provenance import Origin
-from reconciler.report.graph.svg import svg
-from reconciler.report.html import html_page
-from reconciler.report.html.model import (
+from reconciler.report.html import (
     CauseRow,
     ConditionRow,
     DiffRow,
     FileDiff,
-    GraphPicture,
     HistoryRow,
     HtmlReport,
     PackageDiff,
     PackageRow,
     ReportKind,
+    html_page,
 )
 from reconciler.report.rollouts import RolloutText
 from reconciler.report.timings import StageDuration, Timings, Work
@@ -106,26 +103,10 @@ def large_report(packages: int = 10_000, diffs: int = 300) -> HtmlReport:
         diffs=tuple(_diff(number) for number in range(diffs)),
         problems={"Problems": tuple(_problem(number) for number in range(3))},
         rollouts=(_ROLLOUT,),
-        graph=GraphPicture(svg(_GRAPH, embedded=True)),
         timings=_TIMINGS,
     )
 
 
-_GRAPH = Graph(
-    "Dependencies of the fleet",
-    (
-        Group(
-            "cluster-0001 and 999 more",
-            (
-                GraphNode("user", "manifests/db.yaml", NodeRole.ROOT),
-                GraphNode("db", "carvel:db.io", notes=("1.2.0",), shared=True, owns=("Database.db.io",)),
-                GraphNode("cert", "carvel:cert-manager.io", NodeRole.OUTSIDE, unused=True),
-            ),
-            (Edge("user", "db", ">=1.0"), Edge("db", "cert")),
-        ),
-    ),
-    "manifests/db.yaml needs carvel:db.io.",
-)
 _TIMINGS = Timings(
     47.0,
     40.5,

@@ -19,7 +19,7 @@ from reconciler.forge.api.errors import LimitedError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.http import Transport
 from reconciler.forge.body_marker import comment_text
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Effect, Plan, Refusal
 from reconciler.plan.shard import WHOLE, Shard, dashboard_file
 from reconciler.plan.status import PackageStatus, Phase
@@ -27,6 +27,8 @@ from reconciler.policy import WriteLimits
 from reconciler.report.dashboard import Dashboard
 from reconciler.report.summary import Names
 from tests.support.forges.server import VirtualClock
+from tests.support.plan_values import web_context
+from tests.support.sets import repository
 from tests.unit.apply.world import Edge
 
 TITLE = "Dashboard of demo"
@@ -263,6 +265,29 @@ def test_part_of_a_shard_tells_of_its_own_packages_and_the_first_of_refusals(par
         "second shard": part == 1,
         "too many": part == 0,
     }
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_part_of_a_shard_has_the_problems_of_its_repositories_and_of_what_they_claim(part: int) -> None:
+    def problem(subject: str) -> Problem:
+        return Problem(Location("a.yaml", 1), Reason.INVALID_MANIFEST, f"<{subject}>", "", subject)
+
+    views = (repository("edge"), repository("other"))
+    claimed = ObjectName("default", "claimed")
+    context = web_context(
+        stalled=frozenset({ObjectKey("config.porch.kpt.dev", "PackageVariant", *claimed)}),
+        inventory={"views": views, "claims": {claimed: ("edge", "api")}},
+    )
+    subjects = [*(f"Repository {view.key}" for view in views), f"PackageVariant {claimed}", "Nothing"]
+    plan = Plan(problems=tuple(map(problem, subjects)), context=context)
+
+    made = DashboardWriter(cast("Any", None), Names("demo"), Shard(part, 2)).make(plan, [], {}, {})
+
+    url = next(view.url for view in context.inventory.repositories.values() if view.key.name == "edge")
+    other = next(view.url for view in context.inventory.repositories.values() if view.key.name == "other")
+    holders = [*(0 if Shard(0, 2).holds(each) else 1 for each in (url, other, url)), 0]
+    told = [subject for subject in subjects if f"{subject}&gt;" in made.text or f"<{subject}>" in made.text]
+    assert told == [subject for subject, holder in zip(subjects, holders, strict=True) if holder == part]
 
 
 def test_run_without_a_context_tells_of_everything() -> None:

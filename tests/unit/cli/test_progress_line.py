@@ -1,7 +1,6 @@
-"""The line of progress: nothing of short work, an erased line after long work, and no thread in a fork."""
+"""The line of progress: nothing of short work, an erased line after long work."""
 
 import os
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -37,9 +36,8 @@ class Terminal:
 @pytest.fixture
 def terminal() -> Iterator[Terminal]:
     terminal = Terminal()
-    with terminal.line.paused():  # the test draws, not a thread
-        show_on(terminal.line)
-        yield terminal
+    show_on(terminal.line)
+    yield terminal
     show_on(NoDisplay())
 
 
@@ -55,7 +53,7 @@ def test_long_work_shows_innermost_task_and_leaves_nothing(terminal: Terminal) -
         for name in track(["a", "b"], "fetching repositories"):
             expected = {"a": "0 of 2, 2 s", "b": "1 of 2, 2 s left"}[name]
             assert terminal.after(1) == f"{ERASE}fetching repositories: {expected}"
-        assert terminal.after(0) == f"{ERASE}reading, 3 s"
+        assert terminal.after(0.2) == f"{ERASE}reading, 3 s"
     assert terminal.text() == ERASE
 
 
@@ -64,13 +62,13 @@ def test_line_is_erased_before_text_and_stays_away_from_a_question(terminal: Ter
         terminal.after(2)
         with terminal.line.printing("note: one\n"):
             assert terminal.text() == ERASE
-        assert terminal.after(0) == f"{ERASE}reading, 2 s"
+        assert terminal.after(0.2) == f"{ERASE}reading, 2 s"
         with terminal.line.printing("Name: "):
             assert terminal.text() == ERASE
         assert terminal.after(1) == ""
         with terminal.line.printing("done\n"):
             assert terminal.text() == ""
-        assert terminal.after(0) == f"{ERASE}reading, 3 s"
+        assert terminal.after(0.2) == f"{ERASE}reading, 3 s"
 
 
 def test_steps_are_safe_to_show_and_fit_the_terminal(terminal: Terminal) -> None:
@@ -92,24 +90,16 @@ def test_failed_work_leaves_nothing(terminal: Terminal) -> None:
     assert terminal.text() == ERASE
 
 
-def test_thread_draws_and_ends_while_paused() -> None:
-    reader, writer = os.pipe()
-    hours = [1.0]
-    line = ProgressLine(writer, clock=lambda: hours[0] * 3600)
-    before = threading.active_count()
-    reading = Task("reading")
-    line.begin(reading)
-    hours[0] = 2.0
-    assert os.read(reader, 25).decode() == f"{ERASE}reading, 60 min 0 s"
-    assert threading.active_count() == before + 1
-    with line.paused(), line.paused():
-        line.begin(rendering := Task("rendering"))
-        line.end(rendering)
-        assert threading.active_count() == before
-    assert threading.active_count() == before + 1
-    line.end(reading)
-    with line.paused():
-        assert threading.active_count() == before
+def test_counted_work_is_shown_at_once_and_with_its_steps(terminal: Terminal) -> None:
+    with open_task("fetching repositories", 2) as task:
+        assert terminal.text() == f"{ERASE}fetching repositories: 0 of 2, 0 s"
+        terminal.now += 0.05
+        task.advance()
+        assert terminal.text() == ""  # many steps a second cost nothing
+        terminal.now += 0.95
+        task.advance()
+        assert terminal.text() == f"{ERASE}fetching repositories: 2 of 2, 2/s, 0 s left"
+    assert terminal.text() == ERASE
 
 
 def test_nothing_is_displayed_by_default() -> None:
@@ -133,15 +123,9 @@ def test_line(done: int, total: int, seconds: float, line: str) -> None:
     assert line_of(task, seconds, 75.0) == line
 
 
-def test_time_of_a_person_is_no_time_of_work() -> None:
-    terminal = Terminal()
-    reading = Task("reading")
-    with terminal.line.paused():
-        terminal.line.begin(reading)
-        terminal.now += 5
-    with terminal.line.paused():
+def test_time_of_a_person_is_no_time_of_work(terminal: Terminal) -> None:
+    with open_task("reading"):
+        with terminal.line.paused():
+            assert terminal.after(5) == ""
         assert terminal.after(0.9) == ""
         assert terminal.after(0.2) == f"{ERASE}reading, 1 s"
-    terminal.line.end(reading)
-    with terminal.line.paused():
-        pass

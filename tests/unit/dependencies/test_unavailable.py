@@ -5,13 +5,13 @@ import pytest
 from reconciler.base.errors import Location, Problem
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.catalog.index import read_index
-from reconciler.dependencies.graph import dependency_graph
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.inventory.inventory import Source, SourcedDocument
+from reconciler.report.dependency_graph import dependency_graph
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, package, world_of
 from tests.support.values import replace

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.base.errors import Location, Problem, UsageError
-from reconciler.base.reasons import Reason
-from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
-from reconciler.plan.changes import Plan
+from reconciler.base.errors import UsageError
+from reconciler.names.ids import PackageKey
 from reconciler.plan.shard import (
     WHOLE,
     Shard,
@@ -18,11 +16,6 @@ from reconciler.plan.shard import (
     parse_shard,
     shard_of,
 )
-from reconciler.plan.shard_reports import problems_of, statuses_of
-from reconciler.plan.status import PackageStatus, Phase
-from tests.support.plan_values import a_desired, web_context
-from tests.support.sets import repository
-from tests.support.values import replace
 
 urls = st.text(min_size=1, max_size=60)
 counts = st.integers(1, 40)
@@ -147,42 +140,3 @@ def test_files_of_other_shards_are_theirs_and_their_dashboards() -> None:
     assert others(SECOND) == {"b", *dashboards} - {f"dashboard-1-of-{PARTS}.md"}
     assert others(FIRST) == {"a", *dashboards} - {f"dashboard-0-of-{PARTS}.md"}
     assert files_of_other_shards(WHOLE, owners) is None
-
-
-def test_statuses_are_those_of_the_packages_of_a_shard() -> None:
-    placed, unplaced = ObjectName("default", "placed"), ObjectName("default", "unplaced")
-    context = web_context(downstreams={MINE: (replace(a_desired(), key=placed),), THEIRS: (a_desired(),)})
-    own = PackageStatus(Phase.PUBLISHED, package=MINE)
-    foreign = PackageStatus(Phase.PUBLISHED, package=THEIRS, variant=placed)
-    contested = PackageStatus(Phase.STALLED, variant=placed)
-    homeless = (PackageStatus(Phase.STALLED, variant=unplaced), PackageStatus(Phase.STALLED))
-    every = (own, foreign, contested, *homeless)
-
-    assert statuses_of(SECOND, every, context) == (own, contested)
-    assert statuses_of(FIRST, every, context) == (foreign, *homeless)
-    assert statuses_of(WHOLE, every, context) == every
-
-
-def test_problems_are_those_of_the_packages_of_a_shard() -> None:
-    def problem(subject: str) -> Problem:
-        return Problem(Location("a.yaml", 1), Reason.INVALID_MANIFEST, subject, "", subject)
-
-    claimed = ObjectName("default", "claimed")
-    views = (repository("edge"), repository("other"))
-    context = web_context(
-        downstreams={MINE: (a_desired(),)},
-        stalled=frozenset({ObjectKey("config.porch.kpt.dev", "PackageVariant", *claimed)}),
-        inventory={"views": views, "claims": {claimed: ("edge", "api")}},
-    )
-    mine = [
-        problem("PackageVariant default/web"),
-        problem("PackageVariant default/claimed"),
-        problem("Repository default/edge"),
-    ]
-    rest = [problem("Repository default/other"), problem("PackageVariant default/nowhere"), problem("")]
-    plan = Plan(problems=(*mine, *rest), context=context)
-
-    assert problems_of(SECOND, plan) == tuple(mine)
-    assert problems_of(FIRST, plan) == tuple(rest)
-    assert problems_of(WHOLE, plan) == plan.problems
-    assert problems_of(SECOND, replace(plan, context=None)) == plan.problems

@@ -11,8 +11,7 @@ from reconciler.base.errors import Location, Problem
 from reconciler.base.redact import MASK, Redactor
 from reconciler.plan.changes import Refusal
 from reconciler.plan.provenance import Origin
-from reconciler.report.html import html_page
-from reconciler.report.html.model import (
+from reconciler.report.html import (
     PROBLEMS,
     CauseRow,
     ConditionRow,
@@ -23,6 +22,7 @@ from reconciler.report.html.model import (
     PackageDiff,
     PackageRow,
     ReportKind,
+    html_page,
 )
 from reconciler.report.rollouts import RolloutText
 from tests.support.html_reports import large_report, read_data

@@ -18,7 +18,7 @@ from tests.support.small_world import write_world
 from tests.support.values import replace
 
 KIM = ("-c", "user.name=Kim", "-c", "user.email=kim@example.com")
-PRINTED = [(False, "Nothing to do\n"), (True, "a note\n")]
+PRINTED = ["Nothing to do\n", ("note", "It is old", "")]
 SCHEDULE = "  pullRequests:\n    schedule:\n    - '* 8-16 * * *'\n    timezone: UTC\n"
 MORNING, EVENING = 1_767_258_000.0, 1_767_294_000.0  # 9 and 19 o'clock
 

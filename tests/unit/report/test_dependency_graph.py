@@ -5,8 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.base.graph import Edge, Graph, GraphNode, Group, NodeRole
-from reconciler.dependencies.graph import dependency_graph, highlight
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedDependency,
@@ -18,7 +16,8 @@ from reconciler.dependencies.lock.format import (
     next_lock,
 )
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.report.graph.text import text_tree
+from reconciler.report.dependency_graph import dependency_graph, highlight
+from reconciler.report.graph import Edge, Graph, GraphNode, Group, NodeRole, text_tree
 
 
 def instance(name: str, *path: str, namespace: str = "") -> LockedInstance:
@@ -121,7 +120,7 @@ def test_group_has_manifests_packages_and_what_is_outside() -> None:
             Edge(KEYS["db"], KEYS["log"], "1.x"),
             Edge(MANIFEST, KEYS["web"]),
         ),
-        members=("dev",),
+        clusters=("dev",),
     )
 
 

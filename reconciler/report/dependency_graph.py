@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.base.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path
 from reconciler.dependencies.lock.format import (
     LockedPackage,
     Resolution,
@@ -14,6 +13,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.update.locks import LockUpdate
+from reconciler.report.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path
 
 
 def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> Graph:
@@ -106,7 +106,7 @@ def _group(clusters: tuple[str, ...], resolution: Resolution, unavailable: Mappi
         for key, names in sorted(uncontrolled.items())
     ]
     nodes = (*named, *packages, *outside, *removed)
-    return Group(", ".join(clusters), nodes, edges, members=clusters)
+    return Group(", ".join(clusters), nodes, edges, clusters=clusters)
 
 
 _MANIFEST = "manifest "

@@ -1,0 +1,397 @@
+"""One self-contained HTML page about a run, from a template; it loads nothing and needs no network. Pure.
+
+Its data is compact JSON: every text once, what packages share once. Packages differ in their own names and
+little else: a text is stored with placeholders for the names of its package, so that the texts of 10,000
+packages are few; the page puts the names back.
+"""
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import orjson
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+from msgspec import Struct, field
+
+from reconciler.base.errors import Problem
+from reconciler.base.escape import terminal
+from reconciler.base.redact import Redactor
+from reconciler.base.wording import plural
+from reconciler.plan.changes import Refusal
+from reconciler.plan.provenance import Origin
+from reconciler.plan.status import Phase
+from reconciler.report.causes import group_problems
+from reconciler.report.markdown import load_template
+from reconciler.report.rollouts import RolloutText
+from reconciler.report.timings import SLOWEST, Timings
+
+
+class ReportKind(StrEnum):
+    """The command that a report is of; its value is the title."""
+
+    PLAN = "Plan"
+    APPLY = "Apply"
+    CHECK = "Check"
+    STATUS = "Status"
+
+
+PROBLEMS: Final = "Problems"
+NEW: Final = "New problems"
+ALARMING: Final = (PROBLEMS, NEW)
+"""Lists of problems that call for a person; those of others are known already."""
+
+
+class FileDiff(NamedTuple):
+    """The difference of one file: the hunks of its patch, or a note where they are not shown."""
+
+    path: str
+    action: str
+    added: int
+    removed: int
+    hunks: str = ""
+    note: str = ""
+
+
+class PackageDiff(NamedTuple):
+    """One difference of several packages; the files are those of the first of them, `name`."""
+
+    name: str
+    packages: int
+    files: tuple[FileDiff, ...]
+    note: str = ""
+
+
+class HistoryRow(NamedTuple):
+    """A revision of a package in its history, or an open draft."""
+
+    name: str
+    date: str
+    commit: str
+    author: str
+    subject: str
+
+
+class ConditionRow(NamedTuple):
+    """A condition of the owner of a package."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+class PackageRow(Struct, frozen=True):
+    """One package with everything that its page shows.
+
+    `name` is that of the package in its repository; `diff` and `cause` are places in the lists of the report,
+    -1 for none. `revisions` is the length of the history, of which `history` has the newest.
+    """
+
+    repository: str
+    name: str
+    cluster: str = ""
+    set_name: str = ""
+    variant: str = ""
+    main: str = ""
+    review: str = ""
+    phase: str = ""
+    since: str = ""
+    op: str = ""
+    reason: str = ""
+    detail: str = ""
+    waiting_for: str = ""
+    manifest: str = ""
+    pull: str = ""
+    pull_url: str = ""
+    risks: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    conditions: tuple[ConditionRow, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    history: tuple[HistoryRow, ...] = ()
+    revisions: int = 0
+    diff: int = -1
+    cause: int = -1
+
+    @property
+    def full_name(self) -> str:
+        """`REPOSITORY/PACKAGE`, what commands take."""
+        return f"{self.repository}/{self.name}" if self.repository else self.name
+
+
+class DiffRow(NamedTuple):
+    """One distinct difference of a cause: the packages that have it, its size and its risks."""
+
+    text: str
+    diff: int
+    risks: tuple[str, ...]
+
+
+class CauseRow(NamedTuple):
+    """Changes of one cause; `is_dangerous` tells that there is a risk in them.
+
+    `phase` is the state of packages that a plan leaves as they are, "" of all others.
+    """
+
+    op: str
+    name: str
+    reason: str
+    detail: str
+    packages: int
+    is_dangerous: bool
+    diffs: tuple[DiffRow, ...]
+    phase: str = ""
+
+
+class HtmlReport(Struct, frozen=True):
+    """Everything that one page shows. `counts` are packages by operation, in the order of reports.
+
+    `timings` are there only where they were asked for: equal inputs do not make them equal.
+    """
+
+    kind: ReportKind
+    instance: str
+    summary: str
+    checksum: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    risks: Mapping[str, int] = field(default_factory=dict)
+    causes: tuple[CauseRow, ...] = ()
+    packages: tuple[PackageRow, ...] = ()
+    diffs: tuple[PackageDiff, ...] = ()
+    problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    refusals: tuple[Refusal, ...] = ()
+    rollouts: tuple[RolloutText, ...] = ()
+    lock: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+    effects: tuple[str, ...] = ()
+    timings: Timings | None = None
+
+
+# The page
+
+_MOST_CAUSES = 500
+"""Causes and effects that the summary lists; more of them are counted, and every package is in the table."""
+
+
+def html_page(report: HtmlReport, redactor: Redactor) -> str:
+    """Return the page. Deterministic: the same report gives the same bytes.
+
+    Every text is escaped where it enters the page: in the template by autoescape, in the data as JSON. Only
+    the page's own script and style run, which the policy in its head names by their digests.
+    """
+    script, style = load_template("report.js"), load_template("report.css")
+    phases = Counter(package.phase for package in report.packages if package.phase)
+    return (
+        _environment(redactor)
+        .get_template("report.html")
+        .render(
+            report=report,
+            title=f"{report.kind} of {report.instance}" if report.instance else str(report.kind),
+            policy=_policy(script, style),
+            script=Markup(script),  # noqa: S704 - a file of this program
+            style=Markup(style),  # noqa: S704 - the same
+            data=Markup(script_json(data_value(report, redactor))),  # noqa: S704 - escaped as JSON
+            phases={str(phase): phases[phase] for phase in Phase if phases[phase]},
+            causes=_cause_lists(report),
+            more_causes=len(report.causes[_MOST_CAUSES:]),
+            effects=report.effects[:_MOST_CAUSES],
+            more_effects=len(report.effects[_MOST_CAUSES:]),
+            problems={head: group_problems(problems) for head, problems in report.problems.items()},
+            alarming=ALARMING,
+            timings=list(_timing_tables(report.timings)) if report.timings else [],
+            sets=sorted({package.set_name for package in report.packages if package.set_name}),
+            clusters=len({package.cluster for package in report.packages if package.cluster}),
+        )
+    )
+
+
+def _cause_lists(report: HtmlReport) -> dict[str, list[tuple[int, CauseRow]]]:
+    """Return the causes below their headings, each with its place in the report."""
+    numbered = list(enumerate(report.causes[:_MOST_CAUSES]))
+    changes = "Changes, dangerous ones first" if report.risks else "Changes"
+    lists = {
+        changes: [(place, cause) for place, cause in numbered if not cause.phase],
+        "Left as they are": [(place, cause) for place, cause in numbered if cause.phase],
+    }
+    return {heading: rows for heading, rows in lists.items() if rows}
+
+
+def _timing_tables(timings: Timings) -> Iterator[tuple[str, str, list[tuple[str, int, float]]]]:
+    """Yield tables of durations: a heading, what is counted, and rows."""
+    yield "Stage", "Results", [(stage.name, stage.items, stage.seconds) for stage in timings.stages]
+    outside = [work for work in (timings.git, timings.forge) if work.runs]
+    groups = {
+        "Outside": outside,
+        "Slowest packages": timings.packages,
+        "Slowest functions": timings.functions,
+    }
+    for heading, works in groups.items():
+        yield heading, "Runs", [(work.name, work.runs, work.seconds) for work in works[:SLOWEST]]
+
+
+def _policy(script: str, style: str) -> str:
+    """Return a content security policy by which nothing is loaded, and no other script or style runs."""
+    return (
+        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _environment(redactor: Redactor) -> Environment:
+    shown = _shown(redactor)
+    environment = Environment(
+        loader=FunctionLoader(load_template),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=shown,
+        keep_trailing_newline=True,
+    )
+    # A part of an address is the text as the page shows it, quoted: the script compares both.
+    environment.filters["quoted"] = lambda text: quote(shown(text))
+    environment.filters["plural"] = plural
+    environment.filters["number"] = "{:,}".format
+    return environment
+
+
+def _shown(redactor: Redactor) -> Callable[[Any], Any]:
+    """Return what every value passes before it is escaped: without secrets, and nothing invisible in it."""
+
+    def finalize(value: Any) -> Any:
+        if isinstance(value, Markup) or not isinstance(value, str):
+            return value
+        return terminal(redactor.text(value))
+
+    return finalize
+
+
+# Its data
+
+_PLACEHOLDERS: Final = ("\x01", "\x02", "\x03", "\x04")
+"""Of repository, package, cluster and variant. `terminal` leaves no control character in a text."""
+_ESCAPES: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def script_json(value: Any) -> str:
+    """Return JSON that no text in it can end as a script element of HTML, or start a comment in."""
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    for character, escape in _ESCAPES.items():
+        text = text.replace(character, escape)
+    return text
+
+
+def safe_link(url: str) -> str:
+    """Return an address that a page may link to: of the web, or none."""
+    return url if url.startswith(("https://", "http://")) else ""
+
+
+def shown_lines(text: str) -> str:
+    """Return text of several lines with what is invisible spelled out; tabs and newlines stay."""
+    return "\n".join("\t".join(map(terminal, line.split("\t"))) for line in text.split("\n"))
+
+
+def data_value(report: HtmlReport, redactor: Redactor) -> dict[str, Any]:
+    """Return the data of a report as a JSON value: texts, lists of numbers, and what refers to them."""
+    encoder = _Encoder(redactor)
+    packages = [encoder.package(package) for package in report.packages]
+    diffs = [encoder.diff(diff) for diff in report.diffs]
+    return {
+        "kind": str(report.kind).lower(),
+        "packages": packages,
+        "diffs": diffs,
+        "lists": encoder.lists,
+        "texts": encoder.texts,
+    }
+
+
+class _Encoder:
+    """Texts and lists by number, each once."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self.texts: list[str] = [""]
+        self.lists: list[list[Any]] = [[]]
+        self._shown: dict[str, str] = {}
+        self._text_numbers: dict[str, int] = {"": 0}
+        self._list_numbers: dict[tuple[Any, ...], int] = {(): 0}
+
+    def package(self, row: PackageRow) -> list[Any]:
+        """Return a package as a row; page.js has the same order of columns."""
+        names = list(map(self._clean, (row.repository, row.name, row.cluster)))
+        variant = _masked(self._clean(row.variant), _by_length(names))
+        own = _by_length([*names, self._clean(row.variant)])
+
+        def text(value: str) -> int:
+            return self._number(_masked(self._clean(value), own)) if value else 0
+
+        def rows(values: Iterable[Sequence[str]]) -> int:
+            return self._list([self._list(list(map(text, value))) for value in values])
+
+        origins = [(o.file, o.field, o.value, o.source, str(o.location or "")) for o in row.origins]
+        return [
+            *map(self._number, (*names, variant)),
+            *map(text, (row.set_name, row.main, row.review, row.phase, row.since, row.op, row.reason)),
+            *map(text, (row.detail, row.waiting_for, row.manifest, row.pull, safe_link(row.pull_url))),
+            *(self._list(list(map(text, v))) for v in (row.risks, row.categories)),
+            *(self._list(list(map(text, v))) for v in (row.warnings, row.conflicts)),
+            rows(row.conditions),
+            rows(origins),
+            [[*map(text, (r.name, r.date, r.author, r.subject)), self._clean(r.commit)] for r in row.history],
+            row.revisions,
+            row.diff,
+            row.cause,
+        ]
+
+    def diff(self, diff: PackageDiff) -> list[Any]:
+        """Return a difference; equal differences of files are stored once."""
+        files = [self._list(self._file(file)) for file in diff.files]
+        return [self._clean(diff.name), diff.packages, files, self._clean(diff.note)]
+
+    def _file(self, file: FileDiff) -> list[int]:
+        hunks = shown_lines(self._redactor.text(file.hunks))
+        texts = map(self._clean, (file.path, file.action, file.note))
+        return [*map(self._number, texts), file.added, file.removed, self._number(hunks)]
+
+    def _clean(self, text: str) -> str:
+        shown = self._shown.get(text)
+        if shown is None:
+            shown = self._shown[text] = terminal(self._redactor.text(text))
+        return shown
+
+    def _number(self, text: str) -> int:
+        number = self._text_numbers.setdefault(text, len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(text)
+        return number
+
+    def _list(self, values: list[int]) -> int:
+        number = self._list_numbers.setdefault(tuple(values), len(self.lists))
+        if number == len(self.lists):
+            self.lists.append(values)
+        return number
+
+
+def _by_length(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return names with their placeholders, the longest first."""
+    pairs = zip(names, _PLACEHOLDERS, strict=False)
+    return sorted((pair for pair in pairs if pair[0]), key=lambda pair: -len(pair[0]))
+
+
+def _masked(text: str, names: Iterable[tuple[str, str]]) -> str:
+    """Return a text with a placeholder for each name in it; putting the names back gives the text."""
+    for name, placeholder in names:
+        if name in text:
+            text = text.replace(name, placeholder)
+    return text
