@@ -1,9 +1,11 @@
 """Errors: a Problem is a value of one input, a ReconcilerError ends the run; exit codes (D1)."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple, Self
+
+from reconciler.ids import ObjectKey, ObjectName
 
 
 class Exit(IntEnum):
@@ -58,10 +60,11 @@ class Location(NamedTuple):
 class Problem:
     """An error in one input, as a value and not an exception.
 
-    Its owner can fix it and everything else still reconciles. `subject` names the
-    stalled owner, e.g. `PackageVariantSet default/nginx`; it is empty when a file
-    could not be attributed to one. `cause` is the part of the message that is equal wherever one
-    cause, such as a refused token, made many problems.
+    Its owner can fix it and everything else still reconciles. `subject` names what is stalled,
+    e.g. `PackageVariantSet default/nginx`; it is empty when a file could not be attributed to anything.
+    `cause` is the part of the message that is equal wherever one cause, such as a refused token, made many
+    problems, and `consequence` the part after it. `owner` is the subject where that is an object, and
+    `repository` the one that could not be read where the problem follows from that.
     """
 
     location: Location
@@ -70,9 +73,16 @@ class Problem:
     hint: str = ""
     subject: str = ""
     cause: str = field(default="", compare=False)
+    consequence: str = field(default="", compare=False)
+    owner: ObjectKey | None = field(default=None, compare=False)
+    repository: ObjectName | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.location}: {self.reason}: {self.message}"
+
+    def owned_by(self, owner: ObjectKey) -> "Problem":
+        """Return it as a problem of an object, which is its subject."""
+        return replace(self, subject=owner.subject, owner=owner)
 
 
 class ReconcilerError(Exception):

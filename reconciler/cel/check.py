@@ -108,7 +108,7 @@ class _Checker:
         # A leading dot skips the variables of comprehensions and names a variable of the environment.
         type_ = (scope if name == node.name else VARIABLES).get(name) or TYPE_NAMES.get(name)
         if type_ is None:
-            raise CelError(f"undeclared reference to '{node.name}'", node.offset)
+            raise CelError(f"undeclared reference to '{node.name}'", node.offset, undeclared=node.name)
         return type_
 
     def select(self, node: Select, scope: Scope) -> Type:
@@ -126,7 +126,9 @@ class _Checker:
         arguments = tuple(argument_type(argument, scope) for argument in node.arguments)
         overloads = self.functions.get(node.function)
         if overloads is None:
-            raise CelError(f"undeclared reference to '{node.function}'", node.offset)
+            raise CelError(
+                f"undeclared reference to '{node.function}'", node.offset, undeclared=node.function
+            )
         results = []
         for overload in overloads:
             bound: dict[Type, Type] = {}
@@ -173,7 +175,7 @@ class _Checker:
 
     def message(self, node: Message, scope: Scope) -> Type:
         if node.name not in MESSAGES:
-            raise CelError(f"undeclared reference to '{node.name}'", node.offset)
+            raise CelError(f"undeclared reference to '{node.name}'", node.offset, undeclared=node.name)
         type_, fields = MESSAGES[node.name]
         for field, value in node.fields:
             value_type = self.type_of(value, scope)

@@ -22,7 +22,7 @@ _UNKNOWN = cel.Type.UNKNOWN
 _TYPES = {"string": _STRING, "dyn": cel.Type.DYN}
 
 _CEL_GO_MESSAGES = (
-    (lazy_pattern(r'Key not found in map : "?(.*?)"?$', re.DOTALL), r"no such key: \1"),
+    (lazy_pattern(r'Key not found in map : "?(?P<missing>.*?)"?$', re.DOTALL), r"no such key: \1"),
     (re.compile(r'No value with name "(.*?)" found in Activation'), r"no such attribute(s): \1"),
     (re.compile(r"divide by zero"), "division by zero"),
     (re.compile(r"No matching overloads found : .*", re.DOTALL), "no such overload"),
@@ -57,9 +57,9 @@ class Evaluator:
             if kind == _STRING:
                 return str(value.plain_value())
             if kind == _ERROR:
-                return Failure(_cel_go_message(str(value.plain_value())))
+                return _failure(str(value.plain_value()))
         except Exception as error:  # noqa: BLE001 - one bad expression must not end the run
-            return Failure(_cel_go_message(str(error)))
+            return _failure(str(error))
         if kind == _UNKNOWN:
             return Failure("The result depends on something unknown")
         return not_a_string(kind.name().partition("<")[0].lower())
@@ -72,9 +72,9 @@ def _environment(extensions: frozenset[str]) -> Any:
     return cel.NewEnv(variables=variables, extensions=loaded)
 
 
-def _cel_go_message(text: str) -> str:
+def _failure(text: str) -> Failure:
     text = _STATUS.sub("", text)
     for pattern, replacement in _CEL_GO_MESSAGES:
         if match := pattern.search(text):
-            return match.expand(replacement)
-    return text.replace("\n", " ")
+            return Failure(match.expand(replacement), missing=match.groupdict().get("missing", ""))
+    return Failure(text.replace("\n", " "))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import field
 
 from reconciler.lazy import lazy_pattern
 from reconciler.values import dataclass
@@ -35,28 +36,34 @@ class Failure:
     """Why an expression was refused, or why its evaluation failed: a value, never raised.
 
     `offset` counts characters from the start of the expression; None where the whole
-    expression is meant, as for every error of an evaluation.
+    expression is meant, as for every error of an evaluation. What it is where that is known: `undeclared` is
+    a name, `missing` a key that an object lacks, and `is_no_string` tells that the value is of another type.
     """
 
     message: str
     offset: int | None = None
+    undeclared: str = field(default="", compare=False)
+    missing: str = field(default="", compare=False)
+    is_no_string: bool = field(default=False, compare=False)
 
 
 class CelError(Exception):
     """Raised and caught inside this package only; `Environment` returns its `failure`."""
 
-    def __init__(self, message: str, offset: int) -> None:
+    def __init__(self, message: str, offset: int, *, undeclared: str = "") -> None:
         super().__init__(message)
-        self.failure = Failure(message, offset)
+        self.failure = Failure(message, offset, undeclared=undeclared)
 
 
 def not_a_string(kind: str, offset: int | None = None) -> Failure:
     """Return the failure of an expression with a value that is no string, in the wording of Porch."""
     if kind in {"int", "uint"}:
-        return Failure(f"unsupported type conversion from '{kind}' to string", offset)
-    if kind == "type":
-        return Failure("type conversion not supported for 'type'", offset)
-    return Failure(f"type conversion error from {_PORCH_NAMES.get(kind, kind)} to 'string'", offset)
+        message = f"unsupported type conversion from '{kind}' to string"
+    elif kind == "type":
+        message = "type conversion not supported for 'type'"
+    else:
+        message = f"type conversion error from {_PORCH_NAMES.get(kind, kind)} to 'string'"
+    return Failure(message, offset, is_no_string=True)
 
 
 class Uint(int):

@@ -137,7 +137,7 @@ def _unreadable_owners(inventory: Inventory) -> Mapping[ObjectKey, tuple[Conditi
     """Return the conditions of owners with unreadable manifests."""
     conditions: dict[ObjectKey, tuple[Condition, ...]] = {}
     for owner in inventory.stalled:
-        messages = sorted(p.message for p in inventory.problems if p.subject == owner.subject)
+        messages = sorted(p.message for p in inventory.problems if p.owner == owner)
         findings = [Finding((), message) for message in messages]
         if owner.kind == "PackageVariantSet":
             conditions[owner] = stalled_set(findings, valid=False)
@@ -147,9 +147,7 @@ def _unreadable_owners(inventory: Inventory) -> Mapping[ObjectKey, tuple[Conditi
 
 
 def _problems(expansions: Iterable[OwnerExpansion]) -> tuple[Problem, ...]:
-    return tuple(
-        problem for e in expansions for problem in problems_of(e.findings, e.source, e.owner.subject)
-    )
+    return tuple(problem for e in expansions for problem in problems_of(e.findings, e.source, e.owner))
 
 
 def check_declared(
@@ -159,10 +157,10 @@ def check_declared(
     problems: list[Problem] = []
     for variant in variants:
         findings = check_declared_variant(variant)
-        problems += problems_of(findings, variant.source, variant_key(variant.key).subject)
+        problems += problems_of(findings, variant.source, variant_key(variant.key))
     for pvs in sets:
         _, findings = check_declared_set(pvs, limits)
-        problems += problems_of(findings, pvs.source, set_key(pvs.key).subject)
+        problems += problems_of(findings, pvs.source, set_key(pvs.key))
     return tuple(problems)
 
 

@@ -170,7 +170,7 @@ class _Set:
         upstream = self.spec.upstream
         if view is not None and view.problem is not None:
             reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
-            return Finding((*path, "repo"), view.unread_message, reason, hint)
+            return Finding((*path, "repo"), view.unread_message, reason, hint, repository=view.key)
         hint = "Register the repository in the namespace of the set."
         if view is not None and upstream is not None:
             hint = existing_upstreams(upstream, view)

@@ -33,8 +33,6 @@ Step = Program | Failure
 
 
 _HIDDEN = frozenset({"spec", "status", "kind", "apiVersion", "metadata", "data"})
-_UNDECLARED = "undeclared reference to '"
-_NO_KEY = "no such key: "
 _EXPRESSION_HINTS = {
     "no such attribute(s): repository": "The repository is known only after repo or repoExpr was evaluated.",
     MAP_ORDER: "Name the keys, as in target.labels.region, or ask with `in`, size(), exists() or all().",
@@ -386,19 +384,14 @@ def missing_repository(name: str, context: Context) -> Finding:
 
 def hint_for(failure: Failure) -> str:
     """Return the hint for a failed expression, "" for none."""
-    message = failure.message
-    if message.startswith(_UNDECLARED):
-        return _undeclared(message.removeprefix(_UNDECLARED).rstrip("'"))
-    if message.startswith(_NO_KEY):
-        if message.removeprefix(_NO_KEY) in _HIDDEN:
-            return "Expressions see only name, namespace, labels and annotations of an object."
-        return "Test for it first, as in has(target.labels.x) ? target.labels.x : 'none'."
-    if "type conversion" in message:
-        return "Write string(...) around the value."
-    return _EXPRESSION_HINTS.get(message, "")
-
-
-def _undeclared(name: str) -> str:
-    if name in STRING_EXTENSION:
+    if failure.undeclared in STRING_EXTENSION:
         return f"Annotate the set with {CEL_EXTENSIONS}: {', '.join(sorted(EXTENSIONS))}."
-    return f"There are repoDefault, packageDefault, upstream, target and repository; see {EXPRESSIONS}."
+    if failure.undeclared:
+        return f"There are repoDefault, packageDefault, upstream, target and repository; see {EXPRESSIONS}."
+    if failure.missing in _HIDDEN:
+        return "Expressions see only name, namespace, labels and annotations of an object."
+    if failure.missing:
+        return "Test for it first, as in has(target.labels.x) ? target.labels.x : 'none'."
+    if failure.is_no_string:
+        return "Write string(...) around the value."
+    return _EXPRESSION_HINTS.get(failure.message, "")

@@ -56,6 +56,11 @@ class DesiredVariant:
     place: FieldPath = field(default=(), compare=False)
     requested_by: tuple[str, ...] = ()
 
+    @property
+    def owner(self) -> ObjectKey:
+        """The variant as the owner of problems."""
+        return variant_key(self.key)
+
 
 @dataclass(frozen=True, slots=True)
 class Desired:

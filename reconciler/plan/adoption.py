@@ -11,7 +11,6 @@ from reconciler.reasons import Reason
 from reconciler.refs import short_branch
 from reconciler.resolve.deliveries import TARGET_ANNOTATION, cluster_of
 from reconciler.resolve.ownership import ADOPT_EXISTING, is_foreign, is_merged, may_stand_behind
-from reconciler.resolve.upstreams import subject_of
 from reconciler.values import dataclass
 
 
@@ -86,7 +85,7 @@ def _exists(target: PlanTarget, variant: DesiredVariant, what: str, hint: str) -
     hint = place_hint(variant) or hint
     message = f"Package {target.package.path} in repository {target.view.key.name} {what}"
     location = variant.source.at("spec", "downstream", "package")
-    problem = Problem(location, Reason.PACKAGE_EXISTS, message, hint, subject_of(variant))
+    problem = Problem(location, Reason.PACKAGE_EXISTS, message, hint).owned_by(variant.owner)
     return Denied(Reason.PACKAGE_EXISTS, message, problem)
 
 

@@ -14,31 +14,11 @@ from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.draft_decision import asked_text
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
-from reconciler.resolve.upstreams import subject_of
 from reconciler.state import is_failure
 
 _VALID = "all validation checks passed"
 _ENSURED = "successfully ensured downstream package variant"
 _UNREAD = "its repository could not be read"
-_UNENSURED = frozenset(
-    {
-        Reason.AWAITING_WAVE,
-        Reason.NESTED_PACKAGE,
-        Reason.PACKAGE_EXISTS,
-        Reason.PATH_TAKEN,
-        Reason.DUPLICATE_DOWNSTREAM,
-        Reason.FOREIGN_DRAFT,
-        Reason.FUNCTIONS_POSTPONED,
-        Reason.HELD_BACK,
-        Reason.LOCK_PENDING,
-        Reason.NOT_OURS,
-        Reason.PIPELINE_FAILED,
-        Reason.PULL_REQUEST_UNREADABLE,
-        Reason.REJECTED,
-        Reason.UPSTREAM_TAG_MOVED,
-    }
-)
-"""Reasons to keep a package that leave its variant without its downstream."""
 
 
 def plan_conditions(
@@ -62,10 +42,10 @@ def plan_conditions(
     by_package = {change.package: change for change in changes}
     # Variants that contest a package share its one change.
     by_variant = {key: by_package[package] for key, package in downstreams if package in by_package}
-    problems = {problem.subject: problem for problem in reversed(context.resolution.problems)}
+    problems = {problem.owner: problem for problem in reversed(context.resolution.problems)}
     for variant in context.desired.variants:
         key = ObjectKey(GROUP, "PackageVariant", *variant.key)
-        problem = problems.get(subject_of(variant))
+        problem = problems.get(key)
         change = by_variant.get(variant.key)
         if problem is not None or change is None:
             reason, message = (problem.reason, problem.message) if problem else ("Error", _UNREAD)
@@ -171,7 +151,7 @@ def _ready(change: Change, error: str) -> Condition:
 
 
 def _error(change: Change) -> str:
-    if change.op is Op.BLOCK or change.reason in _UNENSURED or change.reason is Reason.OWNER_STALLED:
+    if change.op is Op.BLOCK or not change.reason.facts.ensured or change.reason is Reason.OWNER_STALLED:
         return change.message or str(change.reason)
     return ""
 

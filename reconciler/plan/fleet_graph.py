@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, Subject
 from reconciler.ids import PackageKey
 from reconciler.plan.fleet_packages import FleetPackage, UpstreamVersion
-from reconciler.plan.status import Phase
+from reconciler.reasons import Phase
 from reconciler.wording import plural
 
 MOST_BOXES: Final = 12

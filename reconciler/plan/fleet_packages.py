@@ -10,8 +10,8 @@ from reconciler.inventory import Inventory, RepositoryView
 from reconciler.plan.changes import Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.overview import variant_set, version_label
-from reconciler.plan.status import PackageStatus, Phase, current_statuses
-from reconciler.reasons import Reason
+from reconciler.plan.status import PackageStatus, current_statuses
+from reconciler.reasons import Phase, Reason
 from reconciler.refs import is_within
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.merge_bases import source_names

@@ -4,15 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.errors import Problem
-from reconciler.ids import ObjectName
+from reconciler.expand.variants import set_key, variant_key
+from reconciler.ids import ObjectKey, ObjectName
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext
 from reconciler.plan.overview import package_overviews
 from reconciler.plan.provenance import find_origins
-from reconciler.plan.status import PackageStatus, Phase, current_statuses
-from reconciler.reasons import Reason
+from reconciler.plan.status import PackageStatus, current_statuses
+from reconciler.reasons import Phase, Reason
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.suggestions import next_step
 
@@ -107,15 +108,15 @@ def _revisions(resolved: ResolvedVariant | None, context: PlanContext) -> tuple[
 def problems_of(problems: Iterable[Problem], inventory: Inventory, variant: ObjectName) -> list[Problem]:
     """Return the problems of the manifest that declares a variant, or last declared it.
 
-    A file that cannot be parsed has no subject: the record tells what it declared.
+    A file that cannot be parsed has no owner: the record tells what it declared.
     """
     record = inventory.records.get(variant)
-    subjects = {f"PackageVariant {variant}"}
+    owners: set[ObjectKey | None] = {variant_key(variant)}
     broken = ""
     if record is not None:
-        subjects.add(f"PackageVariantSet {record.namespace}/{record.set_name}")
+        owners.add(set_key(ObjectName(record.namespace, record.set_name)))
         broken = record.manifest if record.manifest in inventory.control.broken else ""
-    return [p for p in problems if p.subject in subjects or p.location.path == broken != ""]
+    return [p for p in problems if p.owner in owners or p.location.path == broken != ""]
 
 
 def _problems(plan: Plan, inventory: Inventory, variant: ObjectName) -> Iterator[Obstacle]:

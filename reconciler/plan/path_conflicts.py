@@ -26,7 +26,6 @@ from reconciler.refs import (
     tag_ref,
 )
 from reconciler.resolve.ownership import ADOPT_EXISTING, downstream_packages, find_view
-from reconciler.resolve.upstreams import subject_of
 from reconciler.values import dataclass
 
 
@@ -172,7 +171,7 @@ def _nested_denied(message: str, variant: DesiredVariant) -> Denied:
 def _nested_problem(message: str, variant: DesiredVariant) -> Problem:
     hint = place_hint(variant) or "Choose another downstream package."
     location = variant.source.at("spec", "downstream", "package")
-    return Problem(location, Reason.NESTED_PACKAGE, message, hint, subject_of(variant))
+    return Problem(location, Reason.NESTED_PACKAGE, message, hint).owned_by(variant.owner)
 
 
 def _rival_message(path: str, planned: str, rivals: Iterable[DesiredVariant]) -> str:
@@ -218,7 +217,7 @@ def _directories(target: PlanTarget, variant: DesiredVariant) -> Iterator[Denied
 
 def _denied(reason: Reason, message: str, hint: str, variant: DesiredVariant) -> Denied:
     location = variant.source.at("spec", "downstream", "package")
-    return Denied(reason, message, Problem(location, reason, message, hint, subject_of(variant)))
+    return Denied(reason, message, Problem(location, reason, message, hint).owned_by(variant.owner))
 
 
 # Refs
@@ -267,4 +266,4 @@ def _blocked_problem(view: RepositoryView, blocker: str) -> Problem:
     )
     message = f"{kind} {name} of repository {view.key.name} makes {below} impossible"
     hint = f"Rename or delete {kind.lower()} {name}; drafts, proposals and deletions need such names."
-    return Problem(view.source.at("spec", "git"), Reason.PATH_TAKEN, message, hint, f"Repository {view.key}")
+    return view.problem_at(Reason.PATH_TAKEN, message, hint, "spec", "git")

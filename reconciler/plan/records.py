@@ -40,20 +40,6 @@ from reconciler.upstream_lock import (
 )
 from reconciler.values import replace
 
-_UNDECIDED = frozenset(
-    {
-        Reason.PAUSED,
-        Reason.OWNER_STALLED,
-        Reason.PACKAGE_EXISTS,
-        Reason.DUPLICATE_DOWNSTREAM,
-        Reason.FUNCTIONS_POSTPONED,
-        Reason.HELD_BACK,
-        Reason.PIPELINE_FAILED,
-        Reason.PULL_REQUEST_UNREADABLE,
-        Reason.UPSTREAM_TAG_MOVED,
-    }
-)
-
 
 def plan_records(
     context: PlanContext, changes: Iterable[Change], refused: Mapping[PackageKey, int] = MappingProxyType({})
@@ -176,7 +162,7 @@ def _after_deletion(change: Change) -> dict[str, Any]:
 
 
 def _is_applied(change: Change) -> bool:
-    return change.op is not Op.BLOCK and change.reason not in _UNDECIDED
+    return change.op is not Op.BLOCK and change.reason.facts.decided
 
 
 def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> PackageVariantRecord:

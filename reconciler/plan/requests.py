@@ -30,31 +30,6 @@ _LONGEST_STATUS = 140
 _TEXT_VERSION = 3
 """Another number lets every open pull request get its text anew: for when the texts themselves change."""
 
-_DESCRIBED = frozenset(
-    {
-        Reason.NEW,
-        Reason.UPSTREAM_CHANGED,
-        Reason.CONTENT_CHANGED,
-        Reason.ADOPTED,
-        Reason.OWNER_CHANGED,
-        Reason.UP_TO_DATE,
-        Reason.AWAITING_CHECKS,
-        Reason.DRAFT_EDITED,
-        Reason.MERGE_CONFLICT,
-        Reason.PULL_REQUEST_MISSING,
-        Reason.NOT_DESIRED,
-        Reason.DELETION_PROPOSED,
-        Reason.DELETION_WITHDRAWN,
-        Reason.ORPHANED,
-        Reason.PUBLISHED_BY_MERGE,
-        Reason.DRAFT_SUPERSEDED,
-    }
-)
-"""Reasons under which it is known what a draft proposes; under every other one its text is left as it is."""
-
-_QUIET = frozenset({Reason.UP_TO_DATE, Reason.AWAITING_CHECKS, Reason.DRAFT_EDITED, Reason.DELETION_PROPOSED})
-"""Reasons that a repair of the pull request may replace; all others are more important."""
-
 _TITLES = {
     Op.CREATE: "Create {name} from {to}",
     Op.ADOPT: "Adopt {name}, from {to}",
@@ -118,7 +93,7 @@ def close_duplicates(first: PullRequest, pulls: Iterable[PullRequest]) -> tuple[
 def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullRequestContent | None:
     """Return what the package's pull request proposes as a whole; None where that is not known."""
     is_left = change.reason is Reason.DRAFT_EDITED and change.waits
-    if change.op is Op.BLOCK or (change.pull is None and (change.reason not in _DESCRIBED or is_left)):
+    if change.op is Op.BLOCK or (change.pull is None and (not change.reason.facts.described or is_left)):
         return None
     before, draft = target.package.main_tree, target.draft
     if change.reason in {Reason.DELETION_PROPOSED, Reason.NOT_DESIRED}:
@@ -327,7 +302,7 @@ def _outdated(change: Change, planned: PullRequest, opened: PullRequest) -> Chan
     parts += ["status"] if planned.status is not None and opened.status != planned.status else []
     parts = parts or ["labels"]
     repair = f"Pull request #{opened.number} gets its {' and '.join(parts)}"
-    reason = Reason.PULL_REQUEST_OUTDATED if change.reason in _QUIET else change.reason
+    reason = Reason.PULL_REQUEST_OUTDATED if change.reason.facts.quiet else change.reason
     return replace(change, op=Op.UPDATE, reason=reason, repair=repair)
 
 
@@ -337,5 +312,5 @@ def _with_doubles(change: Change, doubles: tuple[ClosePull, ...]) -> Change:
         return change
     numbers = ", ".join(f"#{double.number}" for double in doubles)
     repair = f"Pull request #{doubles[0].duplicate_of} proposes the same as {numbers}"
-    reason = Reason.PULL_REQUEST_DUPLICATE if change.reason in _QUIET else change.reason
+    reason = Reason.PULL_REQUEST_DUPLICATE if change.reason.facts.quiet else change.reason
     return replace(change, op=Op.UPDATE, reason=reason, repair=repair)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 import orjson
@@ -26,7 +25,7 @@ from reconciler.plan.conditions import missing_text, plan_conditions
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight, newest_pull
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.draft_decision import asked_text
-from reconciler.reasons import Reason
+from reconciler.reasons import Phase, Reason
 from reconciler.refs import DRAFTS, PROPOSED, deletion_ref, short_branch
 from reconciler.resolve.ownership import find_view, package_name
 from reconciler.state import is_failure
@@ -34,57 +33,6 @@ from reconciler.values import dataclass, replace
 
 Opened = Mapping[tuple[str, str], PullRequest]
 """The pull requests that a run opened or updated, by URL and head."""
-
-
-class Phase(StrEnum):
-    """Phase of a package in reports; docs/reasons.md has the table."""
-
-    PUBLISHED = "published"
-    IN_REVIEW = "in review"
-    NOT_READY = "not ready"
-    CONFLICT = "conflict"
-    REJECTED = "rejected"
-    PAUSED = "paused"
-    HELD_BACK = "held back"
-    PENDING = "pending"
-    STALLED = "stalled"
-
-
-_BY_REASON = {
-    Reason.PAUSED: Phase.PAUSED,
-    Reason.REJECTED: Phase.REJECTED,
-    Reason.MERGE_CONFLICT: Phase.CONFLICT,
-    Reason.PIPELINE_FAILED: Phase.NOT_READY,
-    Reason.LOCK_PENDING: Phase.PENDING,
-    Reason.FUNCTIONS_POSTPONED: Phase.PENDING,
-    **dict.fromkeys(
-        (
-            Reason.AWAITING_WAVE,
-            Reason.DELETION_GUARD,
-            Reason.DEPENDENTS_UNKNOWN,
-            Reason.HELD_BACK,
-            Reason.MANIFEST_UNREADABLE,
-            Reason.OWNER_UNKNOWN,
-            Reason.REMOVAL_UNPROVEN,
-            Reason.SNAPSHOT_INCOMPLETE,
-            Reason.SNAPSHOT_STALE,
-            Reason.STILL_NEEDED,
-            Reason.UPSTREAM_TAG_MOVED,
-        ),
-        Phase.HELD_BACK,
-    ),
-    **dict.fromkeys(
-        (
-            Reason.DUPLICATE_DOWNSTREAM,
-            Reason.NOT_OURS,
-            Reason.OWNER_STALLED,
-            Reason.PACKAGE_EXISTS,
-            Reason.PULL_REQUEST_UNREADABLE,
-        ),
-        Phase.STALLED,
-    ),
-}
-"""Phases that the reason for keeping a package decides alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +102,7 @@ def package_statuses(
 
 def _unplaced(variant: DesiredVariant, context: PlanContext, *, placed: bool) -> PackageStatus:
     """Return the status of a variant without a change of its own: contested, or of an unread repository."""
-    subject = f"PackageVariant {variant.key}"
-    problem = next((p for p in context.resolution.problems if p.subject == subject), None)
+    problem = next((p for p in context.resolution.problems if p.owner == variant.owner), None)
     reason = str(problem.reason) if problem else str(Reason.DUPLICATE_DOWNSTREAM if placed else "Error")
     message = problem.message if problem else ""
     phase = Phase.HELD_BACK if placed and not problem else Phase.STALLED
@@ -215,7 +162,7 @@ def _word(
 
 def _obstructed(change: Change, context: PlanContext) -> _Word | None:
     """Return the phase of a package that cannot proceed, with the reason; None if nothing holds it."""
-    reason, phase = str(change.reason), _BY_REASON.get(change.reason)
+    reason, phase = str(change.reason), change.reason.facts.phase
     if change.op is Op.BLOCK:
         phase = phase or Phase.STALLED
     if phase is Phase.STALLED and not _is_stalled(change, context):
@@ -237,10 +184,8 @@ def _is_stalled(change: Change, context: PlanContext) -> bool:
 
     Obstacles of a valid variant, such as a package that is not ours, are no fault of its manifest (Porch).
     """
-    if change.variant not in context.variants:
-        return True
-    subject = f"PackageVariant {change.variant}"
-    return any(problem.subject == subject for problem in context.resolution.problems)
+    variant = context.variants.get(change.variant) if change.variant else None
+    return variant is None or any(p.owner == variant.owner for p in context.resolution.problems)
 
 
 def _settled(change: Change, target: PlanTarget, context: PlanContext, head: str) -> _Word | None:
@@ -311,7 +256,7 @@ def _since(phase: Phase, change: Change, target: PlanTarget, context: PlanContex
         return _published_time(change, target)
     inventory = context.inventory
     variant = context.variants.get(change.variant) if change.variant else None
-    has_obstacle = change.op is Op.BLOCK or _BY_REASON.get(change.reason) is Phase.STALLED
+    has_obstacle = change.op is Op.BLOCK or change.reason.facts.phase is Phase.STALLED
     if phase in {Phase.STALLED, Phase.PAUSED} or (phase is Phase.HELD_BACK and has_obstacle):
         return variant.source.time if variant else inventory.control.commit.time
     written = [w.time for w in change.writes if isinstance(w, WriteDraft | WriteGroup | WriteRemoval)]

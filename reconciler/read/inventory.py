@@ -6,13 +6,13 @@ from functools import cache
 from typing import NamedTuple
 
 from reconciler.api.annotations import check_keys
-from reconciler.api.porch import REPOSITORY, Repository
+from reconciler.api.porch import GROUP, REPOSITORY, Repository
 from reconciler.api.validation import parse_model
 from reconciler.errors import Location, Problem, UnavailableError
 from reconciler.expand.variants import owner_key, set_key, variant_key
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import ObjectName, Oid, normalise_url
+from reconciler.ids import ObjectKey, ObjectName, Oid, normalise_url
 from reconciler.inventory import (
     Control,
     Inventory,
@@ -378,7 +378,8 @@ def _cluster_registrations(snapshot: Snapshot, policy: Policy) -> Iterator[Regis
             yield Sourced(key, parsed, Source(item.location, snapshot.time))
             continue
         for error in parsed:
-            yield Problem(item.location, error.reason, error.message, error.hint, f"Repository {key}")
+            problem = Problem(item.location, error.reason, error.message, error.hint)
+            yield problem.owned_by(ObjectKey(GROUP, "Repository", *key))
 
 
 def _merged(manifests: Manifests, registered: Iterable[Registration]) -> list[Registration]:

@@ -233,7 +233,7 @@ def _duplicates(key: ObjectKey, declared: list[Classification]) -> Iterable[Prob
     for here in locations:
         others = ", ".join(str(there) for there in locations if there != here)
         message = f"{key.subject} is also declared at {others}"
-        yield Problem(here, Reason.DUPLICATE_OBJECT, message, "Keep one of them.", key.subject)
+        yield Problem(here, Reason.DUPLICATE_OBJECT, message, "Keep one of them.").owned_by(key)
 
 
 def _sourced(

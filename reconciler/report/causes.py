@@ -67,7 +67,7 @@ class ProblemGroup(NamedTuple):
         if not self.is_shared:
             return []
         more = len(self.problems) - MOST_PLACES
-        places = [f"{p.location}: {p.subject}{_after_cause(p)}" for p in self.problems[:MOST_PLACES]]
+        places = [f"{p.location}: {p.subject}{p.consequence}" for p in self.problems[:MOST_PLACES]]
         return [*places, f"and {more} more"] if more > 0 else places
 
 
@@ -75,7 +75,3 @@ def group_problems(problems: Iterable[Problem]) -> list[ProblemGroup]:
     """Return problems by reason, cause and hint, each group at the place of its first one."""
     groups = group_by_cause(problems, lambda problem: (problem.reason, problem.cause, problem.hint))
     return [ProblemGroup(tuple(group)) for group in groups]
-
-
-def _after_cause(problem: Problem) -> str:
-    return problem.message.partition(problem.cause)[2]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from reconciler.ids import PackageKey
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.rejection import ask_box, ask_key, asked_keys, tick_boxes
-from reconciler.plan.status import PackageStatus, Phase
-from reconciler.reasons import Reason
+from reconciler.plan.status import PackageStatus
+from reconciler.reasons import Phase, Reason
 from reconciler.report.causes import group_problems
 from reconciler.report.markdown import LONGEST, fill
 from reconciler.report.rollouts import rollout_texts

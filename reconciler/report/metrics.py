@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Op, Outcome, Plan
-from reconciler.plan.status import PackageStatus, Phase, current_statuses, statuses_after
+from reconciler.plan.status import PackageStatus, current_statuses, statuses_after
+from reconciler.reasons import Phase
 from reconciler.report.timings import Timings
 from reconciler.rollout.model import MemberPhase, Rollout
 from reconciler.snapshot import Snapshot

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from reconciler.plan.status import Phase
+from reconciler.reasons import Phase
 from reconciler.report.console import Color, Paint, plain, table_rows
 from reconciler.report.escape import terminal
 from reconciler.wording import json_text

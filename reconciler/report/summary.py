@@ -9,9 +9,9 @@ from reconciler.errors import Exit, worst
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
 from reconciler.plan.impact import Risk
-from reconciler.plan.status import PackageStatus, Phase, current_states
+from reconciler.plan.status import PackageStatus, current_states
 from reconciler.policy.risks import DELETION
-from reconciler.reasons import Reason
+from reconciler.reasons import Phase, Reason
 from reconciler.values import dataclass
 from reconciler.wording import plural
 

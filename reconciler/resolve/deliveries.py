@@ -304,16 +304,17 @@ def _checked_target(view: RepositoryView, path: str, instance: str) -> DeliveryT
     if not is_absolute and invalid is None:
         return DeliveryTarget(view, path.strip("/"))
     message = invalid.message if invalid else f"package path {path!r} is not valid: it begins with a slash"
-    return Problem(view.source.at(*field_path), Reason.INVALID_NAME, message, hint, f"Repository {view.key}")
+    return view.problem_at(Reason.INVALID_NAME, message, hint, *field_path)
 
 
 def _duplicate_target(cluster: str, annotated: Iterable[RepositoryView]) -> Problem:
     first, *others = annotated
-    location = first.source.at("metadata", "annotations", TARGET_ANNOTATION)
     names = ", ".join(f"{view.key} ({view.source.location})" for view in others)
     message = f"The manifests of cluster {cluster} would also go to Repository {names}"
     hint = f"Keep the annotation {TARGET_ANNOTATION} on one of them."
-    return Problem(location, Reason.DUPLICATE_DOWNSTREAM, message, hint, f"Repository {first.key}")
+    return first.problem_at(
+        Reason.DUPLICATE_DOWNSTREAM, message, hint, "metadata", "annotations", TARGET_ANNOTATION
+    )
 
 
 def _annotations(view: RepositoryView) -> Mapping[str, str]:

@@ -42,6 +42,9 @@ class RootKey(NamedTuple):
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        return f"{VARIANT_KIND} {self.namespace}/{self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Root:

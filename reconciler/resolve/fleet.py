@@ -13,7 +13,6 @@ from reconciler.dependencies.catalog.cluster_inputs import (
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.catalog.published import DependencyInputs, repository_names
 from reconciler.dependencies.dialects.reading import is_generated_by
-from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import Problem
@@ -130,7 +129,9 @@ def resolve_fleet(
         locks = updates.effective_locks(wanted_locks, strict=inventory.policy.lock.reviewed.strict)
     generated = generating.generate(inventory, desired, resolution.downstreams, locks, roots)
     unmet = {**_unmet(locks, roots), **generated.unmet}
-    general = (problem for problem in locks.problems if not (unmet and _is_explained(problem)))
+    asking = {str(key) for own in roots.by_cluster.values() for key in own} if unmet else set()
+    # A problem of an install is reported at the variant that requests it.
+    general = (p for p in locks.problems if not (p.reason in _EXPLAINED and p.subject in asking))
     locks = replace(locks, problems=tuple(sorted({*general, *(p for ps in unmet.values() for p in ps)})))
     leaving = leaving_packages.find_leaving(
         inventory,
@@ -280,7 +281,7 @@ def _slot(package: "LockedPackage") -> tuple[str, RootKey]:
 
 
 def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
-    name = f"{VARIANT_KIND} {key.namespace}/{key.name}"
+    name = str(key)
     own = [e for e in scope.explanations if any(name in text for text in (*e.sentences, *e.paths))]
     explanations = own or list(scope.explanations)
     sentences = dict.fromkeys(sentence for e in explanations for sentence in e.sentences)
@@ -288,12 +289,8 @@ def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
     is_cycle = any(e.code == "E-CYCLE" for e in explanations)
     reason = Reason.DEPENDENCY_CYCLE if is_cycle else Reason.DEPENDENCY_CONFLICT
     message = f"Dependencies cannot be met: {'; '.join(sentences) or _UNDECIDED}"
-    return Problem(root.location, reason, message, "\n".join(hints), f"{VARIANT_KIND} {root.key}", message)
-
-
-def _is_explained(problem: Problem) -> bool:
-    """Tell whether a problem of an install is reported at the variant that requests it."""
-    return problem.reason in _EXPLAINED and problem.subject.startswith(f"{VARIANT_KIND} ")
+    problem = Problem(root.location, reason, message, "\n".join(hints), cause=message)
+    return problem.owned_by(variant_key(root.key))
 
 
 # Changes of the fleet that follow from the locks

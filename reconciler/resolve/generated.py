@@ -147,10 +147,9 @@ class _Maker:
     def refuse(self, askers: Iterable[Root], message: str, hint: str) -> None:
         for root in askers:
             if root.variant is not None:
-                subject = f"{VARIANT_KIND} {root.key}"
-                problem = Problem(root.location, Reason.DEPENDENCY_CONFLICT, message, hint, subject, message)
+                problem = Problem(root.location, Reason.DEPENDENCY_CONFLICT, message, hint, cause=message)
                 key = variant_key(root.key)
-                self.unmet[key] = (*self.unmet.get(key, ()), problem)
+                self.unmet[key] = (*self.unmet.get(key, ()), problem.owned_by(key))
 
 
 def _object_name(view: RepositoryView, package: str) -> str:

@@ -13,7 +13,7 @@ from reconciler.reasons import Reason
 from reconciler.refs import short_tag
 from reconciler.resolve.merge_bases import find_commit
 from reconciler.resolve.resolution import Pin
-from reconciler.resolve.upstreams import find_repository, find_upstream, subject_of
+from reconciler.resolve.upstreams import find_repository, find_upstream
 from reconciler.resolve.verification import check_forward, check_pin
 from reconciler.upstream_lock import UpstreamLock, is_floating, lock_path, lock_upstream
 from reconciler.values import dataclass, replace
@@ -120,7 +120,8 @@ def _locked(
         )
     message = f"The lock names commit {commit} of {lock.package}, which repository {view.key.name} has not"
     hint = f"Take another with `reconciler lock --upgrade {variant.key}`, or correct the file."
-    return Problem(Location(lock_path(lock)), Reason.UPSTREAM_NOT_FOUND, message, hint, subject_of(variant))
+    problem = Problem(Location(lock_path(lock)), Reason.UPSTREAM_NOT_FOUND, message, hint)
+    return problem.owned_by(variant.owner)
 
 
 def _taken_under(lock: UpstreamLock, view: RepositoryView, path: str) -> str:

@@ -44,7 +44,7 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
     upstream = variant.spec.upstream or Upstream()
     if upstream.revision == 0:
         location, hint = _field(variant, "spec", "upstream", "revision"), "Revisions count from 1."
-        return Problem(location, Reason.UPSTREAM_NOT_FOUND, _ZERO, hint, subject_of(variant))
+        return Problem(location, Reason.UPSTREAM_NOT_FOUND, _ZERO, hint).owned_by(variant.owner)
     view = find_repository(variant, upstream.repo or "", inventory, field="upstream")
     if isinstance(view, Problem):
         return view
@@ -66,17 +66,13 @@ def find_repository(
         start = f"{NOT_FOUND}: repository" if field == "upstream" else "Repository"
         message = f"{start} {variant.key.namespace}/{name} is not registered"
         hint = f"Register it as a Repository object. {_near(name, names)}"
-        return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint, subject_of(variant))
+        return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint).owned_by(variant.owner)
     if view.problem is None:
         return view
     location = _field(variant, "spec", field, "repo")
     reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
-    return Problem(location, reason, view.unread_message, hint, subject_of(variant))
-
-
-def subject_of(variant: DesiredVariant) -> str:
-    """Return how a problem names the owner that it stalls."""
-    return f"PackageVariant {variant.key}"
+    problem = Problem(location, reason, view.unread_message, hint, repository=view.key)
+    return problem.owned_by(variant.owner)
 
 
 def pin_at(
@@ -195,7 +191,7 @@ class _Lookup:
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:
         location = _field(self.variant, "spec", "upstream", field)
-        return Problem(location, reason, message, hint, subject_of(self.variant))
+        return Problem(location, reason, message, hint).owned_by(self.variant.owner)
 
     def _published(self, revision: PackageRevision) -> Pin:
         ref = short_tag(revision.ref)

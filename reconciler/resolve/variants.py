@@ -29,7 +29,7 @@ from reconciler.resolve.up_to_date import (
     named_objects,
     told_facts,
 )
-from reconciler.resolve.upstreams import find_repository, subject_of
+from reconciler.resolve.upstreams import find_repository
 from reconciler.state import PackageVariantRecord
 from reconciler.values import no_entries, replace, share
 
@@ -106,8 +106,8 @@ def _outcomes(resolution: Resolution, desired: Desired) -> dict[ObjectName, Outc
     outcomes |= {waiting.variant.key: waiting for waiting in resolution.waiting}
     for variant in desired.variants if resolution.stalled else ():
         if variant_key(variant.key) in resolution.stalled:
-            subject = subject_of(variant)
-            outcomes[variant.key] = tuple(p for p in resolution.problems if p.subject == subject)
+            owner = variant.owner
+            outcomes[variant.key] = tuple(p for p in resolution.problems if p.owner == owner)
     return outcomes
 
 

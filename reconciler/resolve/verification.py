@@ -50,5 +50,5 @@ def check_forward(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> Pi
 
 
 def _problem(variant: DesiredVariant, message: str, hint: str) -> Problem:
-    location, subject = variant.source.at("spec", "upstream"), f"PackageVariant {variant.key}"
-    return Problem(location, Reason.UPSTREAM_NOT_VERIFIED, message, hint, subject)
+    location = variant.source.at("spec", "upstream")
+    return Problem(location, Reason.UPSTREAM_NOT_VERIFIED, message, hint).owned_by(variant.owner)

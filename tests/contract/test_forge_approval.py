@@ -7,7 +7,8 @@ import pytest
 
 from reconciler.errors import Exit
 from reconciler.plan.changes import Op
-from reconciler.plan.status import Phase, current_statuses
+from reconciler.plan.status import current_statuses
+from reconciler.reasons import Phase
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.git import kptfile

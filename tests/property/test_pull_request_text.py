@@ -13,8 +13,8 @@ from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.objects import File
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan
 from reconciler.plan.rejection import ask_box, ask_key, asked_keys
-from reconciler.plan.status import PackageStatus, Phase
-from reconciler.reasons import Reason
+from reconciler.plan.status import PackageStatus
+from reconciler.reasons import Phase, Reason
 from reconciler.report.dashboard import make_dashboard
 from reconciler.report.diff import DifferenceReader
 from reconciler.report.markdown import group_body, pull_body

@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from reconciler.api.kptfile import LOCATION, OWNER
+from reconciler.errors import Exit
 from reconciler.krm.merge import (
     FieldMerge,
     FromUpstream,
@@ -303,10 +304,14 @@ def _root(path: str, file: File | None) -> Node | None:
     try:
         root = root_of(Tree.parse(file.data.decode(errors="replace")))
     except YamlError as error:
-        raise UpdateRefused("InvalidKptfile", f"{path} cannot be read: {error}", paths=(path,)) from error
+        raise _invalid(path, f"{path} cannot be read: {error}") from error
     if root is not None and not root.is_mapping:
-        raise UpdateRefused("InvalidKptfile", f"{path} is no mapping", paths=(path,))
+        raise _invalid(path, f"{path} is no mapping")
     return root
+
+
+def _invalid(path: str, message: str) -> UpdateRefused:
+    return UpdateRefused("InvalidKptfile", message, paths=(path,), exit_code=Exit.INVALID_INPUT)
 
 
 def is_edited_kptfile(original: File | None, local: File | None) -> bool:

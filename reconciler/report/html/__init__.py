@@ -10,7 +10,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from reconciler.plan.status import Phase
+from reconciler.reasons import Phase
 from reconciler.report.causes import group_problems
 from reconciler.report.escape import terminal
 from reconciler.report.html.encode import data_value, script_json

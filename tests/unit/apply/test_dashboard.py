@@ -21,9 +21,9 @@ from reconciler.forge.http import Transport
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Effect, Plan, Refusal
 from reconciler.plan.shard import WHOLE, Shard, dashboard_file
-from reconciler.plan.status import PackageStatus, Phase
+from reconciler.plan.status import PackageStatus
 from reconciler.policy import WriteLimits
-from reconciler.reasons import Reason
+from reconciler.reasons import Phase, Reason
 from reconciler.report.dashboard import Dashboard
 from reconciler.report.summary import Names
 from tests.support.forges.server import VirtualClock

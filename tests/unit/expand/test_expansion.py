@@ -679,13 +679,7 @@ def test_owner_with_an_invalid_manifest_is_not_expanded() -> None:
     )
     key = set_key(ObjectName("default", "fleet"))
 
-    problem = Problem(
-        Location("sets.yaml", 9),
-        Reason.UNKNOWN_FIELD,
-        "Unknown field spec.x",
-        "",
-        "PackageVariantSet default/fleet",
-    )
+    problem = Problem(Location("sets.yaml", 9), Reason.UNKNOWN_FIELD, "Unknown field spec.x").owned_by(key)
 
     desired = expand(replace(inventory, stalled=frozenset({key}), problems=(problem,)))
 

@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.errors import Location, Problem
+from reconciler.expand.variants import variant_key
 from reconciler.ids import Lifecycle, ObjectName
 from reconciler.inventory import PackageRevision, PackageState, PullState
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed, WriteDraft
@@ -166,8 +167,8 @@ def test_set_is_named_with_the_expression_that_gave_the_revision() -> None:
     )
 
 
-PROBLEM = Problem(
-    Location("web.yaml", 4), Reason.INVALID_MANIFEST, "It is wrong", "Mend it", f"PackageVariant {WEB}"
+PROBLEM = Problem(Location("web.yaml", 4), Reason.INVALID_MANIFEST, "It is wrong", "Mend it").owned_by(
+    variant_key(WEB)
 )
 
 
@@ -187,7 +188,7 @@ def test_the_next_step_of_a_problem_is_something_to_do(hint: str, step: str) -> 
 
 
 def test_problems_of_the_variant_come_first_and_once() -> None:
-    others = replace(PROBLEM, subject="PackageVariant default/other")
+    others = PROBLEM.owned_by(variant_key(ObjectName("default", "other")))
 
     found = standstill(problems=(others, PROBLEM, PROBLEM))
 

@@ -19,8 +19,8 @@ from reconciler.plan.shard import (
     shard_of,
 )
 from reconciler.plan.shard_reports import problems_of, statuses_of
-from reconciler.plan.status import PackageStatus, Phase
-from reconciler.reasons import Reason
+from reconciler.plan.status import PackageStatus
+from reconciler.reasons import Phase, Reason
 from tests.support.plan_values import a_desired, web_context
 from tests.support.sets import repository
 

@@ -2,7 +2,8 @@
 
 from reconciler.plan.changes import Plan
 from reconciler.plan.rejection import ask_box
-from reconciler.plan.status import PackageStatus, Phase
+from reconciler.plan.status import PackageStatus
+from reconciler.reasons import Phase
 from reconciler.report.dashboard import make_dashboard, merge_parts
 from reconciler.report.summary import Names
 

@@ -471,16 +471,6 @@ def test_warnings_of_published_packages_come_before_those_of_locks(world: Depend
     )
 
 
-def test_problem_of_an_install_is_told_at_its_variant_alone() -> None:
-    def problem(reason: Reason, subject: str) -> Problem:
-        return Problem(Location("a"), reason, "", "", subject)
-
-    assert fleet_module._is_explained(problem(Reason.DEPENDENCY_CONFLICT, "PackageVariant default/web"))
-    assert fleet_module._is_explained(problem(Reason.DEPENDENCY_CYCLE, "PackageVariant default/web"))
-    assert not fleet_module._is_explained(problem(Reason.DEPENDENCY_CONFLICT, "Provider net"))
-    assert not fleet_module._is_explained(problem(Reason.VALIDATION_ERROR, "PackageVariant default/web"))
-
-
 def test_deliveries_join_the_variants_of_a_fleet(world: DependencyWorld) -> None:
     inventory = world.inventory()
     fleet = world.fleet()
