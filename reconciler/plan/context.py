@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
@@ -16,16 +15,21 @@ from reconciler.inventory import (
     RepositoryView,
 )
 from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
-from reconciler.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
+from reconciler.refs import (
+    DELETION_PROPOSED,
+    HEADS,
+    PathIndex,
+    RefIndex,
+    deletion_ref,
+    is_within,
+    short_branch,
+)
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import find_owner, find_view, is_merged, named_views, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
 from reconciler.rollout.model import Rollout
 from reconciler.values import dataclass, replace
-
-if TYPE_CHECKING:
-    from reconciler.plan.path_conflicts import Neighbours
 
 ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
 """The branches that propose to delete a package, ours and Porch's, each with its oid; sorted."""
@@ -57,6 +61,19 @@ class PlanTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Index of the packages and refs of one Git repository.
+
+    `existing` are packages on main or in drafts, except those that leave with this plan; `planned`
+    are those that variants want and that do not exist yet.
+    """
+
+    existing: PathIndex
+    planned: PathIndex
+    refs: RefIndex
+
+
+@dataclass(frozen=True, slots=True)
 class PlanContext:
     """Everything a decision may look at; built once, never changed.
 
@@ -82,7 +99,7 @@ class PlanContext:
     held: Mapping[ObjectName, str] = field(default_factory=dict)
     stopped: Mapping[ObjectName, str] = field(default_factory=dict)
     rollouts: Mapping[ObjectName, Rollout] = field(default_factory=dict)
-    neighbours: Mapping[str, "Neighbours"] = field(default_factory=dict)
+    neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
 
 
 def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered) -> PlanContext:

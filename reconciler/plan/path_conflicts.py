@@ -10,7 +10,7 @@ from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.plan.adoption import Denied, place_hint
 from reconciler.plan.changes import Change, Op
-from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.context import Neighbours, PlanContext, PlanTarget
 from reconciler.plan.deletions import decide_unwanted
 from reconciler.reasons import Reason
 from reconciler.refs import (
@@ -26,20 +26,6 @@ from reconciler.refs import (
     tag_ref,
 )
 from reconciler.resolve.ownership import ADOPT_EXISTING, downstream_packages, find_view
-from reconciler.values import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """Index of the packages and refs of one Git repository.
-
-    `existing` are packages on main or in drafts, except those that leave with this plan; `planned`
-    are those that variants want and that do not exist yet.
-    """
-
-    existing: PathIndex
-    planned: PathIndex
-    refs: RefIndex
 
 
 def index_neighbours(context: PlanContext) -> Mapping[str, Neighbours]:

@@ -12,8 +12,8 @@ from reconciler.ids import Lifecycle, ObjectName, PackageKey
 from reconciler.inventory import Commit, PackageRevision, PackageState
 from reconciler.plan.adoption import Denied
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
+from reconciler.plan.context import Neighbours
 from reconciler.plan.path_conflicts import (
-    Neighbours,
     find_nested_downstreams,
     find_obstacle,
     refuse_blocked_refs,
