@@ -12,11 +12,11 @@ from reconciler.forge.dialect import Issue
 from reconciler.forge.registry import Forge
 from reconciler.plan.changes import Effect, Plan
 from reconciler.plan.rejection import dashboard_key
-from reconciler.plan.shard import WHOLE, Shard, dashboard_file
 from reconciler.plan.shard_reports import problems_of, statuses_of
 from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import Dashboard, make_dashboard, merge_parts
 from reconciler.report.summary import Names
+from reconciler.shard import WHOLE, Shard, dashboard_file
 from reconciler.values import dataclass
 
 EMPTY = "There is no package."

@@ -16,10 +16,10 @@ from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import Inventory
 from reconciler.objects import File, Signature
 from reconciler.plan.changes import Effect
-from reconciler.plan.shard import Shard, dashboard_file
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.refs import HEADS
 from reconciler.report.redact import mask_credentials_in
+from reconciler.shard import Shard, dashboard_file
 from reconciler.state import MOST_BYTES, VARIANTS_DIRECTORY, VARIANTS_FORMAT, branch_files, branch_records
 from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
 

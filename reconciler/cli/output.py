@@ -391,7 +391,7 @@ def with_shard(settings: "RunOptions", shard: str, *, full: bool = False) -> "Ru
     """
     from dataclasses import replace
 
-    from reconciler.plan.shard import parse_shard
+    from reconciler.shard import parse_shard
 
     return replace(settings, shard=parse_shard(shard, os.environ), full=full)
 

@@ -29,7 +29,6 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.inventory import PullState
 from reconciler.objects import Signature
-from reconciler.plan.commits import removal_message
 from reconciler.policy import CommitPolicy
 from reconciler.progress import track
 from reconciler.refs import DELETION_PROPOSED, HEADS, TAGS, is_group, tag_ref
@@ -113,7 +112,7 @@ class MergeComposer:
         """Approve a deletion: the package leaves the base as on the head; its tags stay."""
         main = self._checked_base(record, path)
         trees = {path: self.mirror.subtree(Oid(record.head_oid), path)}
-        merge = self._commit_trees(record, main, trees, removal_message(path), is_merge=False)
+        merge = self._commit_trees(record, main, trees, f"Delete {path}\n", is_merge=False)
         self._remove(record, self._refs_below(f"{HEADS}{DELETION_PROPOSED}{path}/"))
         return merge
 

@@ -14,11 +14,10 @@ from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.local import read_secret
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, is_loopback
-from reconciler.inventory import CheckState, PullRequest, RepositoryView
+from reconciler.inventory import CheckState, PullRequest, RepositoryView, repository_commits
 from reconciler.lazy import LazyModule
-from reconciler.plan.commits import repository_commits
-from reconciler.plan.shard import WHOLE, Shard
 from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
+from reconciler.shard import WHOLE, Shard
 
 if TYPE_CHECKING:
     from reconciler.forge import github, rest_dialects

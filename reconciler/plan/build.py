@@ -23,7 +23,6 @@ from reconciler.plan.path_conflicts import index_neighbours, refuse_blocked_refs
 from reconciler.plan.records import applied_commit
 from reconciler.plan.request_limits import postpone_requests
 from reconciler.plan.requests import plan_requests
-from reconciler.plan.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.plan.unread import is_unavailable, keep_unreadable_pulls, with_unread_repositories
 from reconciler.reasons import Reason
 from reconciler.render.merging import Contents
@@ -31,6 +30,7 @@ from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.pins import may_float
 from reconciler.rollout.model import RolloutPhase
+from reconciler.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.values import replace
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import Any
 import orjson
 
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.inventory import Inventory, PullRequest
+from reconciler.inventory import Inventory, PullRequest, repository_commits
 from reconciler.plan.changes import Change, MoveRef, Plan, StartBranch, Write, WriteDraft, WriteGroup
-from reconciler.plan.commits import repository_commits
 from reconciler.policy import CommitPolicy
 from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
 

@@ -11,7 +11,6 @@ from reconciler.plan.commits import (
     EDIT,
     commit_message,
     edit_task,
-    removal_message,
     revision_name,
 )
 from reconciler.plan.context import PlanContext, PlanTarget
@@ -158,7 +157,7 @@ def _propose(target: PlanTarget, context: PlanContext, change: Change) -> Change
         expect=standing.oid if standing else None,
         onto=view.head.oid,
         path=path,
-        message=removal_message(path),
+        message=f"Delete {path}\n",
         time=max(_removal_time(context), view.head.time if renewed else 0),
     )
     if renewed:

@@ -8,12 +8,12 @@ from reconciler.expand import Desired
 from reconciler.ids import ObjectName, PackageKey, normalise_url
 from reconciler.inventory import Inventory, PackageState, RepositoryRole, RepositoryView
 from reconciler.plan.deletion_diff import diff_variants, without_generated
-from reconciler.plan.shard import Shard
 from reconciler.reasons import Reason
 from reconciler.refs import package_name_error, relative_package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.ownership import downstream_packages, find_owner, find_view
+from reconciler.shard import Shard
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 from reconciler.values import replace
 

@@ -6,8 +6,8 @@ from reconciler.errors import Problem
 from reconciler.plan.changes import Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
-from reconciler.plan.shard import Shard
 from reconciler.plan.status import PackageStatus
+from reconciler.shard import Shard
 
 
 def statuses_of(

@@ -8,7 +8,6 @@ from reconciler.git.repository import Mirrors
 from reconciler.ids import ObjectName
 from reconciler.inventory import Inventory, RepositoryRole, RepositoryView
 from reconciler.plan.deletion_diff import retained_variants
-from reconciler.plan.shard import Shard
 from reconciler.plan.shard_needs import (
     assign_roles,
     every_url,
@@ -20,6 +19,7 @@ from reconciler.plan.shard_needs import (
 from reconciler.read.dependencies import read_dependencies
 from reconciler.read.repositories.trees import PackageTrees
 from reconciler.resolve.fleet import find_dependent_clusters
+from reconciler.shard import Shard
 from reconciler.values import dataclass
 
 Views = Mapping[ObjectName, RepositoryView]

@@ -9,8 +9,8 @@ from reconciler.apply.outcome import Target
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
 from reconciler.git import effects
+from reconciler.inventory import repository_commits
 from reconciler.plan.changes import Effect, Outcome
-from reconciler.plan.commits import repository_commits
 from reconciler.resolve.fleet import unsolved_files
 from reconciler.run.plan import PlannedRun
 from reconciler.timing import SpanKind, timed

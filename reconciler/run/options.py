@@ -8,10 +8,10 @@ from typing import NamedTuple
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.git.cache_directory import open_cache
 from reconciler.git.repository import Mirrors
-from reconciler.plan.shard import WHOLE, Shard
 from reconciler.read.control import OpenControl
 from reconciler.read.credentials import control_credential
 from reconciler.run.name_cache import default_cache
+from reconciler.shard import WHOLE, Shard
 from reconciler.values import dataclass
 
 READ_SECONDS = "RECONCILER_LIMITS_READ_SECONDS"

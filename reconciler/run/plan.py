@@ -13,7 +13,6 @@ from reconciler.inventory import Inventory
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
-from reconciler.plan.shard import WHOLE, Shard
 from reconciler.progress import track
 from reconciler.read.contents import fetch_contents
 from reconciler.render.delivery import render_deliveries
@@ -27,6 +26,7 @@ from reconciler.resolve.pins import find_floating
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import Opened, RunOptions
 from reconciler.runtime.pipelines import open_pipelines
+from reconciler.shard import WHOLE, Shard
 from reconciler.timing import SpanKind, timed
 from reconciler.values import dataclass
 

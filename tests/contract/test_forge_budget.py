@@ -18,8 +18,8 @@ from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential
 from reconciler.ids import normalise_url
 from reconciler.inventory import PullRequest
-from reconciler.plan.shard import Shard, shard_of
 from reconciler.policy import ForgeKind, ForgeRule, Policy, WriteLimits
+from reconciler.shard import Shard, shard_of
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import HOUR, MINUTE, Simulator, VirtualClock, most_in_a_window, serving
 from tests.support.forges.world import forge_world

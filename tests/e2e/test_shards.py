@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.ids import normalise_url
-from reconciler.plan.shard import shard_of
+from reconciler.shard import shard_of
 from tests.e2e.test_check import run
 from tests.support import records
 from tests.support.git import Repo

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from reconciler.ids import normalise_url
-from reconciler.plan.shard import shard_of
+from reconciler.shard import shard_of
 
 
 def split_root(parent: Path, *names: str) -> Path:

@@ -14,12 +14,12 @@ from reconciler.forge.registry import Forges
 from reconciler.forge.reply_cache import ReplyCache
 from reconciler.ids import normalise_url
 from reconciler.plan.changes import Outcome, Plan
-from reconciler.plan.shard import WHOLE, Shard, shard_of
 from reconciler.read.credentials import CONTROL_TOKEN
 from reconciler.report.summary import exit_of
 from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run
+from reconciler.shard import WHOLE, Shard, shard_of
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import Pull, Simulator, serving
 from tests.support.git import Repo, make_repository

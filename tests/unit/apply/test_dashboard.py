@@ -20,12 +20,12 @@ from reconciler.forge.dialect import Issue
 from reconciler.forge.http import Transport
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Effect, Plan, Refusal
-from reconciler.plan.shard import WHOLE, Shard, dashboard_file
 from reconciler.plan.status import PackageStatus
 from reconciler.policy import WriteLimits
 from reconciler.reasons import Phase, Reason
 from reconciler.report.dashboard import Dashboard
 from reconciler.report.summary import Names
+from reconciler.shard import WHOLE, Shard, dashboard_file
 from tests.support.forges.server import VirtualClock
 from tests.unit.apply.world import Edge
 

@@ -25,10 +25,10 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
 from reconciler.plan.changes import Effect, LockProposal, Outcome, Plan, Refusal, Unfinished
-from reconciler.plan.shard import Shard
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.reasons import Reason
 from reconciler.report.summary import Names
+from reconciler.shard import Shard
 from reconciler.state import (
     REFUSED_DELETIONS,
     SETS_DIRECTORY,

@@ -17,7 +17,6 @@ from reconciler.forge.local import LocalForge
 from reconciler.forge.registry import Forges, _read_key, default_api
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential, normalise_url
-from reconciler.plan.shard import Shard
 from reconciler.policy import (
     ApprovalPolicy,
     ApprovalRule,
@@ -29,6 +28,7 @@ from reconciler.policy import (
     Policy,
     PullRequestPolicy,
 )
+from reconciler.shard import Shard
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import VirtualClock
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.api.porch import GitRepository
-from reconciler.inventory import Commit, RepositoryView
+from reconciler.inventory import Commit, RepositoryView, repository_commits
 from reconciler.objects import Signature, commit_bytes, object_id, tree_id
 from reconciler.plan.commits import (
     clone_task,
@@ -13,8 +13,6 @@ from reconciler.plan.commits import (
     edit_task,
     group_message,
     relabelled,
-    removal_message,
-    repository_commits,
     revision_name,
     start_branch,
     upgrade_task,
@@ -103,7 +101,6 @@ def test_tasks_are_those_of_porch() -> None:
             "strategy": "resource-merge",
         },
     }
-    assert removal_message("a/web") == "Delete a/web\n"
 
 
 def test_names_of_revisions() -> None:

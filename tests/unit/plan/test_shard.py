@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from reconciler.errors import Location, Problem, UsageError
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Plan
-from reconciler.plan.shard import (
+from reconciler.plan.shard_reports import problems_of, statuses_of
+from reconciler.plan.status import PackageStatus
+from reconciler.reasons import Phase, Reason
+from reconciler.shard import (
     WHOLE,
     Shard,
     dashboard_file,
@@ -18,9 +21,6 @@ from reconciler.plan.shard import (
     parse_shard,
     shard_of,
 )
-from reconciler.plan.shard_reports import problems_of, statuses_of
-from reconciler.plan.status import PackageStatus
-from reconciler.reasons import Phase, Reason
 from tests.support.plan_values import a_desired, web_context
 from tests.support.sets import repository
 

@@ -9,7 +9,6 @@ from reconciler.errors import Location, Problem
 from reconciler.expand import expand
 from reconciler.ids import ObjectName
 from reconciler.inventory import Inventory, RepositoryRole, ReviewedLock
-from reconciler.plan.shard import Shard, shard_of
 from reconciler.plan.shard_needs import (
     assign_roles,
     planned_clusters,
@@ -19,6 +18,7 @@ from reconciler.plan.shard_needs import (
     why_whole_fleet,
 )
 from reconciler.reasons import Reason
+from reconciler.shard import Shard, shard_of
 from reconciler.state import RefusedDeletionsRecord, RefusedVariant
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 

@@ -9,8 +9,8 @@ from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.ids import normalise_url
 from reconciler.inventory import Inventory, RepositoryRole
-from reconciler.plan.shard import Shard
 from reconciler.read.inventory import read_inventory
+from reconciler.shard import Shard
 from reconciler.state import REFUSED_DELETIONS, RefusedDeletionsRecord, RefusedVariant, record_bytes
 from tests.unit.read.test_inventory import BASE, KPTFILE, REPOSITORY, TIME, create
 
