@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
 
 from reconciler.errors import RefusedError, UnavailableError
@@ -75,18 +75,25 @@ def gitea_api(host: str) -> str:
     return f"https://{host}/api/v1"
 
 
+class Fields(NamedTuple):
+    """The method that updates, the names of fields, and the values of the one that closes and opens."""
+
+    update: str
+    number: str
+    text: str
+    base: str
+    user: str
+    state: str
+    closed: str
+    opened: str
+
+
 class RestDialect(ABC):
     """The requests that differ between these forges in paths and in the names of fields only."""
 
     most_text: int
     _draft_prefix: str
-    _update_method: ClassVar[str]
-    _number: ClassVar[str]
-    _text: ClassVar[str]
-    _base: ClassVar[str]
-    _user: ClassVar[str]
-    _closing: ClassVar[Mapping[str, str]]
-    _reopening: ClassVar[Mapping[str, str]]
+    _fields: ClassVar[Fields]
 
     def __init__(self, transport: Transport, name: str, pulls: str, issues: str) -> None:
         self.name = name
@@ -101,8 +108,10 @@ class RestDialect(ABC):
 
     def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
         """Replace title, text and base; a draft stays one."""
-        moved = {self._base: base} if base != pull.base else {}
-        return self._update(pull, {"title": self._title(title, draft=pull.draft), self._text: body, **moved})
+        moved = {self._fields.base: base} if base != pull.base else {}
+        return self._update(
+            pull, {"title": self._title(title, draft=pull.draft), self._fields.text: body, **moved}
+        )
 
     def mark_ready(self, pull: ApiPullRequest) -> None:
         """Mark a draft as ready for review."""
@@ -114,11 +123,11 @@ class RestDialect(ABC):
 
     def close(self, pull: ApiPullRequest) -> None:
         """Close a pull request."""
-        self._update(pull, self._closing)
+        self._update(pull, {self._fields.state: self._fields.closed})
 
     def reopen(self, pull: ApiPullRequest) -> None:
         """Open a closed pull request again."""
-        self._update(pull, self._reopening)
+        self._update(pull, {self._fields.state: self._fields.opened})
 
     def add_comment(self, number: int, body: str) -> Comment:
         """Comment in one request."""
@@ -127,13 +136,13 @@ class RestDialect(ABC):
 
     def create_issue(self, title: str, body: str) -> Issue:
         """Open an issue in one request."""
-        reply = self.transport.write("POST", self._issues, {"title": title, self._text: body})
-        return Issue(reply.data[self._number], body)
+        reply = self.transport.write("POST", self._issues, {"title": title, self._fields.text: body})
+        return Issue(reply.data[self._fields.number], body)
 
     def edit_issue(self, number: int, body: str) -> None:
         """Replace the text of an issue."""
         path = f"{self._issues}/{number}"
-        self.transport.write(self._update_method, path, {self._text: body}, repeatable=True)
+        self.transport.write(self._fields.update, path, {self._fields.text: body}, repeatable=True)
 
     @abstractmethod
     def _parse(self, item: Any) -> ApiPullRequest: ...
@@ -146,10 +155,10 @@ class RestDialect(ABC):
 
     def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
         path = f"{self._pulls}/{pull.number}"
-        return self._parse(self.transport.write(self._update_method, path, body, repeatable=True).data)
+        return self._parse(self.transport.write(self._fields.update, path, body, repeatable=True).data)
 
     def _own_login(self) -> str:
-        self._login = self._login or str(self.transport.get("/user").data[self._user])
+        self._login = self._login or str(self.transport.get("/user").data[self._fields.user])
         return self._login
 
 
@@ -158,13 +167,9 @@ class GitLab(RestDialect):
 
     most_text = 500_000
     _draft_prefix = "Draft: "
-    _update_method = "PUT"
-    _number = "iid"
-    _text = "description"
-    _base = "target_branch"
-    _user = "username"
-    _closing = {"state_event": "close"}  # noqa: RUF012 - a constant of the class
-    _reopening = {"state_event": "reopen"}  # noqa: RUF012 - a constant of the class
+    _fields = Fields(
+        "PUT", "iid", "description", "target_branch", "username", "state_event", "close", "reopen"
+    )
 
     def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
         self._squash = rule.merge_method == "squash"
@@ -358,13 +363,7 @@ class Gitea(RestDialect):
     """The dialect of Gitea and Forgejo for one repository, `owner/name`."""
 
     most_text = 60_000
-    _update_method = "PATCH"
-    _number = "number"
-    _text = "body"
-    _base = "base"
-    _user = "login"
-    _closing = {"state": "closed"}  # noqa: RUF012 - a constant of the class
-    _reopening = {"state": "open"}  # noqa: RUF012 - a constant of the class
+    _fields = Fields("PATCH", "number", "body", "base", "login", "state", "closed", "open")
 
     def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
         self._root = f"/repos/{quote(name)}"
