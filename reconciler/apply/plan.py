@@ -28,7 +28,6 @@ from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
 from reconciler.plan.status import status_after, statuses_after
-from reconciler.report.dashboard import Dashboard
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 from reconciler.state import (
@@ -95,7 +94,12 @@ def apply_changes(
     done = merge_results([*results.values(), left])
     # Records come last: every effect is recognised without them, so a run killed before loses nothing.
     with effects.recording():
-        unfinished = _redacted(done.unfinished)
+        # What is recorded of effects that were not done: a remote's own words may quote a secret
+        redactor = Redactor.of_environment(os.environ)
+        unfinished = {
+            package: why._replace(message=terminal(redactor.text(why.message)))
+            for package, why in done.unfinished.items()
+        }
         status = status_after(plan, unfinished, done.opened)
         if dashboards is None:
             last = _branches(replace(plan, status=status), inventory, control, done)
@@ -105,27 +109,12 @@ def apply_changes(
             status |= dashboards.files(dashboard)
             branches = _branches(replace(plan, status=status), inventory, control, done)
             if dashboards.is_shared:
-                reported = _write_shared(dashboards, dashboard, inventory, control)
+                ref, parts = status_ref(inventory.policy.instance), dashboards.shard.parts
+                reported = dashboards.write(dashboard, lambda: read_dashboards(control, ref, parts))
             last = merge_results([reported, branches])
     on_effects(last.effects)
     everything = merge_results([done, last])
     return Outcome(everything.effects, everything.exits, unfinished, done.opened)
-
-
-def _write_shared(
-    dashboards: DashboardWriter, dashboard: Dashboard, inventory: Inventory, control: Mirror
-) -> Result:
-    ref, parts = status_ref(inventory.policy.instance), dashboards.shard.parts
-    return dashboards.write(dashboard, lambda: read_dashboards(control, ref, parts))
-
-
-def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, Unfinished]:
-    """Return what is recorded of effects that were not done: a remote's own words may quote a secret."""
-    redactor = Redactor.of_environment(os.environ)
-    return {
-        package: why._replace(message=terminal(redactor.text(why.message)))
-        for package, why in unfinished.items()
-    }
 
 
 def _repositories(

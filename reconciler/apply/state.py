@@ -123,7 +123,9 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
     ):
         return Result()
     try:
-        commit = _commit(pack, tree, branch, policy, time)
+        parents = (branch.expect,) if branch.expect else ()
+        who = Signature(policy.name, policy.email, time)
+        commit = pack.commit(tree, parents, who, who, branch.message)
         (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)], pack.save())
     except ReconcilerError as error:
         return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
@@ -197,12 +199,6 @@ def _overtaken(branch: Branch, why: str) -> Result:
     return failed_result(
         CONTROL, ConflictError(why), (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED
     )
-
-
-def _commit(pack: Pack, tree: Oid, branch: Branch, policy: CommitPolicy, time: int) -> Oid:
-    parents = (branch.expect,) if branch.expect else ()
-    who = Signature(policy.name, policy.email, time)
-    return pack.commit(tree, parents, who, who, branch.message)
 
 
 def _holds(mirror: Mirror, commit: Oid | None, tree: Oid) -> bool:

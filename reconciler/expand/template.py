@@ -330,7 +330,10 @@ class Renderer:
             if self._trace:
                 trace = {"downstream.repo": FROM_TARGET, "downstream.package": FROM_TARGET}
             return RenderedSpec(self._spec(context.repo_default, context.package_default, {}), trace)
-        template = self._template(context.template)
+        # By identity: models are not hashable, and the templates of a set outlive its renderer.
+        if id(context.template) not in self._templates:
+            self._templates[id(context.template)] = compile_template(context.template, self._expressions)
+        template = self._templates[id(context.template)]
         try:
             return self._render(context, template, trace)
         except TemplateError as error:
@@ -359,12 +362,6 @@ class Renderer:
     def _spec(self, repo: str, package: str, fields: Mapping[str, Any]) -> PackageVariantSpec:
         downstream = Downstream(repo=repo, package=package)
         return PackageVariantSpec(**{**self._blank, **fields, "downstream": downstream})
-
-    def _template(self, template: VariantTemplate) -> Template:
-        # By identity: models are not hashable, and the templates of a set outlive its renderer.
-        if id(template) not in self._templates:
-            self._templates[id(template)] = compile_template(template, self._expressions)
-        return self._templates[id(template)]
 
     def _repository(self, name: str, context: Context) -> Mapping[str, Any]:
         if name not in self._inputs:

@@ -143,7 +143,9 @@ def to_manifest(variant: DesiredVariant, inventory: Inventory) -> dict[str, Any]
         metadata["annotations"] = dict(sorted(annotations.items()))
     metadata["uid"] = variant.uid
     if variant.set_key is not None:
-        uid = _set_uid(variant, inventory)
+        declared = next((pvs for pvs in inventory.sets if pvs.key == variant.set_key), None)
+        uid = declared.manifest.metadata.uid if declared else None
+        uid = uid or stable_uid(inventory.policy.instance, *(variant.set_key or variant.key))
         metadata["labels"] = {SET_LABEL: uid}
         metadata["finalizers"] = [FINALIZER]
         metadata["ownerReferences"] = [
@@ -157,9 +159,3 @@ def to_manifest(variant: DesiredVariant, inventory: Inventory) -> dict[str, Any]
         ]
     spec = spec_data(variant)
     return {"apiVersion": PACKAGE_VARIANT, "kind": "PackageVariant", "metadata": metadata, "spec": spec}
-
-
-def _set_uid(variant: DesiredVariant, inventory: Inventory) -> str:
-    declared = next((pvs for pvs in inventory.sets if pvs.key == variant.set_key), None)
-    uid = declared.manifest.metadata.uid if declared else None
-    return uid or stable_uid(inventory.policy.instance, *(variant.set_key or variant.key))

@@ -149,7 +149,10 @@ class ApiForge:
             self.dialect.mark_draft(pull)
             pull = replace(pull, draft=True)
         marked = body_marker.parse(pull.body)
-        pull = self._update_labels(pull, marked.labels, desired.labels)
+        # Replace the labels of an earlier run by the desired ones; labels of people are kept
+        removed = set(marked.labels) - set(desired.labels)
+        labels = tuple(sorted((set(pull.labels) - removed) | set(desired.labels)))
+        pull = pull if labels == tuple(sorted(pull.labels)) else self.dialect.set_labels(pull, labels)
         refused = self._ask_people(pull, set(marked.people), desired)
         if refused is not None:
             # The text does not wait for people; without a digest it says that something is missing.
@@ -421,14 +424,6 @@ class ApiForge:
             hint = "Give them access to the repository, or change spec.pullRequests.reviews or CODEOWNERS."
             return RefusedError(message, hint=hint)
         return None
-
-    def _update_labels(
-        self, pull: ApiPullRequest, before: Iterable[str], desired: Iterable[str]
-    ) -> ApiPullRequest:
-        """Replace the labels of an earlier run by the desired ones; labels of people are kept."""
-        removed = set(before) - set(desired)
-        labels = tuple(sorted((set(pull.labels) - removed) | set(desired)))
-        return pull if labels == tuple(sorted(pull.labels)) else self.dialect.set_labels(pull, labels)
 
     def _write_comment(self, number: int, key: str, body: str, *, update: bool = True) -> None:
         text = body_marker.comment_text(key, body, self.dialect.most_text)

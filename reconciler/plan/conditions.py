@@ -97,7 +97,10 @@ def _variant(
     if change.reason is Reason.PAUSED:
         yield from _paused(variant, change, context)
         return
-    injection = _injection(variant, context)
+    # Which required injection points are empty; None if the package has no points
+    rendered = context.rendered.variants.get(variant.key)
+    fresh = rendered.fresh if rendered else None
+    injection = fresh.injection if isinstance(fresh, Package) else None
     unwritten = missing if missing and not missing.pushed and change.written else None
     error = _error(change) or (missing_text(change, unwritten) if unwritten else "")
     yield _ensured(change, error, injection, unwritten)
@@ -119,13 +122,6 @@ def _paused(variant: DesiredVariant, change: Change, context: PlanContext) -> It
     for type_ in ("Ready", "DownstreamEnsured", "ContextInjected", "ConfigInjected"):
         yield Condition(type=type_, status=status, reason=str(change.reason), message=message)
     yield _draft(_has_draft(variant, change, context, None))
-
-
-def _injection(variant: DesiredVariant, context: PlanContext) -> str | None:
-    """Return which required injection points are empty; None if the package has no points."""
-    rendered = context.rendered.variants.get(variant.key)
-    fresh = rendered.fresh if rendered else None
-    return fresh.injection if isinstance(fresh, Package) else None
 
 
 def _ensured(change: Change, error: str, injection: str | None, unwritten: Unfinished | None) -> Condition:

@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.changes import AnswerNote, Change, ConflictNote, Op, WriteRemoval
+from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.rejection import RETRY
 from reconciler.reasons import Reason
@@ -193,7 +193,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         objects=dict(resolved.objects),
         facts=dict(resolved.facts),
         conflicts=tuple(_open(note) for note in change.conflicts),
-        answers=tuple(_answered(note) for note in change.answers),
+        answers=tuple(AnsweredConflict(**note._asdict()) for note in change.answers),
         asked_from=_asked_from(resolved, change, context),
         unready=change.unready,
     )
@@ -218,10 +218,6 @@ def _asked_from(resolved: ResolvedVariant, change: Change, context: PlanContext)
 
 def _open(note: ConflictNote) -> OpenConflict:
     return OpenConflict(**note._asdict())
-
-
-def _answered(note: AnswerNote) -> AnsweredConflict:
-    return AnsweredConflict(**note._asdict())
 
 
 def _output(resolved: ResolvedVariant, change: Change, context: PlanContext) -> Oid | None:

@@ -69,11 +69,6 @@ def why_whole_fleet(inventory: Inventory, desired: Desired, shard: Shard) -> str
     return next(_reasons(inventory, desired, shard), "")
 
 
-def _policy_reasons(inventory: Inventory) -> Iterator[str]:
-    if inventory.policy.rollouts and inventory.sets:
-        yield "a wave waits for packages of other repositories"
-
-
 def _reasons(inventory: Inventory, desired: Desired, shard: Shard) -> Iterator[str]:
     refused = inventory.refused
     if refused is None or refused.variants or refused.packages:
@@ -89,7 +84,8 @@ def _reasons(inventory: Inventory, desired: Desired, shard: Shard) -> Iterator[s
     # The deletion guard counts these packages, not records, in all repositories.
     if _has_moved(inventory, desired):
         yield "a variant has another downstream now"
-    yield from _policy_reasons(inventory)
+    if inventory.policy.rollouts and inventory.sets:
+        yield "a wave waits for packages of other repositories"
     authored = without_generated(inventory)
     diff = diff_variants(desired, authored)
     if diff.refused:

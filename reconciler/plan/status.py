@@ -118,7 +118,11 @@ def _status(
         return None
     pull = opened.get((target.key.url, head)) or newest_pull(target.pulls, head) if head else None
     if pull is None and word.phase is Phase.REJECTED:
-        pull = _refused_pull(target, context)
+        deletion = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
+        own = f"{DRAFTS}{target.package.path}/"
+        pulls = PullRequests.of(target.pulls)
+        newest = max((*pulls.at(deletion), *pulls.below(own)), key=by_weight, default=None)
+        pull = newest if newest is not None and newest.state is PullState.CLOSED else None
     refused_at = pull.closed if pull and word.phase is Phase.REJECTED else 0
     name = package_name(target.view, change.package.path)
     workspace = _workspace(change, target, context, missing, head)
@@ -138,15 +142,6 @@ def _status(
         # As Porch composes the name of the PackageRevision.
         revision=f"{target.view.key.name}.{name.replace('/', '.')}.{workspace}" if workspace else "",
     )
-
-
-def _refused_pull(target: PlanTarget, context: PlanContext) -> PullRequest | None:
-    """Return the newest pull request of the package if a person closed it, though its branch is gone."""
-    deletion = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
-    own = f"{DRAFTS}{target.package.path}/"
-    pulls = PullRequests.of(target.pulls)
-    newest = max((*pulls.at(deletion), *pulls.below(own)), key=by_weight, default=None)
-    return newest if newest is not None and newest.state is PullState.CLOSED else None
 
 
 def _word(
@@ -406,7 +401,8 @@ def plan_status(
             is_lasting = status.reason != Reason.AWAITING_CHECKS
             value["package"] = status_value(status if is_lasting else replace(status, reason="", message=""))
             value["downstreamTargets"] = [{"name": status.revision}] if status.revision else []
-        files[_path(key)] = _json(value)
+        options = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+        files[_path(key)] = orjson.dumps(value, option=options)
     return files
 
 
@@ -462,8 +458,3 @@ def _owners(context: PlanContext, changes: Iterable[Change]) -> Iterator[tuple[s
 
 def _path(key: ObjectKey) -> str:
     return f"{DIRECTORY}/{key.kind.lower()}s/{key.namespace}/{key.name}.json"
-
-
-def _json(value: Mapping[str, Any]) -> bytes:
-    options = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    return orjson.dumps(value, option=options)

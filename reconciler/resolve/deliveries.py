@@ -118,7 +118,9 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
         elif cluster not in inputs or not target.view.is_available:
             stalled.add(variant_key(delivery_owner(cluster, target)))
         else:
-            is_complete = _is_complete(cluster, clusters, inventory)
+            control = inventory.control
+            incomplete = {"", cluster} & clusters.incomplete
+            is_complete = control.readable and not control.broken and not incomplete
             variant = _variant(cluster, target, times.of_cluster(inputs[cluster]), inventory)
             digest = _lock_digest(lock, variant.key, target, inventory, is_complete=is_complete)
             record = inventory.records.get(variant.key)
@@ -126,12 +128,6 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
             resolved = _resolve(variant, pin, digest, inventory)
             items.append(Delivery(cluster, target, inputs[cluster], lock, is_complete, digest, resolved))
     return Deliveries(tuple(items), frozenset(stalled), tuple(sorted(problems)), tuple(notes))
-
-
-def _is_complete(cluster: str, clusters: FleetInputs, inventory: Inventory) -> bool:
-    control = inventory.control
-    incomplete = {"", cluster} & clusters.incomplete
-    return control.readable and not control.broken and not incomplete
 
 
 def pin_delivery(delivery: Delivery, tree: Oid, inventory: Inventory, digest: str = "") -> ResolvedVariant:

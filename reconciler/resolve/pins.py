@@ -45,7 +45,8 @@ def choose_pin(variant: DesiredVariant, inventory: Inventory) -> PinChoice | Pro
     upstream = upstream_data(variant)
     if not is_floating(upstream):
         return PinChoice(selected)
-    lock = _merged(variant.key, upstream, inventory)
+    lock = inventory.reviewed.pins.get(variant.key) if inventory.reviewed else None
+    lock = lock if lock and lock.answers(upstream) else None
     if lock is None and (why := _waits(variant.key, inventory)):
         return PinChoice(None, selected, why)
     lock = lock or _applied(variant.key, upstream, inventory)
@@ -74,12 +75,6 @@ def lock_pin(
 ) -> UpstreamLock | None:
     """Return the lock of a `spec.upstream`; None if that is exact."""
     return lock_upstream(variant, upstream, commit=pin.commit.oid, tree=pin.tree, ref=pin.ref, held=held)
-
-
-def _merged(key: ObjectName, upstream: Mapping[str, Any], inventory: Inventory) -> UpstreamLock | None:
-    """Return main's answer, where pins are reviewed."""
-    lock = inventory.reviewed.pins.get(key) if inventory.reviewed else None
-    return lock if lock and lock.answers(upstream) else None
 
 
 def _waits(key: ObjectName, inventory: Inventory) -> str:

@@ -139,7 +139,9 @@ class _Lookup:
 
     def by_tag(self, tag: str) -> Pin | Problem:
         own = self._own_tag(tag)
-        whole = self._repository_tag(tag)
+        commit = self.view.tags.get(tag)
+        tree = commit and self.inventory.trees.get(TreeAt(self.view.url, commit.oid, self.package.path))
+        whole = pin_at(self.view, self.package.path, commit, tree, ref=tag) if commit and tree else None
         if own is None and whole is None:
             names = [short_tag(r.ref).removeprefix(f"{self.package.path}/") for r in self.package.published]
             return self.missing("tag", f"no tag {tag}", _near(tag, [*names, *self._plain_tags()]))
@@ -185,7 +187,7 @@ class _Lookup:
         name = package_name(self.view, self.package.path)
         message = f"{NOT_FOUND}: package {name} in repository {self.view.key.name} has {what}"
         if self.package.path not in self.view.packages:
-            existing = _packages(self.view)
+            existing = [package_name(self.view, path) for path in self.view.packages]
             field, hint = "package", missing_package(name, existing) if name else _near(name, existing)
         return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
 
@@ -204,11 +206,6 @@ class _Lookup:
         return next(
             (self._published(r) for r in self.package.published if short_tag(r.ref) == full_tag), None
         )
-
-    def _repository_tag(self, tag: str) -> Pin | None:
-        commit = self.view.tags.get(tag)
-        tree = commit and self.inventory.trees.get(TreeAt(self.view.url, commit.oid, self.package.path))
-        return pin_at(self.view, self.package.path, commit, tree, ref=tag) if commit and tree else None
 
     def _own_tags(self) -> Iterator[str]:
         return (short_tag(r.ref).removeprefix(f"{self.package.path}/") for r in self.package.published)
@@ -230,10 +227,6 @@ def _version(text: str) -> Version | None:
     except VersionError:
         return None
     return None if version.is_partial else version
-
-
-def _packages(view: RepositoryView) -> list[str]:
-    return [package_name(view, path) for path in view.packages]
 
 
 def _near(name: str, names: list[str]) -> str:

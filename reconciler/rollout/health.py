@@ -15,7 +15,10 @@ _FAILING = frozenset({"Degraded", "Missing"})
 def object_health(body: Mapping[str, Any]) -> GateResult:
     """Return the health of an object. Total: what its status does not tell is waited for."""
     status = body.get("status")
-    name = _name(body)
+    metadata = body.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    parts = (metadata.get("namespace"), metadata.get("name"))
+    name = f"{body.get('kind')} {'/'.join(str(part) for part in parts if part)}"
     if not isinstance(status, Mapping) or not status:
         return GateResult(Verdict.WAITING, f"{name} has no status in the snapshot")
     if body.get("kind") == "Application":
@@ -79,13 +82,6 @@ def _generation(body: Mapping[str, Any]) -> int | None:
     metadata = body.get("metadata")
     generation = metadata.get("generation") if isinstance(metadata, Mapping) else None
     return generation if isinstance(generation, int) else None
-
-
-def _name(body: Mapping[str, Any]) -> str:
-    metadata = body.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
-    parts = (metadata.get("namespace"), metadata.get("name"))
-    return f"{body.get('kind')} {'/'.join(str(part) for part in parts if part)}"
 
 
 def _text(status: Mapping[str, Any], *path: str) -> str:
