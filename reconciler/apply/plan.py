@@ -94,12 +94,7 @@ def apply_changes(
     done = merge_results([*results.values(), left])
     # Records come last: every effect is recognised without them, so a run killed before loses nothing.
     with effects.recording():
-        # What is recorded of effects that were not done: a remote's own words may quote a secret
-        redactor = Redactor.of_environment(os.environ)
-        unfinished = {
-            package: why._replace(message=terminal(redactor.text(why.message)))
-            for package, why in done.unfinished.items()
-        }
+        unfinished = _redacted(done.unfinished)
         status = status_after(plan, unfinished, done.opened)
         if dashboards is None:
             last = _branches(replace(plan, status=status), inventory, control, done)
@@ -115,6 +110,15 @@ def apply_changes(
     on_effects(last.effects)
     everything = merge_results([done, last])
     return Outcome(everything.effects, everything.exits, unfinished, done.opened)
+
+
+def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, Unfinished]:
+    """Return what is recorded of effects that were not done: a remote's own words may quote a secret."""
+    redactor = Redactor.of_environment(os.environ)
+    return {
+        package: why._replace(message=terminal(redactor.text(why.message)))
+        for package, why in unfinished.items()
+    }
 
 
 def _repositories(

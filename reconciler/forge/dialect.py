@@ -1,16 +1,22 @@
-"""Dialects of forge APIs: the requests that differ between forges, and the validation of their replies."""
+"""What the dialects of forge APIs share: pull requests as values, and the validation of replies.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+A dialect has the requests that differ between forges. `ApiForge` uses the same methods of each one, those of
+`GitHub`: another dialect joins `ApiDialect`, and the type checker tells what it lacks. Each write is one
+request, and a method yields the items of a list page by page.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import wraps
 from math import inf
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from reconciler.errors import RefusedError, UnavailableError
-from reconciler.inventory import CheckState, HeadStatus, PullRequest, PullState
+from reconciler.inventory import PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from reconciler.values import dataclass
 
+T = TypeVar("T")
 Query = Mapping[str, str | int]
 UNCONFIGURED = ForgeRule("*", ForgeKind.LOCAL)
 """A rule with the defaults."""
@@ -87,128 +93,6 @@ class MergePendingError(UnavailableError):
     hint = "Run again: the forge had not finished its checks of this pull request."
 
 
-class ApiDialect(Protocol):
-    """Requests about the pull requests of one repository in the API of one kind of forge.
-
-    Attributes:
-        name: The repository, as `owner/name`.
-        most_text: The greatest length of a text, in characters.
-    """
-
-    name: str
-    most_text: int
-
-    def has_pulls(self) -> bool:
-        """Tell whether pull requests are switched on in the repository."""
-        ...
-
-    def list_all(self) -> Iterator[Sequence[ApiPullRequest]]:
-        """Yield all pull requests, page by page; the heads of those from forks are empty."""
-        ...
-
-    def list_open(self) -> Iterator[Sequence[ApiPullRequest]]:
-        """Yield the open pull requests, page by page; the heads of those from forks are empty."""
-        ...
-
-    def list_changed(self) -> Iterator[Sequence[ApiPullRequest]]:
-        """Yield at least the ended pull requests, the last change first; heads from forks are empty."""
-        ...
-
-    def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
-        """Yield open pull requests of a branch, at least one if there are any.
-
-        With the base a forge may need fewer requests: their number does not grow with the repository.
-        """
-        ...
-
-    def find_recent(self, head: str) -> Iterator[ApiPullRequest]:
-        """Yield the open pull requests of a branch that were opened in the last minutes: a race opens two."""
-        ...
-
-    def find(self, number: int) -> ApiPullRequest:
-        """Return a pull request; MissingError if there is none."""
-        ...
-
-    def create(self, desired: PullRequest) -> ApiPullRequest:
-        """Open a pull request in one request, with labels where the forge takes them at once.
-
-        PullRequestExistsError, RefusedError without a branch.
-        """
-        ...
-
-    def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
-        """Replace title, text and base; a draft stays one."""
-        ...
-
-    def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
-        """Replace the labels."""
-        ...
-
-    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
-        """Request reviews of people and teams (`owner/team`); InvalidError if the forge refuses one."""
-        ...
-
-    def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
-        """Also assign a pull request to people; InvalidError if the forge refuses one."""
-        ...
-
-    def mark_ready(self, pull: ApiPullRequest) -> None:
-        """Mark a draft as ready for review."""
-        ...
-
-    def mark_draft(self, pull: ApiPullRequest) -> None:
-        """Turn a pull request into a draft."""
-        ...
-
-    def close(self, pull: ApiPullRequest) -> None:
-        """Close a pull request."""
-        ...
-
-    def reopen(self, pull: ApiPullRequest) -> None:
-        """Open a closed pull request again; InvalidError without its branch."""
-        ...
-
-    def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        """Merge a pull request if its head is `expect`; MergePendingError, InvalidError if it cannot be."""
-        ...
-
-    def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        """Let the forge merge this head when its rules are met, at once if they are; raises as `merge`."""
-        ...
-
-    def comments(self, number: int) -> Iterator[Comment]:
-        """Yield the comments that the authenticated user wrote on a pull request."""
-        ...
-
-    def add_comment(self, number: int, body: str) -> Comment:
-        """Comment in one request."""
-        ...
-
-    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
-        """Replace the text of a comment."""
-        ...
-
-    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
-        """Yield the checks of a commit with their states, the newest of a name last."""
-        ...
-
-    def set_status(self, commit: str, status: HeadStatus) -> None:
-        """Set a status of a commit in one request; the newest of a name counts."""
-        ...
-
-    def issues(self) -> Iterator[Issue]:
-        """Yield the issues that the authenticated user opened, closed ones too."""
-        ...
-
-    def create_issue(self, title: str, body: str) -> Issue:
-        """Open an issue in one request."""
-        ...
-
-    def edit_issue(self, number: int, body: str) -> None:
-        """Replace the text of an issue."""
-        ...
-
-
 def parse_pull(
     item: Any, parse: Callable[[Any], ApiPullRequest], number: str, head: Callable[[Any], Any]
 ) -> ApiPullRequest:
@@ -232,9 +116,9 @@ def parse_pull(
         return ApiPullRequest(item[number], branch, "", "", "", False, PullState.CLOSED, "", unreadable=why)
 
 
-def validated(dialect: ApiDialect) -> ApiDialect:
+def validated(dialect: T) -> T:
     """Wrap a dialect so that a malformed reply raises UnavailableError instead of a TypeError or KeyError."""
-    return cast("ApiDialect", _Validated(dialect))
+    return cast("T", _Validated(dialect))
 
 
 def write_times(item: Mapping[str, Any]) -> tuple[float, ...]:
@@ -258,7 +142,7 @@ def forbidden_method(name: str, method: str) -> RefusedError:
 
 
 class _Validated:
-    def __init__(self, dialect: ApiDialect) -> None:
+    def __init__(self, dialect: Any) -> None:
         self._dialect = dialect
 
     def __getattr__(self, name: str) -> Any:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from reconciler.errors import UnavailableError
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
-from reconciler.forge.dialect import ApiDialect, validated
+from reconciler.forge.dialect import validated
 from reconciler.forge.http import Authorization, Read, StaticToken, Transport
 from reconciler.forge.local import LocalForge
 from reconciler.forge.reply_cache import ReplyCache
@@ -21,6 +21,7 @@ from reconciler.shard import WHOLE, Shard
 
 if TYPE_CHECKING:
     from reconciler.forge import github, rest_dialects
+    from reconciler.forge.listing import ApiDialect
 else:  # only a run with a remote forge needs them
     github = LazyModule("reconciler.forge.github")
     rest_dialects = LazyModule("reconciler.forge.rest_dialects")
@@ -278,7 +279,7 @@ def _usual_api(kind: ForgeKind, host: str) -> str:
             return rest_dialects.gitea_api(host)
 
 
-def _make_dialect(transport: Transport, name: str, rule: ForgeRule) -> ApiDialect:
+def _make_dialect(transport: Transport, name: str, rule: ForgeRule) -> "ApiDialect":
     match rule.kind:
         case ForgeKind.GITHUB:
             return github.GitHub(transport, name, rule)

@@ -15,7 +15,8 @@ from reconciler.dependencies.catalog.published import DependencyInputs, reposito
 from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.errors import Problem
+from reconciler.errors import Problem, UsageError
+from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import Desired, variant_key
 from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import Inventory
@@ -34,6 +35,7 @@ from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution, with_releases
+from reconciler.suggestions import suggest
 from reconciler.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from reconciler.dependencies.update import unsolved as unsolved_clusters
     from reconciler.resolve import garbage_collect as leaving_packages
     from reconciler.resolve import generated as generating
-    from reconciler.resolve import upgrades
     from reconciler.resolve.garbage_collect import Leaving
     from reconciler.resolve.generated import Generated
 else:
@@ -52,7 +53,6 @@ else:
     unsolved_clusters = LazyModule("reconciler.dependencies.update.unsolved")
     leaving_packages = LazyModule("reconciler.resolve.garbage_collect")
     generating = LazyModule("reconciler.resolve.generated")
-    upgrades = LazyModule("reconciler.resolve.upgrades")
 
 _EXPLAINED = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
@@ -117,7 +117,7 @@ def resolve_fleet(
     roots = find_roots(inventory, desired, resolution, dependencies.published, retained)
     clusters = _cluster_inputs(inventory, dependencies, roots)
     if options.upgrade:
-        upgrades.check_upgrades(options.upgrade, clusters, desired.variants)
+        check_upgrades(options.upgrade, clusters, desired.variants)
     is_unused = not (clusters.worlds or clusters.problems or clusters.warnings or dependencies.locks)
     if is_unused and not any(record.requested_by for record in inventory.records.values()):
         return ResolvedFleet(desired, with_releases(resolution, inventory, desired))
@@ -317,3 +317,33 @@ def _without(resolution: Resolution, unmet: Mapping[ObjectKey, tuple[Problem, ..
         stalled=resolution.stalled | unmet.keys(),
         problems=tuple(sorted(problems)),
     )
+
+
+_OTHERWISE = "Names are those that `reconciler lock` and `reconciler index list` print."
+
+
+def check_upgrades(upgrade: Iterable[str], clusters: FleetInputs, variants: Iterable[DesiredVariant]) -> None:
+    """Refuse to upgrade what is no package that a cluster could have.
+
+    Args:
+        upgrade: Names of packages, with or without ecosystem. Variants that follow their upstream are none
+            of them any more.
+        clusters: Everything that clusters need, and can have.
+        variants: The variants that the manifests declare.
+
+    Raises:
+        UsageError: A name is no package's.
+    """
+    catalogues = {id(world.catalogue): world.catalogue for world in clusters.worlds}.values()
+    packages = {id_ for catalogue in catalogues for id_ in (*catalogue.packages, *catalogue.names)}
+    names = {name for id_ in packages for name in (id_.name, str(id_))}
+    by_name = {name: variant for variant in variants for name in (variant.key.name, str(variant.key))}
+    for name in sorted(upgrade):
+        if name in names:
+            continue
+        if (variant := by_name.get(name)) is not None:
+            hint = "Write another revision there: only packages that clusters need are upgraded by name."
+            message = f"PackageVariant {variant.key} has the upstream revision that its manifest names"
+            raise UsageError(message, hint=hint)
+        hint = suggest(name, names | by_name.keys(), otherwise=_OTHERWISE)
+        raise UsageError(f"No package or PackageVariant is called {name}", hint=hint)

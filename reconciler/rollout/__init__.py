@@ -1,1 +1,1 @@
-"""Rollouts: the waves of a set, the health of what was published, and what may move next. Pure."""
+"""Rollouts: the waves of a set, and what may move next. Pure."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.errors import UnavailableError
-from reconciler.forge.dialect import ApiDialect, ApiPullRequest, validated
+from reconciler.forge.dialect import ApiPullRequest, validated
 from reconciler.forge.github import GitHub
 from reconciler.forge.http import Transport
 from reconciler.forge.rest_dialects import Gitea, GitLab
@@ -17,7 +17,7 @@ from tests.support.forges.server import Answer
 
 
 class Api(NamedTuple):
-    make: Callable[[Transport], ApiDialect]
+    make: Callable[[Transport], Any]
     path: str
     item: Callable[[int, str, int], dict[str, Any]]
 
