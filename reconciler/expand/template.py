@@ -354,7 +354,12 @@ class Renderer:
         scope = Scope(self._expressions, None if template.repo.is_fixed else bind(inputs), origins)
         repo = template.repo.render(scope, context.repo_default)
         # As in Porch, `repository` exists only from here on: its name is rendered first.
-        scope.bound = bind({**inputs, "repository": self._repository(repo, context)})
+        if repo not in self._inputs:
+            view = self._repositories.get(repo)
+            if view is None:
+                raise ExpansionError(missing_repository(repo, context))
+            self._inputs[repo] = selected_repository(view).as_input()
+        scope.bound = bind({**inputs, "repository": self._inputs[repo]})
         package = template.package.render(scope, context.package_default)
         fields = {name: render(scope) for name, render in template.fields}
         return RenderedSpec(self._spec(repo, package, {**template.policies, **fields}), trace)
@@ -362,14 +367,6 @@ class Renderer:
     def _spec(self, repo: str, package: str, fields: Mapping[str, Any]) -> PackageVariantSpec:
         downstream = Downstream(repo=repo, package=package)
         return PackageVariantSpec(**{**self._blank, **fields, "downstream": downstream})
-
-    def _repository(self, name: str, context: Context) -> Mapping[str, Any]:
-        if name not in self._inputs:
-            view = self._repositories.get(name)
-            if view is None:
-                raise ExpansionError(missing_repository(name, context))
-            self._inputs[name] = selected_repository(view).as_input()
-        return self._inputs[name]
 
 
 def missing_repository(name: str, context: Context) -> Finding:

@@ -11,7 +11,6 @@ from reconciler.objects import File, Signature, commit_bytes, object_id, tree_id
 from reconciler.plan.changes import StartBranch
 from reconciler.refs import object_name
 from reconciler.resolve.ownership import package_name
-from reconciler.resolve.resolution import Pin
 from reconciler.wording import json_text, plural
 
 CLONE = "Creating new revision by cloning"
@@ -76,11 +75,6 @@ def revision_name(view: RepositoryView, path: str, workspace: str) -> str:
     """Return the name of a package revision's object: `<repository>.<path with dots>.<workspace>`."""
     directory, _, package = package_name(view, path).rpartition("/")
     return object_name(view.key.name, directory, package, workspace)
-
-
-def upstream_label(pin: Pin) -> str:
-    """Return how a person names a pinned upstream: `web/v2`, or a ref at a short commit."""
-    return pin.label
 
 
 _README = {"README.md": File.of(b"Created by reconciler\n")}

@@ -6,7 +6,6 @@ from reconciler.errors import Problem
 from reconciler.expand import DesiredVariant
 from reconciler.plan.adoption import Denied, claim_package
 from reconciler.plan.changes import Change, MoveRef, Op
-from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
 from reconciler.plan.draft_decision import Case, decide_output, upstream_labels
@@ -91,7 +90,7 @@ def _explained(change: Change, resolved: ResolvedVariant) -> Change:
     if change.op is Op.CREATE and resolved.variant.requested_by:
         return replace(change, message=f"Required by {', '.join(resolved.variant.requested_by)}")
     if resolved.offers and resolved.offers.commit.oid != resolved.pin.commit.oid:
-        return replace(change, message=f"Locked; upstream offers {upstream_label(resolved.offers)}")
+        return replace(change, message=f"Locked; upstream offers {resolved.offers.label}")
     return change
 
 

@@ -8,11 +8,10 @@ from reconciler.expand.variants import set_key, variant_key
 from reconciler.ids import ObjectKey, ObjectName
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Change, Plan
-from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext
 from reconciler.plan.overview import package_overviews
 from reconciler.plan.provenance import find_origins
-from reconciler.plan.status import PackageStatus, current_statuses
+from reconciler.plan.status import current_statuses
 from reconciler.reasons import Phase, Reason
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.suggestions import next_step
@@ -68,7 +67,7 @@ def find_obstacles(
     resolved = context.resolved.get(change.variant)
     revisions = _revisions(resolved, context)
     main, review = (overview.main, overview.review) if overview else ("", "")
-    requested = upstream_label(resolved.requested) if resolved else ""
+    requested = resolved.requested.label if resolved else ""
     newest = revisions[-1] if revisions else ""
     goal = _full(version, resolved) or newest or requested
     is_missing = bool(version and revisions) and goal not in (*revisions, requested)
@@ -134,8 +133,8 @@ def _request(
 ) -> Iterator[Obstacle]:
     """Yield why another revision is requested: the manifest, the lock, or a revision that is not there."""
     numbered = tuple(revisions)
-    offered = upstream_label(resolved.offers) if resolved.offers else ""
-    requested = upstream_label(resolved.requested)
+    offered = resolved.offers.label if resolved.offers else ""
+    requested = resolved.requested.label
     if goal == requested:
         return
     if numbered and goal not in (*numbered, offered):
@@ -172,15 +171,11 @@ def _state(plan: Plan, change: Change, name: str) -> Iterator[Obstacle]:
             if is_rolling
             else _NEXT[status.phase].format(name=name)
         )
-        yield Obstacle(_state_text(status, change), step)
+        message = status.message or change.detail
+        pull = f" as #{status.pull}" if status.pull else ""
+        state = "in conflict" if status.phase is Phase.CONFLICT else status.phase
+        yield Obstacle(f"It is {state}{pull}{f': {message}' if message else ''}", step)
     if change.postponed is not None:
         yield Obstacle(
             change.postponed.message, "Wait, or change the limits and schedules in spec.pullRequests."
         )
-
-
-def _state_text(status: PackageStatus, change: Change) -> str:
-    message = status.message or change.detail
-    pull = f" as #{status.pull}" if status.pull else ""
-    state = "in conflict" if status.phase is Phase.CONFLICT else status.phase
-    return f"It is {state}{pull}{f': {message}' if message else ''}"

@@ -12,7 +12,6 @@ import orjson
 
 from reconciler.inventory import HeadStatus, PullRequest, PullState
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent, UpstreamCommits
-from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.reviewers import find_people
 from reconciler.policy import ForgeKind, find_rule
@@ -115,8 +114,8 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
     pin = _brought(resolved, is_written=written is not None)
     return PullRequestContent(
         kind=_kind(change, target, base, pin),
-        upstream_from=upstream_label(base) if base is not None else "",
-        upstream_to=upstream_label(pin),
+        upstream_from=base.label if base is not None else "",
+        upstream_to=pin.label,
         before=before,
         after=after,
         requested_by=resolved.variant.requested_by,

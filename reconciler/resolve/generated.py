@@ -47,9 +47,13 @@ def generate(
     need it. It never takes the place or the name of another variant: one with the same downstream and
     the same package serves as well, and any other is a problem that names both manifests. Order-free.
     """
+    names = repository_names(inventory.repositories.values())
+    sources: dict[tuple[str, str], list[RepositoryView]] = {}
+    for view in sorted(inventory.repositories.values(), key=lambda view: (-len(view.directory), view.key)):
+        sources.setdefault((view.key.namespace, names.get(view.url, "")), []).append(view)
     maker = _Maker(
         inventory,
-        _sources(inventory),
+        sources,
         downstreams,
         {variant.key: variant for variant in desired.variants},
     )
@@ -65,15 +69,6 @@ def generate(
 
 def _key(instance: LockedInstance) -> RootKey:
     return RootKey(instance.slot.namespace, "/".join(instance.slot.path))
-
-
-def _sources(inventory: Inventory) -> Mapping[tuple[str, str], list[RepositoryView]]:
-    """Return the views of each repository by namespace and by how locks call it, the most specific first."""
-    names = repository_names(inventory.repositories.values())
-    sources: dict[tuple[str, str], list[RepositoryView]] = {}
-    for view in sorted(inventory.repositories.values(), key=lambda view: (-len(view.directory), view.key)):
-        sources.setdefault((view.key.namespace, names.get(view.url, "")), []).append(view)
-    return sources
 
 
 @dataclass(slots=True)

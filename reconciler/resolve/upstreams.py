@@ -11,7 +11,7 @@ from reconciler.dependencies.versions import (
     parse_constraint,
     parse_loose,
 )
-from reconciler.errors import Location, Problem
+from reconciler.errors import Problem
 from reconciler.expand.upstream import missing_package
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
@@ -43,7 +43,7 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
     """
     upstream = variant.spec.upstream or Upstream()
     if upstream.revision == 0:
-        location, hint = _field(variant, "spec", "upstream", "revision"), "Revisions count from 1."
+        location, hint = variant.source.at("spec", "upstream", "revision"), "Revisions count from 1."
         return Problem(location, Reason.UPSTREAM_NOT_FOUND, _ZERO, hint).owned_by(variant.owner)
     view = find_repository(variant, upstream.repo or "", inventory, field="upstream")
     if isinstance(view, Problem):
@@ -61,7 +61,7 @@ def find_repository(
     """Return the registered and readable repository of that name in the variant's namespace."""
     view = inventory.repositories.get(ObjectName(variant.key.namespace, name))
     if view is None:
-        location = _field(variant, "spec", field, "repo")
+        location = variant.source.at("spec", field, "repo")
         names = [k.name for k in inventory.repositories if k.namespace == variant.key.namespace]
         start = f"{NOT_FOUND}: repository" if field == "upstream" else "Repository"
         message = f"{start} {variant.key.namespace}/{name} is not registered"
@@ -69,7 +69,7 @@ def find_repository(
         return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint).owned_by(variant.owner)
     if view.problem is None:
         return view
-    location = _field(variant, "spec", field, "repo")
+    location = variant.source.at("spec", field, "repo")
     reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
     problem = Problem(location, reason, view.unread_message, hint, repository=view.key)
     return problem.owned_by(variant.owner)
@@ -192,7 +192,7 @@ class _Lookup:
         return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:
-        location = _field(self.variant, "spec", "upstream", field)
+        location = self.variant.source.at("spec", "upstream", field)
         return Problem(location, reason, message, hint).owned_by(self.variant.owner)
 
     def _published(self, revision: PackageRevision) -> Pin:
@@ -235,7 +235,3 @@ def _near(name: str, names: list[str]) -> str:
     more = f" and {len(existing) - _SHOWN} more" if len(existing) > _SHOWN else ""
     listed = f"Known: {', '.join(existing[:_SHOWN])}{more}." if existing else "There is none."
     return suggest(name, existing, otherwise=listed, most=_SHOWN)
-
-
-def _field(variant: DesiredVariant, *path: str) -> Location:
-    return variant.source.at(*path)

@@ -16,7 +16,6 @@ from reconciler.plan.commits import (
     revision_name,
     start_branch,
     upgrade_task,
-    upstream_label,
     with_lines,
 )
 from reconciler.policy import Author, CommitPolicy
@@ -108,9 +107,9 @@ def test_names_of_revisions() -> None:
 
     assert revision_name(view, "sites/a/b/web", "v1") == "edge.a.b.web.v1"
     assert revision_name(view, "sites/web", "main") == "edge.web.main"
-    assert upstream_label(a_pin(3)) == "web/v3"
-    assert upstream_label(a_pin(0, ref="main")) == "main@a0000000"
-    assert upstream_label(a_pin(-1, ref="stable", commit=a_pin(2).commit)) == "stable@a2000000"
+    assert a_pin(3).label == "web/v3"
+    assert a_pin(0, ref="main").label == "main@a0000000"
+    assert a_pin(-1, ref="stable", commit=a_pin(2).commit).label == "stable@a2000000"
 
 
 def by(name: str, directory: str, author: str, email: str) -> RepositoryView:
