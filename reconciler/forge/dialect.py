@@ -5,6 +5,7 @@ A dialect has the requests that differ between forges. `ApiForge` uses the same 
 request, and a method yields the items of a list page by page.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import wraps
@@ -12,7 +13,8 @@ from math import inf
 from typing import Any, NamedTuple, TypeVar, cast
 
 from reconciler.errors import RefusedError, UnavailableError
-from reconciler.inventory import PullState
+from reconciler.forge.http import Transport
+from reconciler.inventory import HeadStatus, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from reconciler.values import dataclass
 
@@ -91,6 +93,119 @@ class MergePendingError(UnavailableError):
     """The forge has not yet found out whether a pull request can be merged, as after another merge."""
 
     hint = "Run again: the forge had not finished its checks of this pull request."
+
+
+class Fields(NamedTuple):
+    """The method that updates, the names of fields, and the values of the one that closes and opens."""
+
+    update: str
+    number: str
+    text: str
+    base: str
+    user: str
+    state: str
+    closed: str
+    opened: str
+
+
+class RestDialect(ABC):
+    """The requests that differ between forges in paths and in the names of fields only: GitHub's, by default.
+
+    `name` is the repository, `most_text` the greatest length of a text in characters.
+    """
+
+    most_text = 60_000
+    _draft_prefix = ""
+    _longest_description = 255
+    _fields = Fields("PATCH", "number", "body", "base", "login", "state", "closed", "open")
+
+    def __init__(self, transport: Transport, name: str, root: str, pulls: str = "pulls") -> None:
+        self.name = name
+        self.transport = transport
+        self._root = root
+        self._pulls = f"{root}/{pulls}"
+        self._issues = f"{root}/issues"
+        self._login = ""
+
+    def has_pulls(self) -> bool:
+        """Tell whether pull requests are switched on in the repository."""
+        return self.transport.get(self._root).data.get("has_pull_requests", True) is not False
+
+    def find(self, number: int) -> ApiPullRequest:
+        """Return a pull request; MissingError if there is none."""
+        return self._parse(self.transport.get(f"{self._pulls}/{number}").data)
+
+    def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
+        """Replace title, text and base; a draft stays one."""
+        moved = {self._fields.base: base} if base != pull.base else {}
+        return self._update(
+            pull, {"title": self._title(title, draft=pull.draft), self._fields.text: body, **moved}
+        )
+
+    def mark_ready(self, pull: ApiPullRequest) -> None:
+        """Mark a draft as ready for review."""
+        self._update(pull, {"title": pull.title})
+
+    def mark_draft(self, pull: ApiPullRequest) -> None:
+        """Turn a pull request into a draft."""
+        self._update(pull, {"title": self._title(pull.title, draft=True)})
+
+    def close(self, pull: ApiPullRequest) -> None:
+        """Close a pull request."""
+        self._update(pull, {self._fields.state: self._fields.closed})
+
+    def reopen(self, pull: ApiPullRequest) -> None:
+        """Open a closed pull request again."""
+        self._update(pull, {self._fields.state: self._fields.opened})
+
+    def add_comment(self, number: int, body: str) -> Comment:
+        """Comment in one request."""
+        reply = self.transport.write("POST", self._comments(number), {"body": body})
+        return Comment(str(reply.data["id"]), reply.data["body"])
+
+    def create_issue(self, title: str, body: str) -> Issue:
+        """Open an issue in one request."""
+        reply = self.transport.write("POST", self._issues, {"title": title, self._fields.text: body})
+        return Issue(reply.data[self._fields.number], body)
+
+    def edit_issue(self, number: int, body: str) -> None:
+        """Replace the text of an issue."""
+        path = f"{self._issues}/{number}"
+        self.transport.write(self._fields.update, path, {self._fields.text: body}, repeatable=True)
+
+    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
+        """Request reviews of people, and of teams of the owner by their name, in one request."""
+        teams = [name.rpartition("/")[2] for name in reviewers if "/" in name]
+        body = {"reviewers": [name for name in reviewers if "/" not in name], "team_reviewers": teams}
+        path = f"{self._pulls}/{pull.number}/requested_reviewers"
+        self.transport.write("POST", path, body, repeatable=True)
+
+    def set_status(self, commit: str, status: HeadStatus) -> None:
+        """Set a status of a commit, with as much of its text as the forge takes."""
+        state = "success" if status.passed else "failure"
+        body = {
+            "state": state,
+            "context": status.name,
+            "description": status.text[: self._longest_description],
+        }
+        self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
+
+    @abstractmethod
+    def _parse(self, item: Any) -> ApiPullRequest: ...
+
+    def _comments(self, number: int) -> str:
+        return f"{self._issues}/{number}/comments"
+
+    def _title(self, title: str, *, draft: bool) -> str:
+        return f"{self._draft_prefix}{title}" if draft else title
+
+    def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
+        path = f"{self._pulls}/{pull.number}"
+        return self._parse(self.transport.write(self._fields.update, path, body, repeatable=True).data)
+
+    def _own_login(self) -> str:
+        self._login = self._login or str(self.transport.get("/user").data[self._fields.user])
+        return self._login
 
 
 def parse_pull(
