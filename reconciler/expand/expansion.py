@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any
 
 from reconciler.api.meta import Condition
@@ -53,45 +52,22 @@ def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
         trace: Record for every field of every variant which literal or expression set it.
     """
     with no_collection():
-        if trace or not inventory.is_partial:
-            return _expand(inventory, trace=trace)
-        # A shard expands while it reads, to know what it needs, and again to plan: mostly from equal values.
-        if not _last or not _reads_the_same(_last[0][0], inventory):
-            _last[:] = [(inventory, _expand(inventory, trace=False))]
-        return _last[0][1]
-
-
-_last: list[tuple[Inventory, Desired]] = []
-"""The last inventory of a part of a fleet that was expanded, with what it expanded to."""
-_INPUTS = attrgetter("variants", "sets", "stalled", "snapshot", "policy")
-_VIEW = attrgetter(*(field.name for field in fields(RepositoryView)))
-
-
-def _reads_the_same(before: Inventory, now: Inventory) -> bool:
-    """Tell whether expansion reads the same from two inventories; values are compared by identity."""
-    if (before.problems, before.repositories.keys()) != (now.problems, now.repositories.keys()):
-        return False
-    pairs = ((_VIEW(view), _VIEW(now.repositories[key])) for key, view in before.repositories.items())
-    return all(all(map(is_, old, new)) for old, new in ((_INPUTS(before), _INPUTS(now)), *pairs))
-
-
-def _expand(inventory: Inventory, *, trace: bool) -> Desired:
-    expansions = _expand_owners(inventory, trace=trace)
-    conflicts = find_conflicts([c for expansion in expansions for c in expansion.candidates])
-    expansions = [_without_conflicts(e, conflicts.get(e.owner, ())) for e in expansions]
-    variants = [candidate.variant for e in expansions for candidate in e.candidates]
-    stalled = {expansion.owner for expansion in expansions if expansion.findings}
-    return Desired(
-        variants=tuple(sorted(variants, key=lambda variant: variant.key)),
-        stalled=inventory.stalled | stalled,
-        conditions={**_unreadable_owners(inventory), **_conditions(expansions)},
-        targets={
-            e.owner.object_name: len(e.candidates)
-            for e in expansions
-            if e.owner.kind == "PackageVariantSet" and not e.findings
-        },
-        problems=_problems(expansions),
-    )
+        expansions = _expand_owners(inventory, trace=trace)
+        conflicts = find_conflicts([c for expansion in expansions for c in expansion.candidates])
+        expansions = [_without_conflicts(e, conflicts.get(e.owner, ())) for e in expansions]
+        variants = [candidate.variant for e in expansions for candidate in e.candidates]
+        stalled = {expansion.owner for expansion in expansions if expansion.findings}
+        return Desired(
+            variants=tuple(sorted(variants, key=lambda variant: variant.key)),
+            stalled=inventory.stalled | stalled,
+            conditions={**_unreadable_owners(inventory), **_conditions(expansions)},
+            targets={
+                e.owner.object_name: len(e.candidates)
+                for e in expansions
+                if e.owner.kind == "PackageVariantSet" and not e.findings
+            },
+            problems=_problems(expansions),
+        )
 
 
 def _expand_owners(inventory: Inventory, *, trace: bool) -> list[OwnerExpansion]:

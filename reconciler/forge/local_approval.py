@@ -1,9 +1,6 @@
 """Merges of the local forge: each commit onto the one before it, as many as possible in one push."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from itertools import takewhile
 from typing import NamedTuple
 
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError
@@ -188,13 +185,7 @@ class MergeComposer:
         self._parents.update(parent for above in parents.values() for parent in above)
 
     def _refs_below(self, prefix: str) -> list[str]:
-        start = bisect_left(self._names, prefix)
-        names = (self._names[place] for place in range(start, len(self._names)))
-        return list(takewhile(lambda name: name.startswith(prefix), names))
-
-    @cached_property
-    def _names(self) -> list[str]:
-        return sorted(self.mirror.refs())
+        return sorted(ref for ref in self.mirror.refs() if ref.startswith(prefix))
 
     def _checked_base(self, record: PullRecord, path: str) -> Oid:
         """Return the base's commit, on which the package is unchanged since the head left it.

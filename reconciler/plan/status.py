@@ -389,7 +389,7 @@ def plan_status(
             "kind": key.kind,
             "namespace": key.namespace,
             "name": key.name,
-            "conditions": [_condition_value(condition) for condition in own_conditions],
+            "conditions": [condition.model_dump(exclude_none=True) for condition in own_conditions],
         }
         variant = variants.get(ObjectName(key.namespace, key.name))
         if key.kind == "PackageVariant" and variant is not None:
@@ -404,19 +404,6 @@ def plan_status(
         options = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
         files[_path(key)] = orjson.dumps(value, option=options)
     return files
-
-
-def _condition_value(condition: Condition) -> dict[str, Any]:
-    """Return a condition as a JSON value: what `model_dump` returns, in a tenth of its time."""
-    value = {
-        "type": condition.type,
-        "status": condition.status,
-        "reason": condition.reason,
-        "message": condition.message,
-    }
-    if condition.observed_generation is None and condition.last_transition_time is None:
-        return value
-    return condition.model_dump(exclude_none=True)
 
 
 def status_value(status: PackageStatus) -> dict[str, Any]:
