@@ -1,7 +1,6 @@
 """Expand a PackageVariantSet: unroll, render, name and validate its variants, all or nothing."""
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
@@ -25,7 +24,7 @@ from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import FieldPath, Inventory, RepositoryView, Sourced
 from reconciler.policy import Limits
 from reconciler.reasons import Reason
-from reconciler.values import no_entries, replace, share
+from reconciler.values import no_entries, replace
 from reconciler.wording import plural, verb
 
 INHERITED = ("reconciler.dev/retry", "reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")
@@ -127,7 +126,7 @@ class _Set:
             key = ObjectName(key.namespace, record.name)
         variant = DesiredVariant(
             key=key,
-            uid=share(stable_uid(self.inventory.policy.instance, *key), record.uid if record else None),
+            uid=stable_uid(self.inventory.policy.instance, *key),
             spec=rendered.spec,
             source=self.pvs.source,
             set_key=self.pvs.key,
@@ -137,7 +136,7 @@ class _Set:
             times=(*self.times, context.selected.time) if context.selected else self.times,
             annotations=self.inherited,
             trace=rendered.trace or no_entries(),
-            place=_target_field(context.number),
+            place=("spec", "targets", context.number),
         )
         place = PackageKey(view.url, view.full_path(package))
         return VariantCandidate(variant, self.owner, self.pvs.source, context.path, place, context.selected)
@@ -208,12 +207,6 @@ def _remaining(findings: list[Finding]) -> Iterator[Finding]:
         last, more = findings[-1], len(findings) - _MAX_TARGETS
         fail = f"{plural(more, 'more target')} {verb(more, 'fails', 'fail')}"
         yield replace(last, message=f"{fail}; the last one: {last.message}")
-
-
-@lru_cache
-def _target_field(number: int) -> FieldPath:
-    """Return the field of a target, one for all of its variants."""
-    return ("spec", "targets", number)
 
 
 def _package_field(context: Context) -> FieldPath:

@@ -1,7 +1,6 @@
 """Conditions of every owner: Porch's two, and the seed's five on each variant (D18)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Literal
 
 from reconciler.api.meta import Condition
@@ -195,10 +194,4 @@ def _config(error: str, injection: str | None) -> Condition:
 
 
 def _condition(type_: str, holds: object, reason: str, message: str) -> Condition:
-    return _shared_condition(type_, bool(holds), reason, message)
-
-
-@lru_cache(maxsize=1 << 12)
-def _shared_condition(type_: str, holds: bool, reason: str, message: str) -> Condition:  # noqa: FBT001 - a key
-    """Return a condition, which never changes: nearly all of a fleet are the same few."""
     return Condition(type=type_, status="True" if holds else "False", reason=reason, message=message)

@@ -54,9 +54,7 @@ def plan_records(
     for change in changes:
         resolved = context.resolved.get(change.variant) if change.variant else None
         if resolved is not None and resolved.downstream == change.package and _is_applied(change):
-            made, old = _record(resolved, change, context), records.get(resolved.variant.key)
-            # Of nearly every package the old record is still right: a second one would cost memory.
-            records[resolved.variant.key] = old if old is not None and made == old else made
+            records[resolved.variant.key] = _record(resolved, change, context)
             locks[resolved.variant.key] = _lock(resolved, context)
         elif resolved is not None and change.reason is Reason.HELD_BACK and change.conflicts:
             # What is not in a commit yet is asked all the same: an edit may answer it.

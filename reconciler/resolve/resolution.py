@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
-from functools import lru_cache
 
 from reconciler.errors import Problem
 from reconciler.expand.variants import DesiredVariant
@@ -42,7 +41,7 @@ class Pin:
     @property
     def urls(self) -> frozenset[str]:
         """The normalised URLs of the repository: as registered, and as git is called with it."""
-        return _normalised(self.package.url, self.remote, self.repo)
+        return frozenset(map(normalise_url, (self.package.url, self.remote, self.repo)))
 
     @property
     def label(self) -> str:
@@ -53,12 +52,6 @@ class Pin:
     def address(self) -> str:
         """The repository as a Kptfile names it."""
         return shareable_address(self.repo, self.remote)
-
-
-@lru_cache
-def _normalised(*urls: str) -> frozenset[str]:
-    """Return URLs in their normal form: once for all packages of one upstream."""
-    return frozenset(map(normalise_url, urls))
 
 
 @dataclass(frozen=True, slots=True)
