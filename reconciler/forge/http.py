@@ -261,7 +261,10 @@ class Transport:
                     target = raw.headers.get("location", "")
                     if not target:
                         raise UnavailableError(f"{request.url} redirects without a target")
-                    request = request._replace(url=self._same_host(target, request.url), params=None)
+                    url = urljoin(self._url(request.url), target)
+                    if _origin(url) != _origin(self.base):
+                        raise UnavailableError(f"{self.base} redirects to another host")
+                    request = request._replace(url=url, params=None)
                     hops += 1
                 case ReplyKind.LOST if repeatable and failures < ATTEMPTS - 1:
                     self.clock.sleep(float(2**failures))
@@ -356,12 +359,6 @@ class Transport:
 
     def _url(self, path: str) -> str:
         return path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
-
-    def _same_host(self, link: str, path: str) -> str:
-        url = urljoin(self._url(path), link)
-        if _origin(url) != _origin(self.base):
-            raise UnavailableError(f"{self.base} redirects to another host")
-        return url
 
 
 _HINTS = {
