@@ -48,8 +48,7 @@ class Reason(StrEnum):
     def __new__(cls, name: str, facts: Facts = _PLAIN) -> Self:
         """Make a reason, which is its name, with facts about it."""
         reason = str.__new__(cls, name)
-        reason._value_ = name
-        reason.facts = facts
+        reason._value_, reason.facts = name, facts
         return reason
 
     ADOPTED = "Adopted", Facts(described=True)

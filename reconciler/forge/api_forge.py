@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge import body_marker
@@ -16,14 +16,19 @@ from reconciler.forge.dialect import (
     PullRequestExistsError,
 )
 from reconciler.forge.http import Transport
-from reconciler.forge.listing import Listing, is_complete, list_all, list_since, recorded_pulls, remember
+from reconciler.forge.listing import (
+    ApiDialect,
+    Listing,
+    is_complete,
+    list_all,
+    list_since,
+    recorded_pulls,
+    remember,
+)
 from reconciler.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.refs import DRAFTS, PROPOSED
 from reconciler.report.escape import terminal
 from reconciler.state import PullHistory
-
-if TYPE_CHECKING:
-    from reconciler.forge.listing import ApiDialect
 
 POLL_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds between looks for an effect: the lists of a forge may lag behind its writes by a minute."""
@@ -57,7 +62,7 @@ class ApiForge:
     text around the generated part, labels that a run did not set.
     """
 
-    def __init__(self, dialect: "ApiDialect", transport: Transport, instance: str) -> None:
+    def __init__(self, dialect: ApiDialect, transport: Transport, instance: str) -> None:
         self.dialect = dialect
         self.transport = transport
         self._head_prefixes = (DRAFTS, PROPOSED, f"reconciler/{instance}/")

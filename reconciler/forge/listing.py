@@ -2,19 +2,17 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reconciler.forge.budget import HOUR_S
 from reconciler.forge.dialect import ApiPullRequest
+from reconciler.forge.github import GitHub
+from reconciler.forge.rest_dialects import Gitea, GitLab
 from reconciler.inventory import PullRequest, PullState
 from reconciler.refs import DRAFTS, PROPOSED, workspace_number
 from reconciler.state import EndedPull, PullHistory, PullMark
 
-if TYPE_CHECKING:
-    from reconciler.forge.github import GitHub
-    from reconciler.forge.rest_dialects import Gitea, GitLab
-
-    ApiDialect = GitHub | GitLab | Gitea
+ApiDialect = GitHub | GitLab | Gitea
 
 LAG_S = 60.0
 """For how long the lists of a forge may lag behind its writes."""
@@ -32,7 +30,7 @@ class Listing(NamedTuple):
     is_long: bool
 
 
-def list_all(dialect: "ApiDialect") -> Listing:
+def list_all(dialect: ApiDialect) -> Listing:
     """List every pull request that there ever was."""
     pages = list(dialect.list_all())
     pulls = _by_number(pages)
@@ -43,7 +41,7 @@ def list_all(dialect: "ApiDialect") -> Listing:
     return Listing(pulls, _newest(ended), is_long)
 
 
-def list_since(dialect: "ApiDialect", mark: PullMark, now: Callable[[], float]) -> Listing:
+def list_since(dialect: ApiDialect, mark: PullMark, now: Callable[[], float]) -> Listing:
     """List the open pull requests, and those that ended since the mark or in the last hour.
 
     Args:
@@ -66,7 +64,7 @@ def list_since(dialect: "ApiDialect", mark: PullMark, now: Callable[[], float]) 
     return Listing(pulls, newest, is_long)
 
 
-def _changed_pages(dialect: "ApiDialect", since: float) -> list[Sequence[ApiPullRequest]]:
+def _changed_pages(dialect: ApiDialect, since: float) -> list[Sequence[ApiPullRequest]]:
     """Return the pages of the pull requests that changed since a time, the newest change first."""
     pages: list[Sequence[ApiPullRequest]] = []
     for page in dialect.list_changed():

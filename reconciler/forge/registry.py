@@ -1,30 +1,24 @@
 """The forge of each repository of a run, with its credential and its budget of writes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from reconciler.errors import UnavailableError
+from reconciler.forge import github, rest_dialects
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
 from reconciler.forge.dialect import validated
 from reconciler.forge.http import Authorization, Read, StaticToken, Transport
+from reconciler.forge.listing import ApiDialect
 from reconciler.forge.local import LocalForge
 from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.local import read_secret
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, is_loopback
 from reconciler.inventory import CheckState, PullRequest, RepositoryView, repository_commits
-from reconciler.lazy import LazyModule
 from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
 from reconciler.shard import WHOLE, Shard
-
-if TYPE_CHECKING:
-    from reconciler.forge import github, rest_dialects
-    from reconciler.forge.listing import ApiDialect
-else:  # only a run with a remote forge needs them
-    github = LazyModule("reconciler.forge.github")
-    rest_dialects = LazyModule("reconciler.forge.rest_dialects")
 
 FindCredential = Callable[[str], Credential | None]
 
@@ -242,7 +236,7 @@ class Forges:
         credential = self._find_credential(web)
         return StaticToken(credential.password if credential else "")
 
-    def _app(self, rule: CredentialRule) -> "github.AppToken":
+    def _app(self, rule: CredentialRule) -> github.AppToken:
         if rule not in self._apps:
             forge = find_rule(self._policy.forges, f"{rule.prefix.rstrip('/')}/")
             host = urlsplit(rule.prefix).netloc
@@ -279,7 +273,7 @@ def _usual_api(kind: ForgeKind, host: str) -> str:
             return rest_dialects.gitea_api(host)
 
 
-def _make_dialect(transport: Transport, name: str, rule: ForgeRule) -> "ApiDialect":
+def _make_dialect(transport: Transport, name: str, rule: ForgeRule) -> ApiDialect:
     match rule.kind:
         case ForgeKind.GITHUB:
             return github.GitHub(transport, name, rule)
