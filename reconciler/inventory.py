@@ -1,6 +1,5 @@
 """The inventory of a run: one immutable value that `read` fills and the pure stages compute from."""
 
-import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, field
@@ -14,7 +13,7 @@ from reconciler.api.porch import GROUP, PackageVariant, PackageVariantSet, Repos
 from reconciler.errors import Location, Problem
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.objects import Commit, Files
-from reconciler.policy import Author, CommitPolicy, FunctionPolicy, OnUnavailable, Policy
+from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
 from reconciler.reasons import Reason
 from reconciler.refs import is_group
 from reconciler.snapshot import Snapshot
@@ -29,7 +28,7 @@ from reconciler.state import (
 )
 from reconciler.trailers import NO_ANSWERS, Answers
 from reconciler.upstream_lock import UpstreamLock
-from reconciler.values import dataclass, replace, settled_dataclass
+from reconciler.values import dataclass, settled_dataclass
 
 M = TypeVar("M")
 FieldPath = tuple[str | int, ...]
@@ -301,30 +300,6 @@ def counted_views(views: Collection[RepositoryView]) -> list[RepositoryView]:
     refused = {v.key: v.url for v in views if v.problem and v.problem.reason is Reason.REPOSITORY_REFUSED}
     used = {view.url for view in views if view.key not in refused}
     return [view for view in views if refused.get(view.key) not in used]
-
-
-_UNSAFE = re.compile(r"[<>\x00-\x1f\x7f]")
-"""Characters that end the name or email in a commit object."""
-
-
-def repository_commits(views: Iterable[RepositoryView], commits: CommitPolicy) -> CommitPolicy:
-    """Return how commits are made to the one repository that the views are of. Order-free.
-
-    An email alone is the name too; where a Repository names neither, the author is the committer.
-
-    Source: porch pkg/externalrepo/git, git.go, commit authors.
-    """
-    ordered = sorted(views, key=lambda view: (-len(view.directory), view.key))
-    return replace(commits, authors=tuple(_authors(ordered)))
-
-
-def _authors(views: Iterable[RepositoryView]) -> Iterator[Author]:
-    for view in views:
-        git = view.manifest.spec.git
-        name = _UNSAFE.sub("", git.author).strip() if git else ""
-        email = _UNSAFE.sub("", git.email).strip() if git else ""
-        if name or email:
-            yield Author(view.directory, name or email, email)
 
 
 class PullState(StrEnum):

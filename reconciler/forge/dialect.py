@@ -1,4 +1,4 @@
-"""What the dialects of forge APIs share: pull requests as values, and the validation of replies.
+"""Base of the dialects of forge APIs: pull requests as values, common requests, validation of replies.
 
 A dialect has the requests that differ between forges. `ApiForge` uses the same methods of each one, those of
 `GitHub`: another dialect joins `ApiDialect`, and the type checker tells what it lacks. Each write is one

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from reconciler.authors import repository_commits
 from reconciler.errors import UnavailableError
 from reconciler.forge import github, rest_dialects
 from reconciler.forge.api_forge import ApiForge
@@ -16,7 +17,7 @@ from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.local import read_secret
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, is_loopback
-from reconciler.inventory import CheckState, PullRequest, RepositoryView, repository_commits
+from reconciler.inventory import CheckState, PullRequest, RepositoryView
 from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
 from reconciler.shard import WHOLE, Shard
 

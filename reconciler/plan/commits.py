@@ -6,7 +6,8 @@ from typing import Any
 
 import orjson
 
-from reconciler.inventory import Inventory, RepositoryView, repository_commits
+from reconciler.authors import repository_commits
+from reconciler.inventory import Inventory, RepositoryView
 from reconciler.objects import File, Signature, commit_bytes, object_id, tree_id
 from reconciler.plan.changes import StartBranch
 from reconciler.refs import object_name

@@ -8,8 +8,8 @@ from reconciler.apply.links import Links
 from reconciler.apply.outcome import Target
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
+from reconciler.authors import repository_commits
 from reconciler.git import effects
-from reconciler.inventory import repository_commits
 from reconciler.plan.changes import Effect, Outcome
 from reconciler.resolve.fleet import unsolved_files
 from reconciler.run.plan import PlannedRun

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import Repository
+from reconciler.authors import repository_commits
 from reconciler.errors import Location
 from reconciler.forge.local_store import head_branches
 from reconciler.git.repository import Mirrors
 from reconciler.ids import Lifecycle, ObjectName
-from reconciler.inventory import PackageState, RepositoryView, Source, Sourced, repository_commits
+from reconciler.inventory import PackageState, RepositoryView, Source, Sourced
 from reconciler.plan.commits import CLONE, EDIT, UPGRADE
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories import read_repositories

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from reconciler.api.porch import GitRepository
-from reconciler.inventory import Commit, RepositoryView, repository_commits
+from reconciler.authors import repository_commits
+from reconciler.inventory import Commit, RepositoryView
 from reconciler.objects import Signature, commit_bytes, object_id, tree_id
 from reconciler.plan.commits import (
     clone_task,
