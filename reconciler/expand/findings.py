@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from reconciler.api.meta import Condition
-from reconciler.errors import Location, Problem
-from reconciler.ids import ObjectKey, ObjectName
-from reconciler.inventory import FieldPath, Source
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import FieldPath, Source
+from reconciler.names.ids import ObjectKey, ObjectName
 
 EXPRESSIONS = "docs/package-variant-sets.md"
 """The page that describes expressions."""
@@ -17,8 +18,7 @@ NO_DOTS = "Write the name without dots."
 NO_RESERVED_KEY = "Remove it: name and package-path are always those of the package."
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One error in one field.
 
     `path` is the field on disk, from the manifest's root. `offset` counts characters from the start of the

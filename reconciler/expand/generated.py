@@ -2,7 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural, verb
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
 from reconciler.cel import Environment
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
@@ -20,12 +24,9 @@ from reconciler.expand.variants import (
     VariantCandidate,
     set_key,
 )
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import FieldPath, Inventory, RepositoryView, Sourced
+from reconciler.inventory.inventory import FieldPath, Inventory, RepositoryView, Sourced
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.policy import Limits
-from reconciler.reasons import Reason
-from reconciler.values import no_entries, replace
-from reconciler.wording import plural, verb
 
 INHERITED = ("reconciler.dev/retry", "reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")
 """Annotations of a set that apply to all of its variants, which have no manifest to annotate."""
@@ -135,7 +136,7 @@ class _Set:
             # Commits of the variant are as old as its newest input: the set or the selected object.
             times=(*self.times, context.selected.time) if context.selected else self.times,
             annotations=self.inherited,
-            trace=rendered.trace or no_entries(),
+            trace=rendered.trace or {},
             place=("spec", "targets", context.number),
         )
         place = PackageKey(view.url, view.full_path(package))

@@ -4,22 +4,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from reconciler.authors import repository_commits
-from reconciler.errors import UnavailableError
-from reconciler.forge import github, rest_dialects
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
-from reconciler.forge.dialect import validated
-from reconciler.forge.http import Authorization, Read, StaticToken, Transport
-from reconciler.forge.listing import ApiDialect
-from reconciler.forge.local import LocalForge
-from reconciler.forge.reply_cache import ReplyCache
+from reconciler.base.errors import UnavailableError
+from reconciler.forge.api import github, rest_dialects
+from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock, split
+from reconciler.forge.api.dialect import validated
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.http import Authorization, Read, StaticToken, Transport
+from reconciler.forge.api.listing import ApiDialect
+from reconciler.forge.api.reply_cache import ReplyCache
+from reconciler.forge.local.forge import LocalForge
 from reconciler.git.local import read_secret
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, is_loopback
-from reconciler.inventory import CheckState, PullRequest, RepositoryView
+from reconciler.inventory.authors import repository_commits
+from reconciler.inventory.inventory import CheckState, PullRequest, RepositoryView
+from reconciler.inventory.shard import WHOLE, Shard
 from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
-from reconciler.shard import WHOLE, Shard
 
 FindCredential = Callable[[str], Credential | None]
 

@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.errors import Exit, Problem
-from reconciler.ids import PackageKey
-from reconciler.inventory import Inventory
+from msgspec.structs import replace
+
+from reconciler.base.errors import Exit, Problem
+from reconciler.base.lazy import LazyMapping, LazyModule
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.lazy import LazyMapping, LazyModule
-from reconciler.objects import Files
+from reconciler.names.ids import PackageKey
+from reconciler.names.objects import Files
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Change, LockProposal, Plan, Refusal
 from reconciler.plan.checksum import plan_checksum
@@ -25,15 +29,12 @@ from reconciler.plan.request_limits import postpone_requests
 from reconciler.plan.requests import plan_requests
 from reconciler.plan.status import plan_status, status_owners
 from reconciler.plan.unread import is_unavailable, keep_unreadable_pulls, with_unread_repositories
-from reconciler.reasons import Reason
+from reconciler.records.state import history_path, record_bytes
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.pins import may_float
-from reconciler.rollout.model import RolloutPhase
-from reconciler.shard import WHOLE, Shard, files_of_other_shards
-from reconciler.state import history_path, record_bytes
-from reconciler.values import replace
+from reconciler.resolve.rollout_model import RolloutPhase
 
 if TYPE_CHECKING:
     from reconciler.dependencies import emit as generated_manifests

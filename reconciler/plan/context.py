@@ -1,11 +1,12 @@
 """Input of planning: every package in scope, its owner, and the variants that want it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.expand import Desired, DesiredVariant
-from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Draft,
     Inventory,
     PackageState,
@@ -14,8 +15,8 @@ from reconciler.inventory import (
     PullState,
     RepositoryView,
 )
-from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
-from reconciler.refs import (
+from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.refs import (
     DELETION_PROPOSED,
     HEADS,
     PathIndex,
@@ -24,19 +25,18 @@ from reconciler.refs import (
     is_within,
     short_branch,
 )
+from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import find_owner, find_view, is_merged, named_views, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
-from reconciler.rollout.model import Rollout
-from reconciler.values import dataclass, replace
+from reconciler.resolve.rollout_model import Rollout
 
 ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
 """The branches that propose to delete a package, ours and Porch's, each with its oid; sorted."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanTarget:
+class PlanTarget(Struct, frozen=True):
     """One package in scope.
 
     `owner` is the variant of ours that the annotations name, on main or, where the package is not
@@ -60,8 +60,7 @@ class PlanTarget:
         return (*((self.draft,) if self.draft else ()), *self.merged, *self.others)
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbours(Struct, frozen=True):
     """Index of the packages and refs of one Git repository.
 
     `existing` are packages on main or in drafts, except those that leave with this plan; `planned`
@@ -73,8 +72,7 @@ class Neighbours:
     refs: RefIndex
 
 
-@dataclass(frozen=True, slots=True)
-class PlanContext:
+class PlanContext(Struct, frozen=True):
     """Everything a decision may look at; built once, never changed.
 
     `gone` are the recorded variants that are not desired any more, with why they leave or stay; `waiting`

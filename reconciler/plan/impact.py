@@ -2,18 +2,18 @@
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field
 from difflib import unified_diff
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct, field
+
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.functions.resource import LOCAL_CONFIG
-from reconciler.ids import GroupKind, Oid
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.objects import File, Files
+from reconciler.names.ids import GroupKind, Oid
+from reconciler.names.objects import File, Files
 from reconciler.policy import RiskPolicy
 from reconciler.policy.risks import REGISTRY, REMOVAL
-from reconciler.values import dataclass
 
 _DOCKER: Final = "docker.io"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -31,8 +31,7 @@ class Risk(NamedTuple):
     weight: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Impact:
+class Impact(Struct, frozen=True):
     """Difference between a package on main and its draft.
 
     `digest` is equal for equal differences; the names of the package itself, in the files that every
@@ -74,8 +73,7 @@ class _Difference(NamedTuple):
     removed: int
 
 
-@dataclass(slots=True)
-class ImpactReader:
+class ImpactReader(Struct):
     """Computes impacts; equal differences and equal files once, which most packages of a fleet share."""
 
     policy: RiskPolicy

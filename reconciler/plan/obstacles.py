@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Phase, Reason
+from reconciler.base.suggestions import next_step
 from reconciler.expand.variants import set_key, variant_key
-from reconciler.ids import ObjectKey, ObjectName
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.overview import package_overviews
 from reconciler.plan.provenance import find_origins
 from reconciler.plan.status import current_statuses
-from reconciler.reasons import Phase, Reason
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.suggestions import next_step
 
 _MOST = 5
 """Revisions of the upstream that a hint names."""

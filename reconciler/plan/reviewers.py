@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.meta import LabelSelector
+from reconciler.base.lazy import lazy_pattern
 from reconciler.expand.selectors import compile_selector
-from reconciler.lazy import lazy_pattern
 from reconciler.plan.changes import Change
 from reconciler.plan.context import PlanContext
 from reconciler.policy import ReviewRule

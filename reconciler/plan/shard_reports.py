@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
+from reconciler.inventory.shard import Shard
 from reconciler.plan.changes import Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.status import PackageStatus
-from reconciler.shard import Shard
 
 
 def statuses_of(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
+from reconciler.base.reasons import Phase
 from reconciler.plan.changes import Op
 from reconciler.plan.status import current_statuses
-from reconciler.reasons import Phase
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.git import kptfile

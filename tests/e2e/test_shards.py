@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.ids import normalise_url
-from reconciler.shard import shard_of
+from reconciler.inventory.shard import shard_of
+from reconciler.names.ids import normalise_url
 from tests.e2e.test_check import run
 from tests.support import records
 from tests.support.git import Repo

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
+from reconciler.inventory.shard import parse_shard
 from reconciler.run.apply import apply_plan
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run
-from reconciler.shard import parse_shard
 from tests.support.git import Repo
 from tests.support.http_git import serve
 from tests.support.small_world import manifest, variant, write_world

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from reconciler.ids import normalise_url
-from reconciler.shard import shard_of
+from reconciler.inventory.shard import shard_of
+from reconciler.names.ids import normalise_url
 
 
 def split_root(parent: Path, *names: str) -> Path:

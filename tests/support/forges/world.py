@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.errors import Exit
-from reconciler.forge.budget import Clock
+from reconciler.base.errors import Exit
+from reconciler.forge.api.budget import Clock
+from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.registry import Forges
-from reconciler.forge.reply_cache import ReplyCache
-from reconciler.ids import normalise_url
+from reconciler.inventory.shard import WHOLE, Shard, shard_of
+from reconciler.names.ids import normalise_url
 from reconciler.plan.changes import Outcome, Plan
 from reconciler.read.credentials import CONTROL_TOKEN
 from reconciler.report.summary import exit_of
 from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run
-from reconciler.shard import WHOLE, Shard, shard_of
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import Pull, Simulator, serving
 from tests.support.git import Repo, make_repository

@@ -1,11 +1,11 @@
 """What we check beyond Porch: each fault with its own message, each with a twin without it."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
 from reconciler.api.porch import PackageVariantSetSpec, PackageVariantSpec
+from reconciler.base.reasons import Reason
 from reconciler.cel import Environment
 from reconciler.cel.syntax import Failure
 from reconciler.expand.findings import Finding, field_name, hint_of
@@ -13,11 +13,11 @@ from reconciler.expand.own_checks import check_downstream, check_set, check_vari
 from reconciler.expand.porch_checks import go_json, validate_set, validate_variant
 from reconciler.expand.template import hint_for
 from reconciler.expand.variants import set_key, variant_key
-from reconciler.ids import ObjectKey, ObjectName
-from reconciler.inventory import PackageState, RepositoryRole
+from reconciler.inventory.inventory import PackageState, RepositoryRole
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.policy import Limits
-from reconciler.reasons import Reason
 from tests.support.sets import TREE, blueprints
+from tests.support.values import replace
 
 SET = set_key(ObjectName("default", "fleet"))
 UPSTREAM = {"repo": "blueprints", "package": "app", "revision": 1}

@@ -1,17 +1,17 @@
 """Conditions of a variant, all seven as whole values, for each outcome of its package."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.meta import Condition
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.expand.variants import variant_key
-from reconciler.ids import ObjectKey, ObjectName
-from reconciler.inventory import PackageState
+from reconciler.inventory.inventory import PackageState
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -23,10 +23,9 @@ from reconciler.plan.changes import (
     WriteGroup,
 )
 from reconciler.plan.conditions import missing_text, plan_conditions
-from reconciler.reasons import Reason
+from reconciler.records.state import FUNCTIONS
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
-from reconciler.state import FUNCTIONS
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
@@ -39,6 +38,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
+from tests.support.values import replace
 
 GROUP_KIND = "config.porch.kpt.dev"
 KEY = ObjectKey(GROUP_KIND, "PackageVariant", *WEB)

@@ -1,19 +1,14 @@
 """Shards: every repository has exactly one, whatever the numbers."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import Location, Problem, UsageError
-from reconciler.ids import ObjectKey, ObjectName, PackageKey
-from reconciler.plan.changes import Plan
-from reconciler.plan.shard_reports import problems_of, statuses_of
-from reconciler.plan.status import PackageStatus
-from reconciler.reasons import Phase, Reason
-from reconciler.shard import (
+from reconciler.base.errors import Location, Problem, UsageError
+from reconciler.base.reasons import Phase, Reason
+from reconciler.inventory.shard import (
     WHOLE,
     Shard,
     dashboard_file,
@@ -21,8 +16,13 @@ from reconciler.shard import (
     parse_shard,
     shard_of,
 )
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.plan.changes import Plan
+from reconciler.plan.shard_reports import problems_of, statuses_of
+from reconciler.plan.status import PackageStatus
 from tests.support.plan_values import a_desired, web_context
 from tests.support.sets import repository
+from tests.support.values import replace
 
 urls = st.text(min_size=1, max_size=60)
 counts = st.integers(1, 40)

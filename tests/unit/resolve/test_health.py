@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.resolve.gates import object_health
-from reconciler.rollout.model import Verdict
+from reconciler.resolve.rollout_model import Verdict
 
 
 class Case(NamedTuple):

@@ -1,0 +1,302 @@
+"""Base of the dialects of forge APIs: pull requests as values, common requests, validation of replies.
+
+A dialect has the requests that differ between forges. `ApiForge` uses the same methods of each one, those of
+`GitHub`: another dialect joins `ApiDialect`, and the type checker tells what it lacks. Each write is one
+request, and a method yields the items of a list page by page.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import wraps
+from math import inf
+from typing import Any, NamedTuple, TypeVar, cast
+
+from msgspec import Struct
+
+from reconciler.base.errors import RefusedError, UnavailableError
+from reconciler.forge.api.http import Transport
+from reconciler.inventory.inventory import HeadStatus, PullState
+from reconciler.policy import ForgeKind, ForgeRule
+
+T = TypeVar("T")
+Query = Mapping[str, str | int]
+UNCONFIGURED = ForgeRule("*", ForgeKind.LOCAL)
+"""A rule with the defaults."""
+_MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""Errors of reading fields that are missing or of another type."""
+
+
+class ApiPullRequest(Struct, frozen=True):
+    """A pull request as a forge returns it.
+
+    Attributes:
+        body: The whole text, people's parts included.
+        key: The forge's own id, where its API needs one beside the number.
+        times: The seconds at which it was opened, changed or closed, by any user.
+        reviewers: The people and teams that are asked for a review.
+        assignees: The people that it is assigned to.
+        closed: The second at which it was closed or merged, 0 where the forge does not tell.
+        unreadable: Why only number and head could be read, "" if everything could.
+    """
+
+    number: int
+    head: str
+    base: str
+    title: str
+    body: str
+    draft: bool
+    state: PullState
+    head_oid: str
+    merge_oid: str = ""
+    labels: tuple[str, ...] = ()
+    url: str = ""
+    key: str = ""
+    times: tuple[float, ...] = ()
+    closed: int = 0
+    unreadable: str = ""
+    reviewers: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
+
+    @property
+    def created(self) -> float:
+        """The second at which it was opened, 0 if it is unreadable."""
+        return self.times[0] if self.times else 0.0
+
+    @property
+    def changed(self) -> float:
+        """The second at which it was last changed, infinite if it is unreadable."""
+        return max(self.times, default=inf)
+
+
+class Comment(NamedTuple):
+    """A comment that the authenticated user wrote."""
+
+    key: str
+    body: str
+
+
+class Issue(NamedTuple):
+    """An issue that the authenticated user opened, and any user may have closed."""
+
+    number: int
+    body: str
+    is_open: bool = True
+    times: tuple[float, ...] = ()
+
+
+class PullRequestExistsError(RefusedError):
+    """The forge already has an open pull request of this head."""
+
+
+class MergePendingError(UnavailableError):
+    """The forge has not yet found out whether a pull request can be merged, as after another merge."""
+
+    hint = "Run again: the forge had not finished its checks of this pull request."
+
+
+class Fields(NamedTuple):
+    """The method that updates, the names of fields, and the values of the one that closes and opens."""
+
+    update: str
+    number: str
+    text: str
+    base: str
+    user: str
+    state: str
+    closed: str
+    opened: str
+
+
+class RestDialect(ABC):
+    """The requests that differ between forges in paths and in the names of fields only: GitHub's, by default.
+
+    `name` is the repository, `most_text` the greatest length of a text in characters.
+    """
+
+    most_text = 60_000
+    _draft_prefix = ""
+    _longest_description = 255
+    _fields = Fields("PATCH", "number", "body", "base", "login", "state", "closed", "open")
+
+    def __init__(self, transport: Transport, name: str, root: str, pulls: str = "pulls") -> None:
+        self.name = name
+        self.transport = transport
+        self._root = root
+        self._pulls = f"{root}/{pulls}"
+        self._issues = f"{root}/issues"
+        self._login = ""
+
+    def has_pulls(self) -> bool:
+        """Tell whether pull requests are switched on in the repository."""
+        return self.transport.get(self._root).data.get("has_pull_requests", True) is not False
+
+    def find(self, number: int) -> ApiPullRequest:
+        """Return a pull request; MissingError if there is none."""
+        return self._parse(self.transport.get(f"{self._pulls}/{number}").data)
+
+    def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
+        """Replace title, text and base; a draft stays one."""
+        moved = {self._fields.base: base} if base != pull.base else {}
+        return self._update(
+            pull, {"title": self._title(title, draft=pull.draft), self._fields.text: body, **moved}
+        )
+
+    def mark_ready(self, pull: ApiPullRequest) -> None:
+        """Mark a draft as ready for review."""
+        self._update(pull, {"title": pull.title})
+
+    def mark_draft(self, pull: ApiPullRequest) -> None:
+        """Turn a pull request into a draft."""
+        self._update(pull, {"title": self._title(pull.title, draft=True)})
+
+    def close(self, pull: ApiPullRequest) -> None:
+        """Close a pull request."""
+        self._update(pull, {self._fields.state: self._fields.closed})
+
+    def reopen(self, pull: ApiPullRequest) -> None:
+        """Open a closed pull request again."""
+        self._update(pull, {self._fields.state: self._fields.opened})
+
+    def add_comment(self, number: int, body: str) -> Comment:
+        """Comment in one request."""
+        reply = self.transport.write("POST", self._comments(number), {"body": body})
+        return Comment(str(reply.data["id"]), reply.data["body"])
+
+    def create_issue(self, title: str, body: str) -> Issue:
+        """Open an issue in one request."""
+        reply = self.transport.write("POST", self._issues, {"title": title, self._fields.text: body})
+        return Issue(reply.data[self._fields.number], body)
+
+    def edit_issue(self, number: int, body: str) -> None:
+        """Replace the text of an issue."""
+        path = f"{self._issues}/{number}"
+        self.transport.write(self._fields.update, path, {self._fields.text: body}, repeatable=True)
+
+    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
+        """Request reviews of people, and of teams of the owner by their name, in one request."""
+        teams = [name.rpartition("/")[2] for name in reviewers if "/" in name]
+        body = {"reviewers": [name for name in reviewers if "/" not in name], "team_reviewers": teams}
+        path = f"{self._pulls}/{pull.number}/requested_reviewers"
+        self.transport.write("POST", path, body, repeatable=True)
+
+    def set_status(self, commit: str, status: HeadStatus) -> None:
+        """Set a status of a commit, with as much of its text as the forge takes."""
+        state = "success" if status.passed else "failure"
+        body = {
+            "state": state,
+            "context": status.name,
+            "description": status.text[: self._longest_description],
+        }
+        self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
+
+    @abstractmethod
+    def _parse(self, item: Any) -> ApiPullRequest: ...
+
+    def _comments(self, number: int) -> str:
+        return f"{self._issues}/{number}/comments"
+
+    def _title(self, title: str, *, draft: bool) -> str:
+        return f"{self._draft_prefix}{title}" if draft else title
+
+    def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
+        path = f"{self._pulls}/{pull.number}"
+        return self._parse(self.transport.write(self._fields.update, path, body, repeatable=True).data)
+
+    def _own_login(self) -> str:
+        self._login = self._login or str(self.transport.get("/user").data[self._fields.user])
+        return self._login
+
+
+def parse_pull(
+    item: Any, parse: Callable[[Any], ApiPullRequest], number: str, head: Callable[[Any], Any]
+) -> ApiPullRequest:
+    """Parse an item of a list of pull requests; a malformed one keeps its number and head only.
+
+    Args:
+        item: The item of the reply.
+        parse: Parses a well-formed item.
+        number: The name of the field with the number.
+        head: Returns the name of the item's branch.
+
+    Raises: the error of parsing if even number or head is malformed: then the list cannot be used.
+    """
+    try:
+        return _well_typed(parse(item))
+    except _MALFORMED as error:
+        branch = head(item)
+        if not isinstance(branch, str) or not isinstance(item[number], int):
+            raise
+        why = f"the forge's answer is not as its API describes it ({_reason(error)})"
+        return ApiPullRequest(item[number], branch, "", "", "", False, PullState.CLOSED, "", unreadable=why)
+
+
+def validated(dialect: T) -> T:
+    """Wrap a dialect so that a malformed reply raises UnavailableError instead of a TypeError or KeyError."""
+    return cast("T", _Validated(dialect))
+
+
+def write_times(item: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return the seconds at which a pull request or issue was opened, closed and last changed."""
+    stamps = [item.get(name) for name in ("created_at", "updated_at", "closed_at")]
+    return tuple(datetime.fromisoformat(stamp).timestamp() for stamp in dict.fromkeys(filter(None, stamps)))
+
+
+def closed_time(item: Mapping[str, Any]) -> int:
+    """Return the second at which a pull request was closed, 0 where the forge does not tell."""
+    stamp = item.get("closed_at")
+    return int(datetime.fromisoformat(stamp).timestamp()) if stamp else 0
+
+
+def forbidden_method(name: str, method: str) -> RefusedError:
+    """Return the error for a method of merging that a repository forbids."""
+    return RefusedError(
+        f"{name} does not permit to {method} pull requests",
+        hint="Change mergeMethod of the rule in spec.forges, or the settings of the repository.",
+    )
+
+
+class _Validated:
+    def __init__(self, dialect: Any) -> None:
+        self._dialect = dialect
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._dialect, name)
+        return _guarded(member, self._dialect.name) if callable(member) else member
+
+
+def _guarded(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @wraps(call)
+    def guarded(*arguments: Any, **options: Any) -> Any:
+        try:
+            result = call(*arguments, **options)
+        except _MALFORMED as error:
+            raise _unavailable(name, error) from error
+        return _guarded_items(result, name) if isinstance(result, Iterator) else result
+
+    return guarded
+
+
+def _guarded_items(result: Iterator[Any], name: str) -> Iterator[Any]:
+    try:
+        yield from result
+    except _MALFORMED as error:
+        raise _unavailable(name, error) from error
+
+
+def _well_typed(pull: ApiPullRequest) -> ApiPullRequest:
+    """Return a pull request; TypeError if a field has another type than the rest of the package expects."""
+    texts = [pull.head, pull.base, pull.title, pull.body, pull.head_oid, pull.merge_oid, pull.url, pull.key]
+    wrong = [type(value).__name__ for value in (*texts, *pull.labels) if type(value) is not str]
+    if wrong or type(pull.number) is not int:
+        raise TypeError(f"{wrong[0]} instead of text" if wrong else "its number is not an integer")
+    return pull
+
+
+def _unavailable(name: str, error: Exception) -> UnavailableError:
+    message = f"{name}: the forge's answer is not as its API describes it ({_reason(error)})"
+    return UnavailableError(message, hint="Check spec.forges: is the API of this kind, at this address?")
+
+
+def _reason(error: Exception) -> str:
+    return f"no {error}" if isinstance(error, KeyError) else str(error)

@@ -1,1 +1,0 @@
-"""Rollouts: the waves of a set, and what may move next. Pure."""
