@@ -7,16 +7,17 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result
 from reconciler.apply.state import MOST_TRIES
-from reconciler.base.errors import Problem, ReconcilerError
+from reconciler.base.errors import ReconcilerError
 from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.errors import duration_text
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.registry import Forge
+from reconciler.inventory.shard import WHOLE, Shard, dashboard_file
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Effect, Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.rejection import dashboard_key
-from reconciler.plan.shard import WHOLE, Shard, dashboard_file
 from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import Dashboard, make_dashboard, merge_parts
 from reconciler.report.summary import Names

@@ -50,7 +50,6 @@ from reconciler.records.state import (
     record_path,
 )
 from reconciler.records.upstream_lock import lock_bytes, lock_path
-from reconciler.report.dashboard import Dashboard
 
 _OF_CLUSTERS = f"{PACKAGES_DIRECTORY}/"
 """Files of the status branch that only a shard with the whole fleet can write."""
@@ -107,18 +106,12 @@ def apply_changes(
             status |= dashboards.files(dashboard)
             branches = _branches(replace(plan, status=status), inventory, control, done)
             if dashboards.is_shared:
-                reported = _write_shared(dashboards, dashboard, inventory, control)
+                ref, parts = status_ref(inventory.policy.instance), dashboards.shard.parts
+                reported = dashboards.write(dashboard, lambda: read_dashboards(control, ref, parts))
             last = merge_results([reported, branches])
     on_effects(last.effects)
     everything = merge_results([done, last])
     return Outcome(everything.effects, everything.exits, unfinished, done.opened)
-
-
-def _write_shared(
-    dashboards: DashboardWriter, dashboard: Dashboard, inventory: Inventory, control: Mirror
-) -> Result:
-    ref, parts = status_ref(inventory.policy.instance), dashboards.shard.parts
-    return dashboards.write(dashboard, lambda: read_dashboards(control, ref, parts))
 
 
 def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, Unfinished]:

@@ -240,7 +240,8 @@ def _batches(changes: Sequence[Change], mirror: Mirror) -> Iterator[list[Change]
     batch: list[Change] = []
     tags = refs = 0
     for change in changes:
-        new_tags, new_refs = _new_tags(change), len(change.writes) + 1
+        moves = (write for write in change.writes if isinstance(write, MoveRef) and write.to)
+        new_tags, new_refs = sum(move.ref.startswith(TAGS) for move in moves), len(change.writes) + 1
         if batch and (tags + new_tags > most_tags or refs + new_refs > _REFS):
             yield batch
             batch, tags, refs = [], 0, 0
@@ -250,15 +251,13 @@ def _batches(changes: Sequence[Change], mirror: Mirror) -> Iterator[list[Change]
         yield batch
 
 
-def _new_tags(change: Change) -> int:
-    moves = (write for write in change.writes if isinstance(write, MoveRef) and write.to)
-    return sum(move.ref.startswith(TAGS) for move in moves)
-
-
 def _moved(change: Change, composed: Composed) -> Effect:
     ref, _, new = composed.update
     return Effect(
-        _name(change), EffectKind.PUSHED if new else EffectKind.DELETED, ref.removeprefix(HEADS), new or ""
+        _name(change),
+        EffectKind.PUSHED if new else EffectKind.DELETED,
+        ref.removeprefix(HEADS),
+        new or "",
     )
 
 
@@ -291,7 +290,8 @@ def _is_there(ref: str, new: Oid | None, mirror: Mirror, pack: Pack) -> bool:
 def _target(write: Write, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> Oid | None:
     match write:
         case WriteDraft():
-            return _commit(write, _draft_tree(write, mirror, pack), pack, policy)
+            package = _package(write.ref, write.files, write.tree, pack)
+            return _commit(write, pack.graft(_base(write, mirror, pack), {write.path: package}), pack, policy)
         case WriteGroup():
             return _commit(write, _group_tree(write, mirror, pack), pack, policy)
         case StartBranch():
@@ -308,11 +308,6 @@ def _time(write: Write, mirror: Mirror) -> int:
     if isinstance(write, MoveRef):
         return mirror.commit(write.to).committer.time if write.to else 0
     return write.time
-
-
-def _draft_tree(write: WriteDraft, mirror: Mirror, pack: Pack) -> Oid:
-    package = _package(write.ref, write.files, write.tree, pack)
-    return pack.graft(_base(write, mirror, pack), {write.path: package})
 
 
 def _group_tree(write: WriteGroup, mirror: Mirror, pack: Pack) -> Oid:

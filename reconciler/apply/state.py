@@ -13,11 +13,11 @@ from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.shard import Shard, dashboard_file
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import File, Signature
 from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Effect
-from reconciler.plan.shard import Shard, dashboard_file
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.records.state import (
     MOST_BYTES,
@@ -128,7 +128,9 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
     ):
         return Result()
     try:
-        commit = _commit(pack, tree, branch, policy, time)
+        parents = (branch.expect,) if branch.expect else ()
+        who = Signature(policy.name, policy.email, time)
+        commit = pack.commit(tree, parents, who, who, branch.message)
         pack.save()
         (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)])
     except ReconcilerError as error:
@@ -203,12 +205,6 @@ def _overtaken(branch: Branch, why: str) -> Result:
     return failed_result(
         CONTROL, ConflictError(why), (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED
     )
-
-
-def _commit(pack: Pack, tree: Oid, branch: Branch, policy: CommitPolicy, time: int) -> Oid:
-    parents = (branch.expect,) if branch.expect else ()
-    who = Signature(policy.name, policy.email, time)
-    return pack.commit(tree, parents, who, who, branch.message)
 
 
 def _holds(mirror: Mirror, commit: Oid | None, tree: Oid) -> bool:

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Self
 
-from reconciler.base.values import PartlyCompared
-
 
 class Exit(IntEnum):
     """Exit codes of every command (design D1)."""
@@ -53,28 +51,6 @@ class Location(NamedTuple):
             if self.column:
                 parts.append(str(self.column))
         return ":".join(parts)
-
-
-class Problem(PartlyCompared, frozen=True):
-    """An error in one input, as a value and not an exception.
-
-    Its owner can fix it and everything else still reconciles. `subject` names the
-    stalled owner, e.g. `PackageVariantSet default/nginx`; it is empty when a file
-    could not be attributed to one. `cause` is the part of the message that is equal wherever one
-    cause, such as a refused token, made many problems.
-    """
-
-    UNCOMPARED = frozenset({"cause"})
-
-    location: Location
-    reason: str
-    message: str
-    hint: str = ""
-    subject: str = ""
-    cause: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.location}: {self.reason}: {self.message}"
 
 
 class ReconcilerError(Exception):

@@ -1,39 +1,84 @@
-"""Reasons: CamelCase, stable, listed once; `docs/reasons.md` explains each."""
+"""Reasons: CamelCase, stable, listed once with what each means; `docs/reasons.md` explains them."""
 
 from enum import StrEnum
+from typing import NamedTuple, Self
+
+
+class Phase(StrEnum):
+    """Phase of a package in reports; docs/reasons.md has the table."""
+
+    PUBLISHED = "published"
+    IN_REVIEW = "in review"
+    NOT_READY = "not ready"
+    CONFLICT = "conflict"
+    REJECTED = "rejected"
+    PAUSED = "paused"
+    HELD_BACK = "held back"
+    PENDING = "pending"
+    STALLED = "stalled"
+
+
+class Facts(NamedTuple):
+    """Meaning of a reason for the package of a change.
+
+    `phase` is the phase of a package that is kept for this reason, None where its effects decide. Where
+    `decided` is False nothing new was decided, so that the record of the last run stays. Where `ensured` is
+    False neither main nor a draft holds what the variant asks for. `described` tells that the proposal of
+    a draft is known: under every other reason the text of its pull request is left as it is. A `quiet`
+    reason gives way to the repair of a pull request. `waits_for` is what ends the wait of a package that
+    is held back.
+    """
+
+    phase: Phase | None = None
+    decided: bool = True
+    ensured: bool = True
+    described: bool = False
+    quiet: bool = False
+    waits_for: str = "a person"
+
+
+_PLAIN = Facts()
 
 
 class Reason(StrEnum):
-    """Why a change is planned, an owner is stalled, or a package is kept."""
+    """Why a change is planned, an owner is stalled, or a package is kept: a row for each, with its facts."""
 
-    ADOPTED = "Adopted"
+    facts: Facts
+
+    def __new__(cls, name: str, facts: Facts = _PLAIN) -> Self:
+        """Make a reason, which is its name, with facts about it."""
+        reason = str.__new__(cls, name)
+        reason._value_, reason.facts = name, facts
+        return reason
+
+    ADOPTED = "Adopted", Facts(described=True)
     ALREADY_ABSENT = "AlreadyAbsent"
     AMBIGUOUS_DOWNSTREAM = "AmbiguousDownstream"
     AMBIGUOUS_IDENTIFIER = "AmbiguousIdentifier"
     APPROVED_BY_POLICY = "ApprovedByPolicy"
-    AWAITING_CHECKS = "AwaitingChecks"
+    AWAITING_CHECKS = "AwaitingChecks", Facts(described=True, quiet=True)
     AWAITING_SCHEDULE = "AwaitingSchedule"
-    AWAITING_WAVE = "AwaitingWave"
+    AWAITING_WAVE = "AwaitingWave", Facts(phase=Phase.HELD_BACK, ensured=False, waits_for="its rollout")
     BASE_NOT_FOUND = "BaseNotFound"
     BRANCH_NOT_FOUND = "BranchNotFound"
-    CONTENT_CHANGED = "ContentChanged"
+    CONTENT_CHANGED = "ContentChanged", Facts(described=True)
     CONTEXT_NOT_INJECTED = "ContextNotInjected"
-    DELETION_GUARD = "DeletionGuard"
-    DELETION_PROPOSED = "DeletionProposed"
-    DELETION_WITHDRAWN = "DeletionWithdrawn"
+    DELETION_GUARD = "DeletionGuard", Facts(phase=Phase.HELD_BACK, waits_for="consent to its deletion")
+    DELETION_PROPOSED = "DeletionProposed", Facts(described=True, quiet=True)
+    DELETION_WITHDRAWN = "DeletionWithdrawn", Facts(described=True)
     DEPENDENCY_CONFLICT = "DependencyConflict"
     DEPENDENCY_CYCLE = "DependencyCycle"
-    DEPENDENTS_UNKNOWN = "DependentsUnknown"
+    DEPENDENTS_UNKNOWN = "DependentsUnknown", Facts(phase=Phase.HELD_BACK)
     DEPRECATED_MANIFEST = "DeprecatedManifest"
-    DRAFT_EDITED = "DraftEdited"
-    DRAFT_SUPERSEDED = "DraftSuperseded"
-    DUPLICATE_DOWNSTREAM = "DuplicateDownstream"
+    DRAFT_EDITED = "DraftEdited", Facts(described=True, quiet=True)
+    DRAFT_SUPERSEDED = "DraftSuperseded", Facts(described=True)
+    DUPLICATE_DOWNSTREAM = "DuplicateDownstream", Facts(phase=Phase.STALLED, decided=False, ensured=False)
     DUPLICATE_KEY = "DuplicateKey"
     DUPLICATE_OBJECT = "DuplicateObject"
     DUPLICATE_PACKAGE = "DuplicatePackage"
-    FOREIGN_DRAFT = "ForeignDraft"
-    FUNCTIONS_POSTPONED = "FunctionsPostponed"
-    HELD_BACK = "HeldBack"
+    FOREIGN_DRAFT = "ForeignDraft", Facts(ensured=False)
+    FUNCTIONS_POSTPONED = "FunctionsPostponed", Facts(phase=Phase.PENDING, decided=False, ensured=False)
+    HELD_BACK = "HeldBack", Facts(phase=Phase.HELD_BACK, decided=False, ensured=False)
     INHERITED_DIFFERENTLY = "InheritedDifferently"
     INVALID_ANNOTATION = "InvalidAnnotation"
     INVALID_CONSTRAINT = "InvalidConstraint"
@@ -45,54 +90,68 @@ class Reason(StrEnum):
     INVALID_STATE = "InvalidState"
     INVALID_VERSION = "InvalidVersion"
     INVALID_YAML = "InvalidYAML"
-    LOCK_PENDING = "LockPending"
-    MANIFEST_UNREADABLE = "ManifestUnreadable"
-    MERGE_CONFLICT = "MergeConflict"
+    LOCK_PENDING = "LockPending", Facts(phase=Phase.PENDING, ensured=False)
+    MANIFEST_UNREADABLE = "ManifestUnreadable", Facts(phase=Phase.HELD_BACK)
+    MERGE_CONFLICT = "MergeConflict", Facts(phase=Phase.CONFLICT, described=True)
     MISSING_FIELD = "MissingField"
     NAME_TAKEN = "NameTaken"
-    NESTED_PACKAGE = "NestedPackage"
-    NEW = "New"
-    NOT_DESIRED = "NotDesired"
+    NESTED_PACKAGE = "NestedPackage", Facts(ensured=False)
+    NEW = "New", Facts(described=True)
+    NOT_DESIRED = "NotDesired", Facts(described=True)
     NOT_FOUND = "NotFound"
-    NOT_OURS = "NotOurs"
+    NOT_OURS = "NotOurs", Facts(phase=Phase.STALLED, ensured=False)
     NOT_READY = "NotReady"
     NO_MATCHING_TARGETS = "NoMatchingTargets"
-    ORPHANED = "Orphaned"
+    ORPHANED = "Orphaned", Facts(described=True)
     OWNERSHIP_CONFLICT = "OwnershipConflict"
-    OWNER_CHANGED = "OwnerChanged"
-    OWNER_STALLED = "OwnerStalled"
-    OWNER_UNKNOWN = "OwnerUnknown"
-    PACKAGE_EXISTS = "PackageExists"
-    PATH_TAKEN = "PathTaken"
-    PAUSED = "Paused"
-    PIPELINE_FAILED = "PipelineFailed"
+    OWNER_CHANGED = "OwnerChanged", Facts(described=True)
+    OWNER_STALLED = "OwnerStalled", Facts(phase=Phase.STALLED, decided=False)
+    OWNER_UNKNOWN = "OwnerUnknown", Facts(phase=Phase.HELD_BACK)
+    PACKAGE_EXISTS = "PackageExists", Facts(phase=Phase.STALLED, decided=False, ensured=False)
+    PATH_TAKEN = "PathTaken", Facts(ensured=False)
+    PAUSED = "Paused", Facts(phase=Phase.PAUSED, decided=False)
+    PIPELINE_FAILED = "PipelineFailed", Facts(phase=Phase.NOT_READY, decided=False, ensured=False)
     PROTECTED_FIELD = "ProtectedField"
-    PUBLISHED_BY_MERGE = "PublishedByMerge"
+    PUBLISHED_BY_MERGE = "PublishedByMerge", Facts(described=True)
     PULL_REQUEST_DUPLICATE = "PullRequestDuplicate"
-    PULL_REQUEST_MISSING = "PullRequestMissing"
+    PULL_REQUEST_MISSING = "PullRequestMissing", Facts(described=True)
     PULL_REQUEST_OUTDATED = "PullRequestOutdated"
-    PULL_REQUEST_UNREADABLE = "PullRequestUnreadable"
+    PULL_REQUEST_UNREADABLE = (
+        "PullRequestUnreadable",
+        Facts(phase=Phase.STALLED, decided=False, ensured=False),
+    )
     RATE_LIMITED = "RateLimited"
     READ_DIFFERENTLY = "ReadDifferently"
-    REJECTED = "Rejected"
-    REMOVAL_UNPROVEN = "RemovalUnproven"
+    REJECTED = "Rejected", Facts(phase=Phase.REJECTED, ensured=False)
+    REMOVAL_UNPROVEN = "RemovalUnproven", Facts(phase=Phase.HELD_BACK, waits_for="proof of its removal")
     REPOSITORY_NOT_FOUND = "RepositoryNotFound"
     REPOSITORY_REFUSED = "RepositoryRefused"
     REPOSITORY_UNAVAILABLE = "RepositoryUnavailable"
     REVISION_CONFLICT = "RevisionConflict"
-    SNAPSHOT_INCOMPLETE = "SnapshotIncomplete"
-    SNAPSHOT_STALE = "SnapshotStale"
+    SNAPSHOT_INCOMPLETE = "SnapshotIncomplete", Facts(phase=Phase.HELD_BACK, waits_for="a complete snapshot")
+    SNAPSHOT_STALE = "SnapshotStale", Facts(phase=Phase.HELD_BACK, waits_for="a newer snapshot")
     STEP_BUDGET_EXCEEDED = "StepBudgetExceeded"
-    STILL_NEEDED = "StillNeeded"
+    STILL_NEEDED = "StillNeeded", Facts(phase=Phase.HELD_BACK, waits_for="the packages that need it")
     UNBOUND_INPUT = "UnboundInput"
     UNKNOWN_ANNOTATION = "UnknownAnnotation"
     UNKNOWN_FIELD = "UnknownField"
     UNKNOWN_GROUP = "UnknownGroup"
     UNKNOWN_KIND = "UnknownKind"
     UNSUPPORTED_VERSION = "UnsupportedVersion"
-    UPSTREAM_CHANGED = "UpstreamChanged"
+    UPSTREAM_CHANGED = "UpstreamChanged", Facts(described=True)
     UPSTREAM_NOT_FOUND = "UpstreamNotFound"
     UPSTREAM_NOT_VERIFIED = "UpstreamNotVerified"
-    UPSTREAM_TAG_MOVED = "UpstreamTagMoved"
-    UP_TO_DATE = "UpToDate"
+    UPSTREAM_TAG_MOVED = (
+        "UpstreamTagMoved",
+        Facts(phase=Phase.HELD_BACK, decided=False, ensured=False, waits_for="consent to the moved tag"),
+    )
+    UP_TO_DATE = "UpToDate", Facts(described=True, quiet=True)
     VALIDATION_ERROR = "ValidationError"
+
+
+_BY_NAME = {str(reason): reason.facts for reason in Reason}
+
+
+def find_facts(name: str) -> Facts:
+    """Return the facts of a reason by its name, the plain ones for a name that is no reason."""
+    return _BY_NAME.get(name, _PLAIN)

@@ -96,14 +96,16 @@ class Environment:
         try:
             code = self._engine.compile(text)
         except CelError as error:
-            if not error.name:
+            if not error.failure.undeclared:
                 raise
-            raise CelError(error.failure.message, place_of(error, parse(text))) from None
+            raise CelError(
+                error.failure.message, place_of(error, parse(text)), error.failure.undeclared
+            ) from None
         tree = parse(text)
         check(tree, text, self._engine.type_of, self._limits)
         kind = self._engine.type_of(text)
         if kind not in {"string", "dyn"}:
-            raise CelError(not_a_string(kind).message, tree.meta.start_pos)
+            raise CelError(not_a_string(kind).message, tree.meta.start_pos, is_no_string=True)
         is_constant = kind == "string" and is_string_literal(tree)
         return Program(text, code, str(self._engine.evaluate(code, self.bind({}))) if is_constant else None)
 

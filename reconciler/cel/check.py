@@ -63,7 +63,7 @@ def _parser() -> Any:
 
 def place_of(error: CelError, tree: Node) -> int:
     """Return where the undeclared name starts; cel-cpp gives the place of a dot or a bracket beside it."""
-    near, name = error.failure.offset or 0, error.name.removeprefix(".")
+    near, name = error.failure.offset or 0, error.failure.undeclared.removeprefix(".")
     nodes = tree.find_pred(lambda node: node.data != "member_dot")
     places = (child.start_pos for node in nodes for child in node.children if child == name)
     return min(places, key=lambda place: abs(place - near), default=near)
@@ -186,9 +186,9 @@ class _Check:
                 self.check_mixture(parts[::2], scope)
                 self.check_mixture(parts[1::2], scope)
             case "member_object" if not _MESSAGES.fullmatch(message := self.text_of(parts[0])):
-                raise CelError(f"undeclared reference to '{message}'", _place(node))
+                raise CelError(f"undeclared reference to '{message}'", _place(node), message)
             case "member_dot_arg" if name in {"format", "quote"}:
-                raise CelError(f"undeclared reference to '{name}'", _place(node))
+                raise CelError(f"undeclared reference to '{name}'", _place(node), name)
             case "member_dot_arg" if name.startswith("get") and len(parts) > 1:
                 raise CelError(f"{name}() takes no time zone", _place(node))
             case "member_dot_arg" if (

@@ -29,7 +29,7 @@ _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _PROTOBUF = re.compile(r"\bgoogle\.protobuf\.(Timestamp|Duration)\b")
 _UNDECLARED = re.compile(r"undeclared reference to '(\.?\w+).*")
 _CEL_GO_MESSAGES = (
-    (re.compile(r'Key not found in map : "?(.*?)"?$', re.DOTALL), r"no such key: \1"),
+    (re.compile(r'Key not found in map : "?(?P<missing>.*?)"?$', re.DOTALL), r"no such key: \1"),
     (re.compile(r'No value with name "(.*?)" found in Activation'), r"no such attribute(s): \1"),
     (re.compile(r"divide by zero"), "division by zero"),
     (re.compile(r"No matching overloads found : .*", re.DOTALL), "no such overload"),
@@ -72,7 +72,7 @@ class Engine:
             ]
             offset, message = min(places, default=(0, str(error).partition("\n")[0]))
             undeclared = _UNDECLARED.match(message)
-            raise CelError(_cel_go_message(message), offset, undeclared[1] if undeclared else "") from None
+            raise CelError(_failure(message).message, offset, undeclared[1] if undeclared else "") from None
 
     def type_of(self, text: str) -> str:
         """Return the type of a correct expression as CEL writes it: `list(string)`."""
@@ -91,9 +91,9 @@ class Engine:
             if kind == _STRING:
                 return str(value.plain_value())
             if kind == _ERROR:
-                return Failure(_cel_go_message(str(value.plain_value())))
+                return _failure(str(value.plain_value()))
         except Exception as error:  # noqa: BLE001 - one bad expression must not end the run
-            return Failure(_cel_go_message(str(error)))
+            return _failure(str(error))
         if kind == _UNKNOWN:
             return Failure("The result depends on something unknown")
         return not_a_string(kind.name().partition("<")[0].lower())
@@ -105,9 +105,10 @@ def _environment(extensions: frozenset[str]) -> Any:
     return cel.NewEnv(variables=_VARIABLES, extensions=loaded)
 
 
-def _cel_go_message(text: str) -> str:
+def _failure(text: str) -> Failure:
+    """Return the failure of an evaluation in the words of cel-go."""
     text = _PROTOBUF.sub(lambda match: match[1].lower(), _STATUS.sub("", text))
     for pattern, replacement in _CEL_GO_MESSAGES:
         if match := pattern.search(text):
-            return match.expand(replacement)
-    return text.replace("\n", " ")
+            return Failure(match.expand(replacement), missing=match.groupdict().get("missing", ""))
+    return Failure(text.replace("\n", " "))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.base.errors import ConfigurationError, Exit, Problem, UsageError, worst
+from reconciler.base.errors import ConfigurationError, Exit, UsageError, worst
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Reason
 from reconciler.cli.differences import diff_option, show_check_differences
@@ -19,6 +19,7 @@ from reconciler.cli.output import (
     output_options,
 )
 from reconciler.cli.workflow import Runner, current_runner
+from reconciler.names.problems import Problem
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer

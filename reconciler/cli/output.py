@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 from msgspec import Struct, field
 
-from reconciler.base.errors import Exit, Problem, RefusedError, UnavailableError, UsageError
+from reconciler.base.errors import Exit, RefusedError, UnavailableError, UsageError
 from reconciler.base.escape import inert, terminal
 from reconciler.base.progress import current_display
 from reconciler.base.redact import Redactor
@@ -21,6 +21,7 @@ from reconciler.cli.log import Event, rendered
 from reconciler.report.console import Paint, ansi, folded, plain
 
 if TYPE_CHECKING:
+    from reconciler.names.problems import Problem
     from reconciler.inventory.inventory import Inventory
     from reconciler.inventory.standing import Standing
     from reconciler.policy import OnUnavailable
@@ -388,7 +389,7 @@ def with_shard(settings: "RunOptions", shard: str, *, full: bool = False) -> "Ru
     """
     from dataclasses import replace
 
-    from reconciler.plan.shard import parse_shard
+    from reconciler.inventory.shard import parse_shard
 
     return replace(settings, shard=parse_shard(shard, os.environ), full=full)
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.base.errors import Location, Problem, RefusedError
+from reconciler.base.errors import Location, RefusedError
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
+from reconciler.names.problems import Problem
 
 if TYPE_CHECKING:
     from reconciler.plan.changes import Refusal

@@ -6,7 +6,6 @@ from typing import Any
 import orjson
 from msgspec import Struct
 
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.emit import PackageGraph, package_graph
 from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage
@@ -14,6 +13,7 @@ from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
 from reconciler.dependencies.update.locks import LockUpdate
+from reconciler.names.problems import Problem
 
 DIRECTORY = "conditions/packages"
 

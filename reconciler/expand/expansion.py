@@ -2,14 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any
 
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import PackageVariant, PackageVariantSet
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.expand.authored import check_declared_variant, expand_variant
 from reconciler.expand.findings import (
@@ -30,6 +29,7 @@ from reconciler.expand.variants import (
 )
 from reconciler.inventory.inventory import Inventory, RepositoryView, Sourced
 from reconciler.names.ids import ObjectKey, ObjectName
+from reconciler.names.problems import Problem
 from reconciler.policy import Limits
 
 Namespaces = Mapping[str, Mapping[str, RepositoryView]]
@@ -51,29 +51,6 @@ def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
         inventory: Everything that was read.
         trace: Record for every field of every variant which literal or expression set it.
     """
-    if trace or not inventory.is_partial:
-        return _expand(inventory, trace=trace)
-    # A shard expands while it reads, to know what it needs, and again to plan: mostly from equal values.
-    if not _last or not _reads_the_same(_last[0][0], inventory):
-        _last[:] = [(inventory, _expand(inventory, trace=False))]
-    return _last[0][1]
-
-
-_last: list[tuple[Inventory, Desired]] = []
-"""The last inventory of a part of a fleet that was expanded, with what it expanded to."""
-_INPUTS = attrgetter("variants", "sets", "stalled", "snapshot", "policy")
-_VIEW = attrgetter(*(field.name for field in fields(RepositoryView)))
-
-
-def _reads_the_same(before: Inventory, now: Inventory) -> bool:
-    """Tell whether expansion reads the same from two inventories; values are compared by identity."""
-    if (before.problems, before.repositories.keys()) != (now.problems, now.repositories.keys()):
-        return False
-    pairs = ((_VIEW(view), _VIEW(now.repositories[key])) for key, view in before.repositories.items())
-    return all(all(map(is_, old, new)) for old, new in ((_INPUTS(before), _INPUTS(now)), *pairs))
-
-
-def _expand(inventory: Inventory, *, trace: bool) -> Desired:
     expansions = _expand_owners(inventory, trace=trace)
     conflicts = find_conflicts([c for expansion in expansions for c in expansion.candidates])
     expansions = [_without_conflicts(e, conflicts.get(e.owner, ())) for e in expansions]
@@ -135,7 +112,7 @@ def _unreadable_owners(inventory: Inventory) -> Mapping[ObjectKey, tuple[Conditi
     """Return the conditions of owners with unreadable manifests."""
     conditions: dict[ObjectKey, tuple[Condition, ...]] = {}
     for owner in inventory.stalled:
-        messages = sorted(p.message for p in inventory.problems if p.subject == owner.subject)
+        messages = sorted(p.message for p in inventory.problems if p.owner == owner)
         findings = [Finding((), message) for message in messages]
         if owner.kind == "PackageVariantSet":
             conditions[owner] = stalled_set(findings, valid=False)
@@ -145,9 +122,7 @@ def _unreadable_owners(inventory: Inventory) -> Mapping[ObjectKey, tuple[Conditi
 
 
 def _problems(expansions: Iterable[OwnerExpansion]) -> tuple[Problem, ...]:
-    return tuple(
-        problem for e in expansions for problem in problems_of(e.findings, e.source, e.owner.subject)
-    )
+    return tuple(problem for e in expansions for problem in problems_of(e.findings, e.source, e.owner))
 
 
 def check_declared(
@@ -157,10 +132,10 @@ def check_declared(
     problems: list[Problem] = []
     for variant in variants:
         findings = check_declared_variant(variant)
-        problems += problems_of(findings, variant.source, variant_key(variant.key).subject)
+        problems += problems_of(findings, variant.source, variant_key(variant.key))
     for pvs in sets:
         _, findings = check_declared_set(pvs, limits)
-        problems += problems_of(findings, pvs.source, set_key(pvs.key).subject)
+        problems += problems_of(findings, pvs.source, set_key(pvs.key))
     return tuple(problems)
 
 

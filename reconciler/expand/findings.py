@@ -5,19 +5,25 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from reconciler.api.meta import Condition
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import FieldPath, Source
+from reconciler.names.ids import ObjectKey, ObjectName
+from reconciler.names.problems import Problem
 
 EXPRESSIONS = "docs/package-variant-sets.md"
 """The page that describes expressions."""
+ONE_OF_SEVERAL = "Keep one of them, and remove the others."
+ONE_OF_TWO = "Give one of the two."
+NO_DOTS = "Write the name without dots."
+NO_RESERVED_KEY = "Remove it: name and package-path are always those of the package."
 
 
 class Finding(Struct, frozen=True):
     """One error in one field.
 
     `path` is the field on disk, from the manifest's root. `offset` counts characters from the start of the
-    field's text, if the error is known that exactly.
+    field's text, if the error is known that exactly. `repository` is the one that could not be read.
     """
 
     path: FieldPath
@@ -25,6 +31,7 @@ class Finding(Struct, frozen=True):
     reason: Reason = Reason.VALIDATION_ERROR
     hint: str = ""
     offset: int | None = None
+    repository: ObjectName | None = None
 
 
 class ExpansionError(Exception):
@@ -40,42 +47,28 @@ def joined(findings: Iterable[Finding]) -> str:
     return "; ".join(finding.message for finding in findings)
 
 
-def problems_of(findings: Iterable[Finding], source: Source, subject: str) -> tuple[Problem, ...]:
+def problems_of(findings: Iterable[Finding], source: Source, owner: ObjectKey) -> tuple[Problem, ...]:
     """Turn findings into problems that name file, line and column."""
     return tuple(
-        Problem(locate(finding, source), finding.reason, finding.message, hint_of(finding, subject), subject)
+        Problem(
+            locate(finding, source),
+            finding.reason,
+            finding.message,
+            hint_of(finding, owner),
+            repository=finding.repository,
+        ).owned_by(owner)
         for finding in findings
     )
 
 
-_HINTS = (
-    (
-        "must not contain the key",
-        "Remove it: name and package-path are always those of the package.",
-    ),
-    ("must not contain '.'", "Write the name without dots."),
-    ("only one of", "Keep one of them, and remove the others."),
-    ("must specify one of", "Give exactly one of them."),
-    ("must specify either", "Give one of the two."),
-    ("either ", "Give one of them."),
-    ("must specify at least one", "Add a target."),
-    ("only be ", "Write one of the two, or remove the field."),
-    ("required field", "Add the field."),
-    ("must specify ", "Add one of the two."),
-    ("empty", "Give it a value."),
-)
-"""Hints by words of Porch's messages; the first match counts."""
-
-
-def hint_of(finding: Finding, subject: str = "") -> str:
-    """Return the hint of a finding: its own, else one for its message."""
+def hint_of(finding: Finding, owner: ObjectKey) -> str:
+    """Return the hint of a finding: its own, else one for its field."""
     if finding.hint:
         return finding.hint
     if finding.reason is Reason.INVALID_EXPRESSION:
         return f"Correct the expression; {EXPRESSIONS} lists what it may use."
-    hint = next((hint for words, hint in _HINTS if words in finding.message), "")
-    page = "package-variant-sets.md" if subject.startswith("PackageVariantSet ") else "manifests.md"
-    return hint or f"Correct {field_name(finding.path)}; docs/{page} describes it."
+    page = "package-variant-sets.md" if owner.kind == "PackageVariantSet" else "manifests.md"
+    return f"Correct {field_name(finding.path)}; docs/{page} describes it."
 
 
 def locate(finding: Finding, source: Source) -> Location:

@@ -1,13 +1,11 @@
 """Expand a PackageVariantSet: unroll, render, name and validate its variants, all or nothing."""
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 from msgspec.structs import replace
 
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
 from reconciler.base.reasons import Reason
-from reconciler.base.values import share
 from reconciler.base.wording import plural, verb
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
 from reconciler.cel import Environment
@@ -129,7 +127,7 @@ class _Set:
             key = ObjectName(key.namespace, record.name)
         variant = DesiredVariant(
             key=key,
-            uid=share(stable_uid(self.inventory.policy.instance, *key), record.uid if record else None),
+            uid=stable_uid(self.inventory.policy.instance, *key),
             spec=rendered.spec,
             source=self.pvs.source,
             set_key=self.pvs.key,
@@ -139,7 +137,7 @@ class _Set:
             times=(*self.times, context.selected.time) if context.selected else self.times,
             annotations=self.inherited,
             trace=rendered.trace or {},
-            place=_target_field(context.number),
+            place=("spec", "targets", context.number),
         )
         place = PackageKey(view.url, view.full_path(package))
         return VariantCandidate(variant, self.owner, self.pvs.source, context.path, place, context.selected)
@@ -172,7 +170,7 @@ class _Set:
         upstream = self.spec.upstream
         if view is not None and view.problem is not None:
             reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
-            return Finding((*path, "repo"), view.unread_message, reason, hint)
+            return Finding((*path, "repo"), view.unread_message, reason, hint, repository=view.key)
         hint = "Register the repository in the namespace of the set."
         if view is not None and upstream is not None:
             hint = existing_upstreams(upstream, view)
@@ -210,12 +208,6 @@ def _remaining(findings: list[Finding]) -> Iterator[Finding]:
         last, more = findings[-1], len(findings) - _MAX_TARGETS
         fail = f"{plural(more, 'more target')} {verb(more, 'fails', 'fail')}"
         yield replace(last, message=f"{fail}; the last one: {last.message}")
-
-
-@lru_cache
-def _target_field(number: int) -> FieldPath:
-    """Return the field of a target, one for all of its variants."""
-    return ("spec", "targets", number)
 
 
 def _package_field(context: Context) -> FieldPath:

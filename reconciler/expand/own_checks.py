@@ -16,7 +16,14 @@ from reconciler.api.porch import (
 )
 from reconciler.base.reasons import Reason
 from reconciler.cel import Environment, Failure, Program
-from reconciler.expand.findings import Finding, field_name
+from reconciler.expand.findings import (
+    NO_DOTS,
+    NO_RESERVED_KEY,
+    ONE_OF_SEVERAL,
+    ONE_OF_TWO,
+    Finding,
+    field_name,
+)
 from reconciler.expand.names import is_object_name
 from reconciler.expand.porch_checks import RESERVED_KEYS, map_entries
 from reconciler.expand.selectors import SelectorError, compile_selector
@@ -84,13 +91,13 @@ def _selectors(upstream: Upstream | None) -> Iterator[Finding]:
     ]
     # Revision and workspace together must name one revision, which is checked when it is resolved (D9).
     if len(given) > 1 and given != ["revision", "workspace_name"]:
-        yield Finding(("spec", "upstream"), _ONE_SELECTOR)
+        yield Finding(("spec", "upstream"), _ONE_SELECTOR, hint=ONE_OF_SEVERAL)
 
 
 def _mutators(spec: PackageVariantSpec) -> Iterator[Finding]:
     if spec.mutators is not None and spec.pipeline is not None and spec.pipeline.mutators is not None:
         message = "spec may specify only one of `mutators` and `pipeline.mutators`"
-        yield Finding(("spec", "mutators"), message)
+        yield Finding(("spec", "mutators"), message, hint=ONE_OF_SEVERAL)
 
 
 def _paths(path: FieldPath, functions: Sequence[Function] | None) -> Iterator[tuple[FieldPath, Function]]:
@@ -100,9 +107,10 @@ def _paths(path: FieldPath, functions: Sequence[Function] | None) -> Iterator[tu
 
 def _function(function: Function, path: FieldPath) -> Iterator[Finding]:
     if not function.image and not function.exec:
-        yield Finding(path, f"{field_name(path)} must specify `image` or `exec`")
+        message = f"{field_name(path)} must specify `image` or `exec`"
+        yield Finding(path, message, hint="Add one of the two.")
     if "." in (function.name or ""):
-        yield Finding((*path, "name"), f"{field_name(path)}.name must not contain '.'")
+        yield Finding((*path, "name"), f"{field_name(path)}.name must not contain '.'", hint=NO_DOTS)
 
 
 def _target(target: Target, path: FieldPath, expressions: Environment) -> Iterator[Finding]:
@@ -115,7 +123,7 @@ def _target(target: Target, path: FieldPath, expressions: Environment) -> Iterat
                 compile_selector(selector)
             except SelectorError as error:
                 where = (*path, name, *error.field)
-                yield Finding(where, f"{field_name((*path, name))}: {error}")
+                yield Finding(where, f"{field_name((*path, name))}: {error}", hint=error.hint)
     if target.template is not None:
         template = compile_template(target.template, expressions)
         yield from _expressions(template, path)
@@ -154,7 +162,7 @@ def _empty_entries(entries: Sequence[MapExpr] | None, path: FieldPath) -> Iterat
     for index, entry in enumerate(entries or ()):
         if not entry.key and entry.key_expr is None:
             at = (*path, index)
-            yield Finding(at, f"{field_name(at)} must specify either `key` or `keyExpr`")
+            yield Finding(at, f"{field_name(at)} must specify either `key` or `keyExpr`", hint=ONE_OF_TWO)
 
 
 def _context(
@@ -180,7 +188,7 @@ def _context(
 
 def _reserved(key: str | None, shown: FieldPath, path: FieldPath) -> Iterator[Finding]:
     if key in RESERVED_KEYS:
-        yield Finding(path, f'{field_name(shown)} must not contain the key "{key}"')
+        yield Finding(path, f'{field_name(shown)} must not contain the key "{key}"', hint=NO_RESERVED_KEY)
 
 
 DOWNSTREAM_PACKAGE: FieldPath = ("spec", "downstream", "package")

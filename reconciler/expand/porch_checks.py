@@ -19,13 +19,23 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
-from reconciler.expand.findings import Finding, field_name
+from reconciler.expand.findings import (
+    NO_DOTS,
+    NO_RESERVED_KEY,
+    ONE_OF_SEVERAL,
+    ONE_OF_TWO,
+    Finding,
+    field_name,
+)
 from reconciler.inventory.inventory import FieldPath
 
 RESERVED_KEYS = ("name", "package-path")
 ADOPTION = ("adoptNone", "adoptExisting")
 DELETION = ("orphan", "delete")
 SELECTORS = "must specify one of `repositories`, `repositorySelector`, or `objectSelector`"
+_ADD = "Add the field."
+_EITHER = "Write one of the two, or remove the field."
+_FILL = "Give it a value."
 
 
 def validate_set(spec: PackageVariantSetSpec) -> tuple[Finding, ...]:
@@ -36,7 +46,8 @@ def validate_set(spec: PackageVariantSetSpec) -> tuple[Finding, ...]:
     """
     findings = [*_upstream(spec.upstream)]
     if not spec.targets:
-        findings.append(Finding(("spec", "targets"), "must specify at least one item in spec.targets"))
+        message = "must specify at least one item in spec.targets"
+        findings.append(Finding(("spec", "targets"), message, hint="Add a target."))
     for index, target in enumerate(spec.targets or ()):
         findings += _target(target, ("spec", "targets", index))
     return tuple(findings)
@@ -45,15 +56,16 @@ def validate_set(spec: PackageVariantSetSpec) -> tuple[Finding, ...]:
 def _upstream(upstream: Upstream | None) -> Iterator[Finding]:
     path: FieldPath = ("spec", "upstream")
     if upstream is None:
-        yield Finding(path, "spec.upstream is a required field")
+        yield Finding(path, "spec.upstream is a required field", hint=_ADD)
         return
     if not upstream.package:
-        yield Finding((*path, "package"), "spec.upstream.package is a required field")
+        yield Finding((*path, "package"), "spec.upstream.package is a required field", hint=_ADD)
     if not upstream.repo:
-        yield Finding((*path, "repo"), "spec.upstream.repo is a required field")
+        yield Finding((*path, "repo"), "spec.upstream.repo is a required field", hint=_ADD)
     floating = upstream.tag or upstream.version or upstream.branch
     if not upstream.revision and not upstream.workspace_name and not floating:
-        yield Finding(path, "either spec.upstream.revision or spec.upstream.workspaceName must be specified")
+        message = "either spec.upstream.revision or spec.upstream.workspaceName must be specified"
+        yield Finding(path, message, hint="Give one of them.")
 
 
 def _target(target: Target, path: FieldPath) -> Iterator[Finding]:
@@ -64,20 +76,20 @@ def _target(target: Target, path: FieldPath) -> Iterator[Finding]:
     given = (target.repositories, target.repository_selector, target.object_selector)
     # An empty list is given too, so test for None.
     if sum(selector is not None for selector in given) != 1:
-        yield Finding(path, f"{field_name(path)} {SELECTORS}")
+        yield Finding(path, f"{field_name(path)} {SELECTORS}", hint="Give exactly one of them.")
     if target.template is not None:
         yield from _template(target.template, (*path, "template"))
 
 
 def _repositories(repositories: Sequence[RepositoryTarget], path: FieldPath) -> Iterator[Finding]:
     if not repositories:
-        yield Finding(path, f"{field_name(path)} must not be an empty list if specified")
+        yield Finding(path, f"{field_name(path)} must not be an empty list if specified", hint=_FILL)
     for index, repository in enumerate(repositories):
         if not repository.name:
-            yield _at((*path, index, "name"), "cannot be empty")
+            yield _at((*path, index, "name"), "cannot be empty", _FILL)
         for place, name in enumerate(repository.package_names or ()):
             if not name:
-                yield _at((*path, index, "packageNames", place), "cannot be empty")
+                yield _at((*path, index, "packageNames", place), "cannot be empty", _FILL)
 
 
 def _object_selector(selector: ObjectSelector, path: FieldPath) -> Iterator[Finding]:
@@ -85,15 +97,15 @@ def _object_selector(selector: ObjectSelector, path: FieldPath) -> Iterator[Find
         if not value:
             # The lower case is Porch's.
             message = f"{field_name(path)}.objectselector.{name} cannot be empty"
-            yield Finding((*path, "objectSelector", name), message)
+            yield Finding((*path, "objectSelector", name), message, hint=_FILL)
 
 
 def _template(template: VariantTemplate, path: FieldPath) -> Iterator[Finding]:
     # In Porch's order, because all messages are joined into one condition.
     if template.adoption_policy is not None and template.adoption_policy not in ADOPTION:
-        yield _at((*path, "adoptionPolicy"), 'can only be "adoptNone" or "adoptExisting"')
+        yield _at((*path, "adoptionPolicy"), 'can only be "adoptNone" or "adoptExisting"', _EITHER)
     if template.deletion_policy is not None and template.deletion_policy not in DELETION:
-        yield _at((*path, "deletionPolicy"), 'can only be "orphan" or "delete"')
+        yield _at((*path, "deletionPolicy"), 'can only be "orphan" or "delete"', _EITHER)
     downstream = template.downstream
     if downstream is not None:
         if downstream.repo is not None and downstream.repo_expr is not None:
@@ -126,23 +138,24 @@ def _injector_templates(injectors: Sequence[InjectionSelectorTemplate], path: Fi
         if injector.name is not None and injector.name_expr is not None:
             yield _both(at, at, "name", "nameExpr")
         if injector.name is None and injector.name_expr is None:
-            yield _at(at, "must specify either `name` or `nameExpr`")
+            yield _at(at, "must specify either `name` or `nameExpr`", ONE_OF_TWO)
 
 
 def _functions(functions: Sequence[FunctionTemplate], path: FieldPath) -> Iterator[Finding]:
     for index, function in enumerate(functions):
         if not function.image:
-            yield _at((*path, index, "image"), "must not be empty")
+            yield _at((*path, index, "image"), "must not be empty", _FILL)
         if "." in (function.name or ""):
-            yield _at((*path, index, "name"), "must not contain '.'")
+            yield _at((*path, index, "name"), "must not contain '.'", NO_DOTS)
 
 
-def _at(path: FieldPath, message: str) -> Finding:
-    return Finding(path, f"{field_name(path)} {message}")
+def _at(path: FieldPath, message: str, hint: str) -> Finding:
+    return Finding(path, f"{field_name(path)} {message}", hint=hint)
 
 
 def _both(at: FieldPath, shown: FieldPath, field: str, other: str) -> Finding:
-    return Finding(at, f"{field_name(shown)} may specify only one of `{field}` and `{other}`")
+    message = f"{field_name(shown)} may specify only one of `{field}` and `{other}`"
+    return Finding(at, message, hint=ONE_OF_SEVERAL)
 
 
 def validate_variant(spec: PackageVariantSpec) -> tuple[Finding, ...]:
@@ -164,11 +177,11 @@ def validate_upstream(upstream: Upstream | None) -> tuple[Finding, ...]:
     """Return Porch's findings for an upstream."""
     path: FieldPath = ("spec", "upstream")
     if upstream is None:
-        return (Finding(path, "missing required field spec.upstream"),)
+        return (Finding(path, "missing required field spec.upstream", hint=_ADD),)
     if upstream.repo and upstream.package:
         return ()
     return tuple(
-        Finding((*path, name), f"missing required field spec.upstream.{name}")
+        Finding((*path, name), f"missing required field spec.upstream.{name}", hint=_ADD)
         for name, value in (("repo", upstream.repo), ("package", upstream.package))
         if not value
     )
@@ -177,19 +190,20 @@ def validate_upstream(upstream: Upstream | None) -> tuple[Finding, ...]:
 def _downstream(downstream: Downstream | None) -> Iterator[Finding]:
     path: FieldPath = ("spec", "downstream")
     if downstream is None:
-        yield Finding(path, "missing required field spec.downstream")
+        yield Finding(path, "missing required field spec.downstream", hint=_ADD)
         return
     for name, value in (("repo", downstream.repo), ("package", downstream.package)):
         if not value:
-            yield Finding((*path, name), f"missing required field spec.downstream.{name}")
+            yield Finding((*path, name), f"missing required field spec.downstream.{name}", hint=_ADD)
 
 
 def _policies(spec: PackageVariantSpec) -> Iterator[Finding]:
     if spec.adoption_policy and spec.adoption_policy not in ADOPTION:
         message = 'spec.adoptionPolicy field can only be "adoptNone" or "adoptExisting"'
-        yield Finding(("spec", "adoptionPolicy"), message)
+        yield Finding(("spec", "adoptionPolicy"), message, hint=_EITHER)
     if spec.deletion_policy and spec.deletion_policy not in DELETION:
-        yield Finding(("spec", "deletionPolicy"), 'spec.deletionPolicy can only be "orphan" or "delete"')
+        message = 'spec.deletionPolicy can only be "orphan" or "delete"'
+        yield Finding(("spec", "deletionPolicy"), message, hint=_EITHER)
 
 
 def _context(context: PackageContext | None) -> Iterator[Finding]:
@@ -208,14 +222,14 @@ def _reserved(path: FieldPath, field: str, value: object, key: str) -> Finding:
     message = (
         f'spec.packageContext.{field}: Invalid value: {go_json(value)}: must not contain the key "{key}"'
     )
-    return Finding((*path, key) if field == "data" else path, message)
+    return Finding((*path, key) if field == "data" else path, message, hint=NO_RESERVED_KEY)
 
 
 def _injectors(injectors: list[InjectionSelector]) -> Iterator[Finding]:
     for index, injector in enumerate(injectors):
         if not injector.name:
             path = ("spec", "injectors", index, "name")
-            yield Finding(path, f"spec.injectors[{index}].name must not be empty")
+            yield Finding(path, f"spec.injectors[{index}].name must not be empty", hint=_FILL)
 
 
 def go_json(value: object) -> str:

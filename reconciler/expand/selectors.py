@@ -18,9 +18,10 @@ _MAX_PREFIX = 253
 class SelectorError(ValueError):
     """A selector that Kubernetes would refuse; `field` is the term at fault."""
 
-    def __init__(self, message: str, field: tuple[str | int, ...]) -> None:
+    def __init__(self, message: str, field: tuple[str | int, ...], hint: str = "") -> None:
         super().__init__(message)
         self.field = field
+        self.hint = hint
 
 
 def compile_selector(selector: LabelSelector) -> Predicate:
@@ -62,7 +63,9 @@ def _in_term(term: LabelSelectorRequirement, field: tuple[str | int, ...]) -> Pr
     key, values = term.key, frozenset(term.values or ())
     if not values:
         message = "for 'in', 'notin' operators, values set can't be empty"
-        raise SelectorError(f"values: Invalid value: {_quote(term.values)}: {message}", (*field, "values"))
+        raise SelectorError(
+            f"values: Invalid value: {_quote(term.values)}: {message}", (*field, "values"), "Give it a value."
+        )
     for index, value in enumerate(term.values or ()):
         _check_value(value, (*field, "values", index))
     if term.operator == "In":
@@ -75,7 +78,9 @@ def _existence_term(term: LabelSelectorRequirement, field: tuple[str | int, ...]
     key = term.key
     if term.values:
         message = "values set must be empty for exists and does not exist"
-        raise SelectorError(f"values: Invalid value: {_quote(term.values)}: {message}", (*field, "values"))
+        raise SelectorError(
+            f"values: Invalid value: {_quote(term.values)}: {message}", (*field, "values"), "Remove them."
+        )
     if term.operator == "Exists":
         return lambda labels: key in labels
     return lambda labels: key not in labels

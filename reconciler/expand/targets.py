@@ -146,7 +146,7 @@ def _compile(selector: LabelSelector, path: FieldPath) -> Predicate:
     try:
         return compile_selector(selector)
     except SelectorError as error:
-        raise ExpansionError(Finding((*path, *error.field), str(error))) from error
+        raise ExpansionError(Finding((*path, *error.field), str(error), hint=error.hint)) from error
 
 
 def _repositories(scope: TargetScope, matches: Predicate) -> Iterator[SelectedObject]:

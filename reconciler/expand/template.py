@@ -33,8 +33,6 @@ Step = Program | Failure
 
 
 _HIDDEN = frozenset({"spec", "status", "kind", "apiVersion", "metadata", "data"})
-_UNDECLARED = "undeclared reference to '"
-_NO_KEY = "no such key: "
 _EXPRESSION_HINTS = {
     "no such attribute(s): repository": "The repository is known only after repo or repoExpr was evaluated.",
     MAP_ORDER: "Name the keys, as in target.labels.region, or ask with `in`, size(), exists() or all().",
@@ -326,7 +324,10 @@ class Renderer:
             if self._trace:
                 trace = {"downstream.repo": FROM_TARGET, "downstream.package": FROM_TARGET}
             return RenderedSpec(self._spec(context.repo_default, context.package_default, {}), trace)
-        template = self._template(context.template)
+        # By identity: models are not hashable, and the templates of a set outlive its renderer.
+        if id(context.template) not in self._templates:
+            self._templates[id(context.template)] = compile_template(context.template, self._expressions)
+        template = self._templates[id(context.template)]
         try:
             return self._render(context, template, trace)
         except TemplateError as error:
@@ -347,7 +348,12 @@ class Renderer:
         scope = Scope(self._expressions, None if template.repo.is_fixed else bind(inputs), origins)
         repo = template.repo.render(scope, context.repo_default)
         # As in Porch, `repository` exists only from here on: its name is rendered first.
-        scope.bound = bind({**inputs, "repository": self._repository(repo, context)})
+        if repo not in self._inputs:
+            view = self._repositories.get(repo)
+            if view is None:
+                raise ExpansionError(missing_repository(repo, context))
+            self._inputs[repo] = selected_repository(view).as_input()
+        scope.bound = bind({**inputs, "repository": self._inputs[repo]})
         package = template.package.render(scope, context.package_default)
         fields = {name: render(scope) for name, render in template.fields}
         return RenderedSpec(self._spec(repo, package, {**template.policies, **fields}), trace)
@@ -355,20 +361,6 @@ class Renderer:
     def _spec(self, repo: str, package: str, fields: Mapping[str, Any]) -> PackageVariantSpec:
         downstream = Downstream(repo=repo, package=package)
         return PackageVariantSpec(**{**self._blank, **fields, "downstream": downstream})
-
-    def _template(self, template: VariantTemplate) -> Template:
-        # By identity: models are not hashable, and the templates of a set outlive its renderer.
-        if id(template) not in self._templates:
-            self._templates[id(template)] = compile_template(template, self._expressions)
-        return self._templates[id(template)]
-
-    def _repository(self, name: str, context: Context) -> Mapping[str, Any]:
-        if name not in self._inputs:
-            view = self._repositories.get(name)
-            if view is None:
-                raise ExpansionError(missing_repository(name, context))
-            self._inputs[name] = selected_repository(view).as_input()
-        return self._inputs[name]
 
 
 def missing_repository(name: str, context: Context) -> Finding:
@@ -380,19 +372,14 @@ def missing_repository(name: str, context: Context) -> Finding:
 
 def hint_for(failure: Failure) -> str:
     """Return the hint for a failed expression, "" for none."""
-    message = failure.message
-    if message.startswith(_UNDECLARED):
-        return _undeclared(message.removeprefix(_UNDECLARED).rstrip("'"))
-    if message.startswith(_NO_KEY):
-        if message.removeprefix(_NO_KEY) in _HIDDEN:
-            return "Expressions see only name, namespace, labels and annotations of an object."
-        return "Test for it first, as in has(target.labels.x) ? target.labels.x : 'none'."
-    if "type conversion" in message:
-        return "Write string(...) around the value."
-    return _EXPRESSION_HINTS.get(message, "")
-
-
-def _undeclared(name: str) -> str:
-    if name in STRING_FUNCTIONS:
+    if failure.undeclared in STRING_FUNCTIONS:
         return f"Annotate the set with {CEL_EXTENSIONS}: {', '.join(sorted(EXTENSIONS))}."
-    return f"There are repoDefault, packageDefault, upstream, target and repository; see {EXPRESSIONS}."
+    if failure.undeclared:
+        return f"There are repoDefault, packageDefault, upstream, target and repository; see {EXPRESSIONS}."
+    if failure.missing in _HIDDEN:
+        return "Expressions see only name, namespace, labels and annotations of an object."
+    if failure.missing:
+        return "Test for it first, as in has(target.labels.x) ? target.labels.x : 'none'."
+    if failure.is_no_string:
+        return "Write string(...) around the value."
+    return _EXPRESSION_HINTS.get(failure.message, "")

@@ -14,13 +14,13 @@ from reconciler.api.porch import (
     SET_LABEL,
     PackageVariantSpec,
 )
-from reconciler.base.errors import Problem
 from reconciler.base.values import PartlyCompared
 from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid
 from reconciler.expand.targets import SelectedObject
 from reconciler.inventory.inventory import FieldPath, Inventory, Source
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.records.state import PackageVariantRecord
 
 FINALIZER = "config.porch.kpt.dev/packagevariants"
@@ -57,6 +57,11 @@ class DesiredVariant(PartlyCompared, frozen=True):
     trace: Mapping[str, str] = field(default_factory=dict)
     place: FieldPath = ()
     requested_by: tuple[str, ...] = ()
+
+    @property
+    def owner(self) -> ObjectKey:
+        """The variant as the owner of problems."""
+        return variant_key(self.key)
 
 
 class Desired(Struct, frozen=True):
@@ -137,7 +142,9 @@ def to_manifest(variant: DesiredVariant, inventory: Inventory) -> dict[str, Any]
         metadata["annotations"] = dict(sorted(annotations.items()))
     metadata["uid"] = variant.uid
     if variant.set_key is not None:
-        uid = _set_uid(variant, inventory)
+        declared = next((pvs for pvs in inventory.sets if pvs.key == variant.set_key), None)
+        uid = declared.manifest.metadata.uid if declared else None
+        uid = uid or stable_uid(inventory.policy.instance, *(variant.set_key or variant.key))
         metadata["labels"] = {SET_LABEL: uid}
         metadata["finalizers"] = [FINALIZER]
         metadata["ownerReferences"] = [
@@ -151,9 +158,3 @@ def to_manifest(variant: DesiredVariant, inventory: Inventory) -> dict[str, Any]
         ]
     spec = spec_data(variant)
     return {"apiVersion": PACKAGE_VARIANT, "kind": "PackageVariant", "metadata": metadata, "spec": spec}
-
-
-def _set_uid(variant: DesiredVariant, inventory: Inventory) -> str:
-    declared = next((pvs for pvs in inventory.sets if pvs.key == variant.set_key), None)
-    uid = declared.manifest.metadata.uid if declared else None
-    return uid or stable_uid(inventory.policy.instance, *(variant.set_key or variant.key))

@@ -1,30 +1,25 @@
 """The forge of each repository of a run, with its credential and its budget of writes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from reconciler.base.errors import UnavailableError
-from reconciler.base.lazy import LazyModule
+from reconciler.forge.api import github, rest_dialects
 from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock, split
-from reconciler.forge.api.dialect import ApiDialect, validated
+from reconciler.forge.api.dialect import validated
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.http import Authorization, Read, StaticToken, Transport
+from reconciler.forge.api.listing import ApiDialect
 from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.local.forge import LocalForge
 from reconciler.git.local import read_secret
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, is_loopback
+from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import CheckState, PullRequest, RepositoryView
-from reconciler.plan.commits import repository_commits
-from reconciler.plan.shard import WHOLE, Shard
+from reconciler.inventory.shard import WHOLE, Shard
 from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
-
-if TYPE_CHECKING:
-    from reconciler.forge.api import github, rest_dialects
-else:  # only a run with a remote forge needs them
-    github = LazyModule("reconciler.forge.api.github")
-    rest_dialects = LazyModule("reconciler.forge.api.rest_dialects")
 
 FindCredential = Callable[[str], Credential | None]
 
@@ -242,7 +237,7 @@ class Forges:
         credential = self._find_credential(web)
         return StaticToken(credential.password if credential else "")
 
-    def _app(self, rule: CredentialRule) -> "github.AppToken":
+    def _app(self, rule: CredentialRule) -> github.AppToken:
         if rule not in self._apps:
             forge = find_rule(self._policy.forges, f"{rule.prefix.rstrip('/')}/")
             host = urlsplit(rule.prefix).netloc

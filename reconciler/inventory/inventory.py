@@ -11,14 +11,15 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from msgspec import Struct, field
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository, Upstream
-from reconciler.base.errors import Location, Problem
+from reconciler.api.porch import GROUP, PackageVariant, PackageVariantSet, Repository, Upstream
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Removal, Standing
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Commit, Files
+from reconciler.names.problems import Problem
 from reconciler.names.refs import is_group
 from reconciler.names.trailers import NO_ANSWERS, Answers
 from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
@@ -258,11 +259,16 @@ class RepositoryView(Struct, frozen=True):
         return self.problem is None and self.role is RepositoryRole.PLANNED
 
     def problem_at(
-        self, reason: Reason, message: str, hint: str = "", *path: str, cause: str = ""
+        self, reason: Reason, message: str, hint: str = "", *path: str | int, cause: str = ""
     ) -> Problem:
         """Return a problem of this repository, at a field of its manifest; by default at its URL."""
         where = self.source.at(*(path or ("spec", "git", "repo")))
-        return Problem(where, reason, message, hint, f"Repository {self.key}", cause)
+        return Problem(where, reason, message, hint, cause=cause).owned_by(self.owner)
+
+    @property
+    def owner(self) -> ObjectKey:
+        """The Repository object, as the owner of problems."""
+        return ObjectKey(GROUP, "Repository", *self.key)
 
     @property
     def unread_message(self) -> str:
@@ -381,7 +387,7 @@ class PullRequests(tuple[PullRequest, ...]):  # noqa: SLOT001 - the index is kep
         return sorted(self._by_head)
 
 
-def unreadable_problem(where: Location, repository: str, pull: PullRequest, subject: str = "") -> Problem:
+def unreadable_problem(where: Location, repository: str, pull: PullRequest) -> Problem:
     """Return the problem of one pull request that cannot be read."""
     about = f"; the package of its branch {pull.head} is kept as it is" if pull.head else ""
     message = f"Pull request {pull.number} of {repository} cannot be read: {pull.unreadable}{about}"
@@ -389,7 +395,7 @@ def unreadable_problem(where: Location, repository: str, pull: PullRequest, subj
         f"Use the version that wrote it. If nothing needs it, delete it: on the local forge it is the ref "
         f"refs/reconciler/pulls/{pull.number}."
     )
-    return Problem(where, Reason.PULL_REQUEST_UNREADABLE, message, hint, subject)
+    return Problem(where, Reason.PULL_REQUEST_UNREADABLE, message, hint)
 
 
 class Control(Struct, frozen=True):

@@ -5,8 +5,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.names.ids import GroupKind
+from reconciler.names.problems import Problem
 
 ALL_NAMESPACES = "*"
 """In `Snapshot.complete`: the list of a kind is complete in all namespaces, also those without objects."""

@@ -3,17 +3,16 @@
 from msgspec import Struct
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft
 from reconciler.names.ids import ObjectName
+from reconciler.names.problems import Problem
 from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Op
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.resolve.deliveries import TARGET_ANNOTATION, cluster_of
 from reconciler.resolve.ownership import ADOPT_EXISTING, is_foreign, is_merged, may_stand_behind
-from reconciler.resolve.upstreams import subject_of
 
 
 class Denied(Struct, frozen=True):
@@ -86,7 +85,7 @@ def _exists(target: PlanTarget, variant: DesiredVariant, what: str, hint: str) -
     hint = place_hint(variant) or hint
     message = f"Package {target.package.path} in repository {target.view.key.name} {what}"
     location = variant.source.at("spec", "downstream", "package")
-    problem = Problem(location, Reason.PACKAGE_EXISTS, message, hint, subject_of(variant))
+    problem = Problem(location, Reason.PACKAGE_EXISTS, message, hint).owned_by(variant.owner)
     return Denied(Reason.PACKAGE_EXISTS, message, problem)
 
 

@@ -9,8 +9,7 @@ from reconciler.base.reasons import Reason
 from reconciler.expand.selectors import compile_selector
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.plan.changes import Approval, Change, Op
-from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.drafts import latest_pull
+from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.render.rendered import Package
 
@@ -102,7 +101,7 @@ def _find_approval(
 ) -> Approval | None:
     """Return the merge of a change's open pull request if one rule lets it pass, None otherwise."""
     draft = target.draft
-    pull = latest_pull(target, draft.ref) if draft else None
+    pull = newest_pull(target.pulls, draft.ref) if draft else None
     fitting = _fitting_rules(change, target, rules, context)
     if draft is None or pull is None or not fitting:
         return None
@@ -120,7 +119,7 @@ def _fitting_rules(
 ) -> Sequence[ApprovalRule]:
     """Return the rules that let a change's open pull request pass once their checks have passed."""
     draft = target.draft
-    pull = latest_pull(target, draft.ref) if draft else None
+    pull = newest_pull(target.pulls, draft.ref) if draft else None
     if draft is None or pull is None or pull.state is not PullState.OPEN or pull.head_oid != draft.tip.oid:
         return ()
     if change.op is not Op.KEEP or change.pending or change.waits or change.variant in context.stopped:

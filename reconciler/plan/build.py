@@ -5,29 +5,32 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from reconciler.base.errors import Exit, Problem
-from reconciler.base.lazy import LazyModule
+from reconciler.base.errors import Exit
+from reconciler.base.lazy import LazyMapping, LazyModule
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import PackageKey
 from reconciler.names.objects import Files
+from reconciler.names.problems import Problem
 from reconciler.plan.approvals import approve_changes
-from reconciler.plan.branch_files import branch_files
 from reconciler.plan.changes import Change, LockProposal, Plan, Refusal
 from reconciler.plan.checksum import plan_checksum
+from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext, build_context
 from reconciler.plan.decide import decide
 from reconciler.plan.deletions import guard_changes
 from reconciler.plan.groups import group_changes
 from reconciler.plan.impact import ImpactReader
-from reconciler.plan.lock_pull_request import plan_lock
+from reconciler.plan.lock_pull_request import LockPlan, plan_lock
 from reconciler.plan.path_conflicts import index_neighbours, refuse_blocked_refs
-from reconciler.plan.records import applied_commit
+from reconciler.plan.records import applied_commit, plan_records, record_owners
 from reconciler.plan.request_limits import postpone_requests
 from reconciler.plan.requests import plan_requests
-from reconciler.plan.shard import WHOLE, Shard, files_of_other_shards
+from reconciler.plan.status import plan_status, status_owners
 from reconciler.plan.unread import is_unavailable, keep_unreadable_pulls, with_unread_repositories
+from reconciler.records.state import history_path, record_bytes
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
@@ -36,10 +39,12 @@ from reconciler.resolve.rollout_model import RolloutPhase
 
 if TYPE_CHECKING:
     from reconciler.dependencies import emit as generated_manifests
+    from reconciler.dependencies import status as lock_status_files
     from reconciler.dependencies.update import changes as lock_changes
 else:
     generated_manifests = LazyModule("reconciler.dependencies.emit")
     lock_changes = LazyModule("reconciler.dependencies.update.changes")
+    lock_status_files = LazyModule("reconciler.dependencies.status")
 
 
 def build_plan(
@@ -58,7 +63,6 @@ def build_plan(
     context = build_context(inventory, fleet, rendered)
     decided = _decide_changes(context)
     locks, lock = fleet.locks, plan_lock(inventory, fleet)
-    files = branch_files(context, decided.changes, decided.waiting, fleet, lock)
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     changes = tuple(change for change in decided.changes if shard.holds(change.package.url))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
@@ -67,22 +71,16 @@ def build_plan(
         changes=tuple(_with_impacts(described, context, contents or {})),
         problems=tuple(sorted(problems)),
         refusals=decided.refusals,
-        conditions=files.conditions,
-        records=files.records,
-        record_owners=files.record_owners,
-        status=files.status,
-        status_owners=files.status_owners,
-        other_status=files.other_status,
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, context)),
         notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
         lock=proposal,
         version_changes=lock_changes.version_changes(locks) if locks.scopes else (),
         rollouts=context.resolution.rollouts,
-        other_files=files_of_other_shards(shard, files.owners),
         applied=applied_commit(context, decided.changes, decided.waiting),
         has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
         context=context,
     )
+    plan = _with_files(plan, context, decided, fleet, lock=lock, shard=shard)
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))
 
 
@@ -206,3 +204,54 @@ def _version(data: bytes) -> str:
         return ""
     value = documents[0].value if documents else None
     return generated_manifests.installed_version(value) if isinstance(value, Mapping) else ""
+
+
+# Files of the state and status branches
+
+
+def _with_files(
+    plan: Plan,
+    context: PlanContext,
+    decided: _Decided,
+    fleet: ResolvedFleet,
+    *,
+    lock: LockPlan,
+    shard: Shard,
+) -> Plan:
+    """Return the plan with what a run leaves on both branches, about the packages of other shards too.
+
+    It costs a quarter of a plan, and showing a plan needs none of it: each part is made at its first use.
+    """
+    inventory = context.inventory
+    # A reviewed lock is recorded by merging its pull request, any other by this run.
+    locks = {} if inventory.reviewed is not None else fleet.locks.files
+
+    def records() -> dict[str, bytes]:
+        files = {**plan_records(context, decided.changes, decided.waiting), **locks, **lock.records}
+        return dict(sorted(files.items()))
+
+    def other_status() -> dict[str, bytes]:
+        namespace = inventory.policy.dependencies.shared_namespace
+        status = lock_status_files.status_files(
+            fleet.clusters.worlds, fleet.locks, shared_namespace=namespace
+        )
+        histories = {history_path(url): record_bytes(h) for url, h in sorted(inventory.histories.items())}
+        return {**status, **histories}
+
+    def owners() -> dict[str, PackageKey]:
+        return dict(sorted({**record_owners(context, decided.changes), **lock.record_owners}.items()))
+
+    conditions = LazyMapping(lambda: plan_conditions(context, decided.changes))
+    others = LazyMapping(other_status)
+    own, reported = LazyMapping(owners), LazyMapping(lambda: status_owners(context, decided.changes))
+    histories = {history_path(url): PackageKey(url, "") for url in inventory.histories}
+    return replace(
+        plan,
+        conditions=conditions,
+        records=LazyMapping(records),
+        record_owners=own,
+        status=LazyMapping(lambda: {**plan_status(context, conditions), **others}),
+        status_owners=reported,
+        other_status=others,
+        other_files=files_of_other_shards(shard, LazyMapping(lambda: {**own, **reported, **histories})),
+    )

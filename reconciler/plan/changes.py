@@ -8,12 +8,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.meta import Condition
-from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Reason
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
+from reconciler.names.problems import Problem
 from reconciler.names.refs import short_branch
 from reconciler.plan.impact import Impact
 from reconciler.resolve.dependency_roots import RequirementChange

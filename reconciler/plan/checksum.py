@@ -8,9 +8,9 @@ import msgspec
 import orjson
 
 from reconciler.dependencies.update.locks import LockUpdate
+from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import Inventory, PullRequest
 from reconciler.plan.changes import Change, MoveRef, Plan, StartBranch, Write, WriteDraft, WriteGroup
-from reconciler.plan.commits import repository_commits
 from reconciler.policy import CommitPolicy
 from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
 

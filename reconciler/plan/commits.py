@@ -1,20 +1,18 @@
-"""Commits of the plan: author and committer, messages in Porch's form, the first commit of a repository."""
+"""Commits of the plan: messages in Porch's form, the first commit of a repository."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from reconciler.base.wording import json_text, plural
+from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.names.objects import File, Signature, commit_bytes, object_id, tree_id
 from reconciler.names.refs import object_name
 from reconciler.plan.changes import StartBranch
-from reconciler.policy import Author, CommitPolicy
 from reconciler.resolve.ownership import package_name
-from reconciler.resolve.resolution import Pin
 
 CLONE = "Creating new revision by cloning"
 EDIT = "Creating new revision by copying previous revision"
@@ -78,40 +76,6 @@ def revision_name(view: RepositoryView, path: str, workspace: str) -> str:
     """Return the name of a package revision's object: `<repository>.<path with dots>.<workspace>`."""
     directory, _, package = package_name(view, path).rpartition("/")
     return object_name(view.key.name, directory, package, workspace)
-
-
-def removal_message(path: str) -> str:
-    """Return the message of the commit that proposes a package's deletion."""
-    return f"Delete {path}\n"
-
-
-def upstream_label(pin: Pin) -> str:
-    """Return how a person names a pinned upstream: `web/v2`, or a ref at a short commit."""
-    return pin.label
-
-
-_UNSAFE = re.compile(r"[<>\x00-\x1f\x7f]")
-"""Characters that end the name or email in a commit object."""
-
-
-def repository_commits(views: Iterable[RepositoryView], commits: CommitPolicy) -> CommitPolicy:
-    """Return how commits are made to the one repository that the views are of. Order-free.
-
-    An email alone is the name too; where a Repository names neither, the author is the committer.
-
-    Source: porch pkg/externalrepo/git, git.go, commit authors.
-    """
-    ordered = sorted(views, key=lambda view: (-len(view.directory), view.key))
-    return replace(commits, authors=tuple(_authors(ordered)))
-
-
-def _authors(views: Iterable[RepositoryView]) -> Iterator[Author]:
-    for view in views:
-        git = view.manifest.spec.git
-        name = _UNSAFE.sub("", git.author).strip() if git else ""
-        email = _UNSAFE.sub("", git.email).strip() if git else ""
-        if name or email:
-            yield Author(view.directory, name or email, email)
 
 
 _README = {"README.md": File.of(b"Created by reconciler\n")}

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from reconciler.base.errors import Problem
 from reconciler.base.wire import read_record
 from reconciler.dependencies.lock.format import Resolution as DependencyResolution
 from reconciler.dependencies.lock.read import read_locks
@@ -15,6 +14,7 @@ from reconciler.dependencies.update.changes import resolution_changes
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock

@@ -1,7 +1,6 @@
 """Conditions of every owner: Porch's two, and the seed's five on each variant (D18)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Literal
 
 from reconciler.api.meta import Condition
@@ -15,30 +14,10 @@ from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.draft_decision import asked_text
 from reconciler.records.state import is_failure
 from reconciler.render.rendered import Package
-from reconciler.resolve.upstreams import subject_of
 
 _VALID = "all validation checks passed"
 _ENSURED = "successfully ensured downstream package variant"
 _UNREAD = "its repository could not be read"
-_UNENSURED = frozenset(
-    {
-        Reason.AWAITING_WAVE,
-        Reason.NESTED_PACKAGE,
-        Reason.PACKAGE_EXISTS,
-        Reason.PATH_TAKEN,
-        Reason.DUPLICATE_DOWNSTREAM,
-        Reason.FOREIGN_DRAFT,
-        Reason.FUNCTIONS_POSTPONED,
-        Reason.HELD_BACK,
-        Reason.LOCK_PENDING,
-        Reason.NOT_OURS,
-        Reason.PIPELINE_FAILED,
-        Reason.PULL_REQUEST_UNREADABLE,
-        Reason.REJECTED,
-        Reason.UPSTREAM_TAG_MOVED,
-    }
-)
-"""Reasons to keep a package that leave its variant without its downstream."""
 
 
 def plan_conditions(
@@ -62,10 +41,10 @@ def plan_conditions(
     by_package = {change.package: change for change in changes}
     # Variants that contest a package share its one change.
     by_variant = {key: by_package[package] for key, package in downstreams if package in by_package}
-    problems = {problem.subject: problem for problem in reversed(context.resolution.problems)}
+    problems = {problem.owner: problem for problem in reversed(context.resolution.problems)}
     for variant in context.desired.variants:
         key = ObjectKey(GROUP, "PackageVariant", *variant.key)
-        problem = problems.get(subject_of(variant))
+        problem = problems.get(key)
         change = by_variant.get(variant.key)
         if problem is not None or change is None:
             reason, message = (problem.reason, problem.message) if problem else ("Error", _UNREAD)
@@ -117,7 +96,10 @@ def _variant(
     if change.reason is Reason.PAUSED:
         yield from _paused(variant, change, context)
         return
-    injection = _injection(variant, context)
+    # Which required injection points are empty; None if the package has no points
+    rendered = context.rendered.variants.get(variant.key)
+    fresh = rendered.fresh if rendered else None
+    injection = fresh.injection if isinstance(fresh, Package) else None
     unwritten = missing if missing and not missing.pushed and change.written else None
     error = _error(change) or (missing_text(change, unwritten) if unwritten else "")
     yield _ensured(change, error, injection, unwritten)
@@ -139,13 +121,6 @@ def _paused(variant: DesiredVariant, change: Change, context: PlanContext) -> It
     for type_ in ("Ready", "DownstreamEnsured", "ContextInjected", "ConfigInjected"):
         yield Condition(type=type_, status=status, reason=str(change.reason), message=message)
     yield _draft(_has_draft(variant, change, context, None))
-
-
-def _injection(variant: DesiredVariant, context: PlanContext) -> str | None:
-    """Return which required injection points are empty; None if the package has no points."""
-    rendered = context.rendered.variants.get(variant.key)
-    fresh = rendered.fresh if rendered else None
-    return fresh.injection if isinstance(fresh, Package) else None
 
 
 def _ensured(change: Change, error: str, injection: str | None, unwritten: Unfinished | None) -> Condition:
@@ -171,7 +146,7 @@ def _ready(change: Change, error: str) -> Condition:
 
 
 def _error(change: Change) -> str:
-    if change.op is Op.BLOCK or change.reason in _UNENSURED or change.reason is Reason.OWNER_STALLED:
+    if change.op is Op.BLOCK or not change.reason.facts.ensured or change.reason is Reason.OWNER_STALLED:
         return change.message or str(change.reason)
     return ""
 
@@ -219,10 +194,4 @@ def _config(error: str, injection: str | None) -> Condition:
 
 
 def _condition(type_: str, holds: object, reason: str, message: str) -> Condition:
-    return _shared_condition(type_, bool(holds), reason, message)
-
-
-@lru_cache(maxsize=1 << 12)
-def _shared_condition(type_: str, holds: bool, reason: str, message: str) -> Condition:  # noqa: FBT001 - a key
-    """Return a condition, which never changes: nearly all of a fleet are the same few."""
     return Condition(type=type_, status="True" if holds else "False", reason=reason, message=message)

@@ -1,7 +1,6 @@
 """Input of planning: every package in scope, its owner, and the variants that want it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,16 +16,21 @@ from reconciler.inventory.inventory import (
     RepositoryView,
 )
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.names.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
+from reconciler.names.refs import (
+    DELETION_PROPOSED,
+    HEADS,
+    PathIndex,
+    RefIndex,
+    deletion_ref,
+    is_within,
+    short_branch,
+)
 from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import find_owner, find_view, is_merged, named_views, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
 from reconciler.resolve.rollout_model import Rollout
-
-if TYPE_CHECKING:
-    from reconciler.plan.path_conflicts import Neighbours
 
 ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
 """The branches that propose to delete a package, ours and Porch's, each with its oid; sorted."""
@@ -56,6 +60,18 @@ class PlanTarget(Struct, frozen=True):
         return (*((self.draft,) if self.draft else ()), *self.merged, *self.others)
 
 
+class Neighbours(Struct, frozen=True):
+    """Index of the packages and refs of one Git repository.
+
+    `existing` are packages on main or in drafts, except those that leave with this plan; `planned`
+    are those that variants want and that do not exist yet.
+    """
+
+    existing: PathIndex
+    planned: PathIndex
+    refs: RefIndex
+
+
 class PlanContext(Struct, frozen=True):
     """Everything a decision may look at; built once, never changed.
 
@@ -81,7 +97,7 @@ class PlanContext(Struct, frozen=True):
     held: Mapping[ObjectName, str] = field(default_factory=dict)
     stopped: Mapping[ObjectName, str] = field(default_factory=dict)
     rollouts: Mapping[ObjectName, Rollout] = field(default_factory=dict)
-    neighbours: Mapping[str, "Neighbours"] = field(default_factory=dict)
+    neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
 
 
 def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered) -> PlanContext:

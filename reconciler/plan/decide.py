@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
+from reconciler.names.problems import Problem
 from reconciler.plan.adoption import Denied, claim_package
 from reconciler.plan.changes import Change, MoveRef, Op
-from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
 from reconciler.plan.draft_decision import Case, decide_output, upstream_labels
@@ -19,7 +18,6 @@ from reconciler.plan.path_conflicts import find_obstacle
 from reconciler.render.rendered import Blocked
 from reconciler.resolve.ownership import find_pause
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.resolve.upstreams import subject_of
 
 _FAULTS = frozenset({Reason.BASE_NOT_FOUND, Reason.PROTECTED_FIELD})
 """Reasons to block a package that are reported at its variant, with a hint."""
@@ -83,7 +81,7 @@ def _faults(case: Case, change: Change) -> Iterator[Problem]:
     if change.op is Op.BLOCK and isinstance(fresh, Blocked) and fresh.reason in _FAULTS:
         location = variant.source.at("spec", "upstream")
         message = f"Package {change.package.path}: {fresh.message}"
-        yield Problem(location, fresh.reason, message, fresh.hint, subject_of(variant))
+        yield Problem(location, fresh.reason, message, fresh.hint).owned_by(variant.owner)
 
 
 def _explained(change: Change, resolved: ResolvedVariant) -> Change:
@@ -93,7 +91,7 @@ def _explained(change: Change, resolved: ResolvedVariant) -> Change:
     if change.op is Op.CREATE and resolved.variant.requested_by:
         return replace(change, message=f"Required by {', '.join(resolved.variant.requested_by)}")
     if resolved.offers and resolved.offers.commit.oid != resolved.pin.commit.oid:
-        return replace(change, message=f"Locked; upstream offers {upstream_label(resolved.offers)}")
+        return replace(change, message=f"Locked; upstream offers {resolved.offers.label}")
     return change
 
 
@@ -155,8 +153,7 @@ def _unresolved(change: Change, target: PlanTarget, variant: DesiredVariant, con
         return replace(change, reason=Reason.AWAITING_WAVE, message=context.held[variant.key])
     if variant.key in context.waiting:
         return replace(change, reason=Reason.LOCK_PENDING, message=context.waiting[variant.key])
-    subject = subject_of(variant)
-    mine = [p for p in context.resolution.problems if p.subject == subject]
+    mine = [p for p in context.resolution.problems if p.owner == variant.owner]
     message = mine[0].message if mine else ""
     if target.package.exists or not mine:
         return replace(change, reason=Reason.OWNER_STALLED, message=message)
@@ -171,7 +168,8 @@ def _contested(target: PlanTarget, variants: tuple[DesiredVariant, ...]) -> Pack
         message = f"Package {target.package.path} is also the downstream of {rivals}"
         location = variant.source.at("spec", "downstream", "package")
         hint = "Give each PackageVariant its own downstream."
-        problems.append(Problem(location, Reason.DUPLICATE_DOWNSTREAM, message, hint, subject_of(variant)))
+        problem = Problem(location, Reason.DUPLICATE_DOWNSTREAM, message, hint)
+        problems.append(problem.owned_by(variant.owner))
     names = " and ".join(str(v.key) for v in variants)
     change = replace(
         _blank(target, variants[0]), reason=Reason.DUPLICATE_DOWNSTREAM, message=f"Wanted by {names}"

@@ -116,7 +116,9 @@ class DeletionEvidence:
         if not snapshot.is_complete(kind, namespace):
             message = f"The snapshot{of_cluster} does not list {kind} in {namespace} completely"
             return Retention(Reason.SNAPSHOT_INCOMPLETE, message)
-        if self._is_stale(snapshot):
+        # No commit of another repository counts: whoever may push there may give it any date (D17).
+        age = self._inventory.control.commit.time - _taken(snapshot)
+        if age > self._inventory.policy.snapshot.max_age_s:
             return Retention(Reason.SNAPSHOT_STALE, f"The snapshot{of_cluster} {self._stale_text(snapshot)}")
         return None
 
@@ -145,11 +147,6 @@ class DeletionEvidence:
             message = f"The snapshot does not list {_REPOSITORIES} in {pvs.key.namespace} completely"
             return Retention(Reason.SNAPSHOT_INCOMPLETE, message)
         return None
-
-    def _is_stale(self, snapshot: Snapshot) -> bool:
-        # No commit of another repository counts: whoever may push there may give it any date (D17).
-        age = self._inventory.control.commit.time - _taken(snapshot)
-        return age > self._inventory.policy.snapshot.max_age_s
 
     def _stale_text(self, snapshot: Snapshot) -> str:
         """Return how old a snapshot is, against what, and what to do."""

@@ -16,10 +16,9 @@ from reconciler.plan.commits import (
     EDIT,
     commit_message,
     edit_task,
-    removal_message,
     revision_name,
 )
-from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.deletion_evidence import find_outdated
 from reconciler.plan.deletion_guard import (
     consent_hint,
@@ -28,7 +27,7 @@ from reconciler.plan.deletion_guard import (
     moved_branch,
     pending_consent,
 )
-from reconciler.plan.drafts import close_drafts, close_pulls, latest_pull, next_workspace, write_draft
+from reconciler.plan.drafts import close_drafts, close_pulls, next_workspace, write_draft
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import find_owner, find_pause, package_name
@@ -66,17 +65,12 @@ def decide_unwanted(target: PlanTarget, context: PlanContext) -> Change:
 
 def _unowned(target: PlanTarget, context: PlanContext, change: Change, pause: str) -> Change:
     """A stranger's package is kept; of one that is gone, what proposed its deletion is cleared away."""
-    leftovers = () if target.package.exists else tuple(_deletion_refs(target, context))
+    leftovers = () if target.package.exists else tuple(withdraw_deletion(target, context))
     if leftovers and pause:
         return replace(change, reason=Reason.PAUSED, message=pause)
     if leftovers:
         return replace(change, op=Op.CLOSE, reason=Reason.ALREADY_ABSENT, writes=leftovers)
     return replace(change, after=change.before)
-
-
-def withdraw_deletion(target: PlanTarget, context: PlanContext) -> Iterator[MoveRef]:
-    """Yield the removal of every proposal to delete a package that is wanted again."""
-    return _deletion_refs(target, context)
 
 
 def _why_kept(owner: ObjectName, package: PackageKey, context: PlanContext) -> tuple[Reason, str] | None:
@@ -135,7 +129,7 @@ def _propose(target: PlanTarget, context: PlanContext, change: Change) -> Change
     view, path = target.view, target.package.path
     ref = deletion_ref(context.inventory.policy.instance, path)
     head = short_branch(ref)
-    pull = latest_pull(target, head)
+    pull = newest_pull(target.pulls, head)
     standing = view.branches.get(head)
     if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(change, context)):
         return _declined(target, context, change, pull)
@@ -159,7 +153,7 @@ def _propose(target: PlanTarget, context: PlanContext, change: Change) -> Change
         expect=standing.oid if standing else None,
         onto=view.head.oid,
         path=path,
-        message=removal_message(path),
+        message=f"Delete {path}\n",
         time=max(_removal_time(context), view.head.time if renewed else 0),
     )
     if renewed:
@@ -199,7 +193,7 @@ def _declined(target: PlanTarget, context: PlanContext, change: Change, pull: Pu
         f"Remove {target.package.path} from {target.view.branch} "
         "to delete it, or declare its variant again to keep it up to date"
     )
-    writes = (*change.writes, *_deletion_refs(target, context))
+    writes = (*change.writes, *withdraw_deletion(target, context))
     op = Op.CLOSE if writes else Op.KEEP
     return replace(change, op=op, reason=Reason.REJECTED, message=message, writes=writes)
 
@@ -232,7 +226,7 @@ def _release(target: PlanTarget, context: PlanContext, change: Change) -> Change
     if not isinstance(package, Package):
         message = package.message if isinstance(package, Blocked) else "Its content was not read"
         return replace(change, op=Op.BLOCK, message=message, waits=True)
-    withdrawn = tuple(_deletion_refs(target, context))
+    withdrawn = tuple(withdraw_deletion(target, context))
     change = replace(change, after=package.tree, writes=withdrawn)
     if withdrawn:
         closes = close_pulls(target, [w.ref for w in withdrawn], "The package is kept after all.")
@@ -267,7 +261,7 @@ def _release_draft(target: PlanTarget, context: PlanContext, package: Package) -
 
 
 def _release_pull(target: PlanTarget, ref: str) -> PullRequest:
-    pull = latest_pull(target, ref)
+    pull = newest_pull(target.pulls, ref)
     number = pull.number if pull is not None and pull.state is PullState.OPEN else 0
     name = package_name(target.view, target.package.path)
     return PullRequest(
@@ -288,7 +282,8 @@ def _removal_time(context: PlanContext) -> int:
     return context.inventory.control.commit.time
 
 
-def _deletion_refs(target: PlanTarget, context: PlanContext) -> Iterator[MoveRef]:
+def withdraw_deletion(target: PlanTarget, context: PlanContext) -> Iterator[MoveRef]:
+    """Yield the removal of every proposal to delete a package."""
     for ref, oid in context.proposed_deletions.get(target.key, ()):
         yield MoveRef(ref, oid, None)
 

@@ -12,8 +12,8 @@ from reconciler.expand.variants import spec_data
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
 from reconciler.names.refs import draft_ref
 from reconciler.plan.changes import AnswerNote, Change, ConflictNote, Op
-from reconciler.plan.commits import start_branch, upstream_label
-from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.commits import start_branch
+from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.drafts import (
     close_drafts,
     close_pulls,
@@ -21,7 +21,6 @@ from reconciler.plan.drafts import (
     is_behind,
     is_proposed,
     is_rejected,
-    latest_pull,
     next_workspace,
     wanted_pull,
     write_draft,
@@ -244,7 +243,7 @@ def _standing_draft(case: Case, change: Change, draft: Draft, package: Package) 
     reason = Reason.DRAFT_EDITED if draft.is_edited else Reason.UP_TO_DATE
     reason = Reason.MERGE_CONFLICT if package.conflicts else reason
     change = _asking(replace(change, op=Op.KEEP, reason=reason, after=draft.tree), package)
-    pull = latest_pull(case.target, draft.ref)
+    pull = newest_pull(case.target.pulls, draft.ref)
     if pull is not None and pull.state is PullState.OPEN:
         return change
     if is_rejected(case.target, draft) and not case.is_asked_again:
@@ -364,7 +363,7 @@ def _blocked(change: Change, reason: Reason, message: str, conflicts: tuple[Conf
 def upstream_labels(resolved: ResolvedVariant) -> tuple[str, str]:
     """Return how a person names where the package comes from now, and where it should come from."""
     base = resolved.base or resolved.draft_base
-    return upstream_label(base) if base else "", upstream_label(resolved.pin)
+    return base.label if base else "", resolved.pin.label
 
 
 _SPEC = ("packageContext", "pipeline", "mutators", "injectors")

@@ -135,14 +135,9 @@ def close_pulls(target: PlanTarget, refs: Iterable[str], comment: str) -> tuple[
     return tuple(ClosePull(pull.number, pull.head, comment) for pull in own)
 
 
-def latest_pull(target: PlanTarget, ref: str) -> PullRequest | None:
-    """Return the newest pull request of a branch, open or ended."""
-    return newest_pull(target.pulls, ref)
-
-
 def is_rejected(target: PlanTarget, draft: Draft) -> bool:
     """Whether a person closed the pull request of this very state of a draft (D14)."""
-    pull = latest_pull(target, draft.ref)
+    pull = newest_pull(target.pulls, draft.ref)
     closed = pull is not None and pull.state is PullState.CLOSED
     return closed and pull is not None and pull.head_oid in ("", draft.tip.oid)
 
@@ -152,7 +147,7 @@ def wanted_pull(target: PlanTarget, ref: str, *, open_on: OpenOn, proposed: bool
 
     Its content is planned by `plan.requests`.
     """
-    pull = latest_pull(target, ref)
+    pull = newest_pull(target.pulls, ref)
     is_open = pull is not None and pull.state is PullState.OPEN
     if open_on is OpenOn.PROPOSE and not (proposed or is_open):
         return None

@@ -470,7 +470,10 @@ def _cleared(
             continue
         pull = own_groups.pulls.get(short_branch(ref))
         is_merged = pull is not None and pull.state is PullState.MERGED and pull.head_oid == branch.tip.oid
-        carrier = _carrier(branch, changes)
+        # A package that was on the branch removes it, rather one that writes anyway, but none that is held.
+        acting = (c for c in changes if c.op is not Op.BLOCK and c.reason is not Reason.PAUSED)
+        mine = (c for c in acting if c.package.path in branch.paths)
+        carrier = min(mine, key=lambda c: (not c.pending, c.package), default=None)
         if carrier is not None and (branch.merged or is_merged or not branch.has_foreign_commits):
             yield _with_removal(carrier, branch, pull)
 
@@ -479,16 +482,6 @@ def _is_held(change: Change, ref: str) -> bool:
     """Tell whether a draft stays on a group's branch: it is wanted, and has no other branch."""
     stays = change.written is None and change.group in ("", short_branch(ref))
     return stays and change.op is not Op.DELETE
-
-
-def _carrier(branch: GroupBranch, changes: Sequence[Change]) -> Change | None:
-    """Return the change that removes a branch: of a package that was on it, rather one that writes anyway.
-
-    Nothing is removed for a blocked or paused package.
-    """
-    acting = (c for c in changes if c.op is not Op.BLOCK and c.reason is not Reason.PAUSED)
-    mine = (c for c in acting if c.package.path in branch.paths)
-    return min(mine, key=lambda c: (not c.pending, c.package), default=None)
 
 
 def _with_removal(change: Change, branch: GroupBranch | None, pull: PullRequest | None) -> Change:

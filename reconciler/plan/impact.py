@@ -18,7 +18,6 @@ from reconciler.policy.risks import REGISTRY, REMOVAL
 _DOCKER: Final = "docker.io"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _OWN_FILES: Final = frozenset({KPTFILE, PACKAGE_CONTEXT_FILE})
-_OWN_NAME: Final = "own-name-of-package"
 _LONGEST_DIFF: Final = 4_000_000
 """Product of the lines of both sides; beyond it files are compared as a whole, which takes linear time."""
 
@@ -68,10 +67,6 @@ class _Contents(NamedTuple):
     images: frozenset[str]
 
 
-_Side = tuple[str, int, Oid | bytes, tuple[bytes, ...]]
-"""A file on one side of a difference: its path, mode, and object id or digest, and the names to mask."""
-
-
 class _Difference(NamedTuple):
     digest: bytes
     added: int
@@ -79,15 +74,11 @@ class _Difference(NamedTuple):
 
 
 class ImpactReader(Struct):
-    """Computes impacts; those of packages that differ by their own names only, and equal files, once.
-
-    What was computed is found by digests: the contents of thousands of packages are not kept.
-    """
+    """Computes impacts; equal differences and equal files once, which most packages of a fleet share."""
 
     policy: RiskPolicy
-    _contents: dict[Oid | bytes, _Contents] = field(default_factory=dict)
+    _contents: dict[Oid, _Contents] = field(default_factory=dict)
     _differences: dict[tuple[bytes, bytes], _Difference] = field(default_factory=dict)
-    _impacts: dict[bytes, Impact] = field(default_factory=dict)
 
     def impact(self, before: Files, after: Files, own_names: Collection[str]) -> Impact:
         """Return the impact of a change. Total.
@@ -98,17 +89,6 @@ class ImpactReader(Struct):
             own_names: Names of the package, its repository and its owner.
         """
         names = {name.encode() for name in own_names if name}
-        key = _digest(repr([*_sides(before, after, names)]).encode())
-        impact = self._impacts.get(key)
-        if impact is None:
-            impact = self._impact(before, after, names)
-            # A risk that names the package is one of this package alone.
-            own = {_OWN_NAME, *(name.decode() for name in names)}
-            if not any(name in risk.subject for risk in impact.risks for name in own):
-                self._impacts[key] = impact
-        return impact
-
-    def _impact(self, before: Files, after: Files, names: Collection[bytes]) -> Impact:
         changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
         digest, added, removed = hashlib.sha256(), 0, 0
         for path in changed:
@@ -121,31 +101,20 @@ class ImpactReader(Struct):
             modes = (old.mode if old else 0, new.mode if new else 0)
             digest.update(f"{path}\0{modes}\0".encode() + difference.digest)
             added, removed = added + difference.added, removed + difference.removed
-        risks = tuple(self._risks(before, after, changed, names))
+        risks = tuple(self._risks(before, after, changed))
         return Impact(digest.hexdigest(), len(changed), added, removed, risks)
 
-    def _risks(
-        self, before: Files, after: Files, changed: Collection[str], names: Collection[bytes]
-    ) -> Iterator[Risk]:
+    def _risks(self, before: Files, after: Files, changed: Collection[str]) -> Iterator[Risk]:
         order = {name: index for index, name in enumerate(self.policy.classes)}
-        risks = self._unordered_risks(before, after, changed, names)
-        if any(_OWN_NAME in risk.subject for risk in risks):
-            risks = self._unordered_risks(before, after, changed, ())
+        old, new = self._all(before, changed), self._all(after, changed)
+        images = new.images - old.images
+        risks = {*self._resource_risks(old.resources, new.resources)}
+        if images and (self.policy.registries or before):
+            risks.update(self._registry_risks(images, before))
         yield from sorted(
             (risk._replace(weight=order[risk.category]) for risk in risks),
             key=lambda risk: (risk.weight, risk),
         )
-
-    def _unordered_risks(
-        self, before: Files, after: Files, changed: Collection[str], names: Collection[bytes]
-    ) -> set[Risk]:
-        """Return the risks; a subject that the package's own names are part of has `_OWN_NAME` instead."""
-        old, new = self._all(before, changed, names), self._all(after, changed, names)
-        images = new.images - old.images
-        risks = {*self._resource_risks(old.resources, new.resources)}
-        if images and (self.policy.registries or before):
-            risks.update(self._registry_risks(images, before, names))
-        return risks
 
     def _resource_risks(self, old: Resources, new: Resources) -> Iterator[Risk]:
         for resource in old.keys() | new.keys():
@@ -157,39 +126,31 @@ class ImpactReader(Struct):
             for category in self.policy.of_kind(resource.group_kind):
                 yield Risk(category, action, str(resource))
 
-    def _registry_risks(
-        self, images: Collection[str], before: Files, names: Collection[bytes]
-    ) -> Iterator[Risk]:
+    def _registry_risks(self, images: Collection[str], before: Files) -> Iterator[Risk]:
         """Yield images of registries that neither the settings nor, without any, the package on main has."""
         if self.policy.registries:
             prefixes = [_qualified(prefix.rstrip("/")) for prefix in self.policy.registries]
             foreign = {image for image in images if not any(_is_below(image, p) for p in prefixes)}
         else:
-            in_use = {_registry(image) for image in self._all(before, before, names).images}
+            in_use = {_registry(image) for image in self._all(before, before).images}
             foreign = {image for image in images if _registry(image) not in in_use}
         yield from (Risk(REGISTRY, "uses", image) for image in foreign)
 
-    def _all(self, files: Files, paths: Collection[str], names: Collection[bytes]) -> _Contents:
+    def _all(self, files: Files, paths: Collection[str]) -> _Contents:
         resources: dict[_Resource, Any] = {}
         images: set[str] = set()
         for path in sorted(paths):
             if path in files and path.endswith(_SUFFIXES):
-                contents = self._parsed(path, files[path], names)
+                contents = self._parsed(files[path])
                 resources.update(contents.resources)
                 images |= contents.images
         return _Contents(resources, frozenset(images))
 
-    def _parsed(self, path: str, file: File, names: Collection[bytes]) -> _Contents:
-        """Return what a file holds; the files that every package has of its own differ in its names alone."""
-        key: Oid | bytes = file.oid
-        data = file.data
-        if names and path in _OWN_FILES:
-            data = mask_names(data, names, _OWN_NAME.encode())
-            key = _digest(data)
-        if key not in self._contents:
-            resources = dict(_parse(data))
-            self._contents[key] = _Contents(resources, frozenset(_images(resources)))
-        return self._contents[key]
+    def _parsed(self, file: File) -> _Contents:
+        if file.oid not in self._contents:
+            resources = dict(_parse(file.data))
+            self._contents[file.oid] = _Contents(resources, frozenset(_images(resources)))
+        return self._contents[file.oid]
 
 
 # Differences
@@ -202,20 +163,6 @@ _BEFORE = _WORD | frozenset(b".")
 def _digest(content: bytes | None) -> bytes:
     """Return the digest of a content, b"" where there is none."""
     return b"" if content is None else hashlib.sha256(content).digest()
-
-
-def _sides(before: Files, after: Files, names: Collection[bytes]) -> Iterator[_Side]:
-    """Yield everything that an impact is computed from, without the names of the package itself."""
-    for path in sorted(before.keys() | after.keys()):
-        for file in (before.get(path), after.get(path)):
-            if file is None:
-                yield path, 0, b"", ()
-            elif path not in _OWN_FILES:
-                yield path, file.mode, file.oid, ()
-            else:
-                # Where the mask is a character of the file, it is no place of a name.
-                masks = tuple(sorted(names)) if b"\0" in file.data else ()
-                yield path, file.mode, _digest(_masked(path, file, names)), masks
 
 
 def _masked(path: str, file: File | None, names: Collection[bytes]) -> bytes | None:

@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.base.errors import Problem
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import Phase, Reason
 from reconciler.base.suggestions import next_step
+from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import Inventory
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectKey, ObjectName
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Plan
-from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext
 from reconciler.plan.overview import package_overviews
 from reconciler.plan.provenance import find_origins
-from reconciler.plan.status import PackageStatus, Phase, current_statuses
+from reconciler.plan.status import current_statuses
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
 _MOST = 5
@@ -67,7 +67,7 @@ def find_obstacles(
     resolved = context.resolved.get(change.variant)
     revisions = _revisions(resolved, context)
     main, review = (overview.main, overview.review) if overview else ("", "")
-    requested = upstream_label(resolved.requested) if resolved else ""
+    requested = resolved.requested.label if resolved else ""
     newest = revisions[-1] if revisions else ""
     goal = _full(version, resolved) or newest or requested
     is_missing = bool(version and revisions) and goal not in (*revisions, requested)
@@ -107,15 +107,15 @@ def _revisions(resolved: ResolvedVariant | None, context: PlanContext) -> tuple[
 def problems_of(problems: Iterable[Problem], inventory: Inventory, variant: ObjectName) -> list[Problem]:
     """Return the problems of the manifest that declares a variant, or last declared it.
 
-    A file that cannot be parsed has no subject: the record tells what it declared.
+    A file that cannot be parsed has no owner: the record tells what it declared.
     """
     record = inventory.records.get(variant)
-    subjects = {f"PackageVariant {variant}"}
+    owners: set[ObjectKey | None] = {variant_key(variant)}
     broken = ""
     if record is not None:
-        subjects.add(f"PackageVariantSet {record.namespace}/{record.set_name}")
+        owners.add(set_key(ObjectName(record.namespace, record.set_name)))
         broken = record.manifest if record.manifest in inventory.control.broken else ""
-    return [p for p in problems if p.subject in subjects or p.location.path == broken != ""]
+    return [p for p in problems if p.owner in owners or p.location.path == broken != ""]
 
 
 def _problems(plan: Plan, inventory: Inventory, variant: ObjectName) -> Iterator[Obstacle]:
@@ -133,8 +133,8 @@ def _request(
 ) -> Iterator[Obstacle]:
     """Yield why another revision is requested: the manifest, the lock, or a revision that is not there."""
     numbered = tuple(revisions)
-    offered = upstream_label(resolved.offers) if resolved.offers else ""
-    requested = upstream_label(resolved.requested)
+    offered = resolved.offers.label if resolved.offers else ""
+    requested = resolved.requested.label
     if goal == requested:
         return
     if numbered and goal not in (*numbered, offered):
@@ -171,15 +171,11 @@ def _state(plan: Plan, change: Change, name: str) -> Iterator[Obstacle]:
             if is_rolling
             else _NEXT[status.phase].format(name=name)
         )
-        yield Obstacle(_state_text(status, change), step)
+        message = status.message or change.detail
+        pull = f" as #{status.pull}" if status.pull else ""
+        state = "in conflict" if status.phase is Phase.CONFLICT else status.phase
+        yield Obstacle(f"It is {state}{pull}{f': {message}' if message else ''}", step)
     if change.postponed is not None:
         yield Obstacle(
             change.postponed.message, "Wait, or change the limits and schedules in spec.pullRequests."
         )
-
-
-def _state_text(status: PackageStatus, change: Change) -> str:
-    message = status.message or change.detail
-    pull = f" as #{status.pull}" if status.pull else ""
-    state = "in conflict" if status.phase is Phase.CONFLICT else status.phase
-    return f"It is {state}{pull}{f': {message}' if message else ''}"

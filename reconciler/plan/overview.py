@@ -1,15 +1,15 @@
 """Overview of every package: cluster, set, versions on main and in review, and the next step. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import Phase, Reason, find_facts
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.reviewers import find_people
-from reconciler.plan.status import PackageStatus, Phase, current_statuses
+from reconciler.plan.status import PackageStatus, current_statuses
 
 _WAITING = {
     Phase.PUBLISHED: "",
@@ -19,15 +19,6 @@ _WAITING = {
     Phase.PAUSED: "the end of the pause",
     Phase.PENDING: "the next apply",
     Phase.STALLED: "a fix of its manifest or repository",
-}
-_HELD = {
-    Reason.AWAITING_WAVE: "its rollout",
-    Reason.DELETION_GUARD: "consent to its deletion",
-    Reason.REMOVAL_UNPROVEN: "proof of its removal",
-    Reason.UPSTREAM_TAG_MOVED: "consent to the moved tag",
-    Reason.SNAPSHOT_INCOMPLETE: "a complete snapshot",
-    Reason.SNAPSHOT_STALE: "a newer snapshot",
-    Reason.STILL_NEEDED: "the packages that need it",
 }
 _REVISION_DIGITS = 8
 
@@ -107,8 +98,5 @@ def _waiting(status: PackageStatus, people: Iterable[str]) -> str:
         names = ", ".join(people)
         return f"{what} by {names}" if names else what
     if status.phase is Phase.HELD_BACK:
-        return _HELD.get(Reason(status.reason), "a person") if status.reason in _REASONS else "a person"
+        return find_facts(status.reason).waits_for
     return _WAITING[status.phase]
-
-
-_REASONS: Mapping[str, Reason] = {str(reason): reason for reason in Reason}

@@ -4,13 +4,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from msgspec import Struct
-
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.names.ids import PackageKey
+from reconciler.names.problems import Problem
 from reconciler.names.refs import (
     BRANCH_DIRECTORIES,
     HEADS,
@@ -25,22 +23,9 @@ from reconciler.names.refs import (
 )
 from reconciler.plan.adoption import Denied, place_hint
 from reconciler.plan.changes import Change, Op
-from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.context import Neighbours, PlanContext, PlanTarget
 from reconciler.plan.deletions import decide_unwanted
 from reconciler.resolve.ownership import ADOPT_EXISTING, downstream_packages, find_view
-from reconciler.resolve.upstreams import subject_of
-
-
-class Neighbours(Struct, frozen=True):
-    """Index of the packages and refs of one Git repository.
-
-    `existing` are packages on main or in drafts, except those that leave with this plan; `planned`
-    are those that variants want and that do not exist yet.
-    """
-
-    existing: PathIndex
-    planned: PathIndex
-    refs: RefIndex
 
 
 def index_neighbours(context: PlanContext) -> Mapping[str, Neighbours]:
@@ -172,7 +157,7 @@ def _nested_denied(message: str, variant: DesiredVariant) -> Denied:
 def _nested_problem(message: str, variant: DesiredVariant) -> Problem:
     hint = place_hint(variant) or "Choose another downstream package."
     location = variant.source.at("spec", "downstream", "package")
-    return Problem(location, Reason.NESTED_PACKAGE, message, hint, subject_of(variant))
+    return Problem(location, Reason.NESTED_PACKAGE, message, hint).owned_by(variant.owner)
 
 
 def _rival_message(path: str, planned: str, rivals: Iterable[DesiredVariant]) -> str:
@@ -218,7 +203,7 @@ def _directories(target: PlanTarget, variant: DesiredVariant) -> Iterator[Denied
 
 def _denied(reason: Reason, message: str, hint: str, variant: DesiredVariant) -> Denied:
     location = variant.source.at("spec", "downstream", "package")
-    return Denied(reason, message, Problem(location, reason, message, hint, subject_of(variant)))
+    return Denied(reason, message, Problem(location, reason, message, hint).owned_by(variant.owner))
 
 
 # Refs
@@ -267,4 +252,4 @@ def _blocked_problem(view: RepositoryView, blocker: str) -> Problem:
     )
     message = f"{kind} {name} of repository {view.key.name} makes {below} impossible"
     hint = f"Rename or delete {kind.lower()} {name}; drafts, proposals and deletions need such names."
-    return Problem(view.source.at("spec", "git"), Reason.PATH_TAKEN, message, hint, f"Repository {view.key}")
+    return view.problem_at(Reason.PATH_TAKEN, message, hint, "spec", "git")

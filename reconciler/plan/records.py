@@ -11,7 +11,7 @@ from reconciler.base.reasons import Reason
 from reconciler.expand.names import stable_uid
 from reconciler.inventory.standing import Position
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.changes import AnswerNote, Change, ConflictNote, Op, WriteRemoval
+from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.rejection import RETRY
 from reconciler.records.state import (
@@ -41,20 +41,6 @@ from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import ResolvedVariant
 
-_UNDECIDED = frozenset(
-    {
-        Reason.PAUSED,
-        Reason.OWNER_STALLED,
-        Reason.PACKAGE_EXISTS,
-        Reason.DUPLICATE_DOWNSTREAM,
-        Reason.FUNCTIONS_POSTPONED,
-        Reason.HELD_BACK,
-        Reason.PIPELINE_FAILED,
-        Reason.PULL_REQUEST_UNREADABLE,
-        Reason.UPSTREAM_TAG_MOVED,
-    }
-)
-
 
 def plan_records(
     context: PlanContext, changes: Iterable[Change], refused: Mapping[PackageKey, int] = MappingProxyType({})
@@ -69,9 +55,7 @@ def plan_records(
     for change in changes:
         resolved = context.resolved.get(change.variant) if change.variant else None
         if resolved is not None and resolved.downstream == change.package and _is_applied(change):
-            made, old = _record(resolved, change, context), records.get(resolved.variant.key)
-            # Of nearly every package the old record is still right: a second one would cost memory.
-            records[resolved.variant.key] = old if old is not None and made == old else made
+            records[resolved.variant.key] = _record(resolved, change, context)
             locks[resolved.variant.key] = _lock(resolved, context)
         elif resolved is not None and change.reason is Reason.HELD_BACK and change.conflicts:
             # What is not in a commit yet is asked all the same: an edit may answer it.
@@ -177,7 +161,7 @@ def _after_deletion(change: Change) -> dict[str, Any]:
 
 
 def _is_applied(change: Change) -> bool:
-    return change.op is not Op.BLOCK and change.reason not in _UNDECIDED
+    return change.op is not Op.BLOCK and change.reason.facts.decided
 
 
 def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> PackageVariantRecord:
@@ -208,7 +192,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         objects=dict(resolved.objects),
         facts=dict(resolved.facts),
         conflicts=tuple(_open(note) for note in change.conflicts),
-        answers=tuple(_answered(note) for note in change.answers),
+        answers=tuple(AnsweredConflict(**note._asdict()) for note in change.answers),
         asked_from=_asked_from(resolved, change, context),
         unready=change.unready,
     )
@@ -233,10 +217,6 @@ def _asked_from(resolved: ResolvedVariant, change: Change, context: PlanContext)
 
 def _open(note: ConflictNote) -> OpenConflict:
     return OpenConflict(**note._asdict())
-
-
-def _answered(note: AnswerNote) -> AnsweredConflict:
-    return AnsweredConflict(**note._asdict())
 
 
 def _output(resolved: ResolvedVariant, change: Change, context: PlanContext) -> Oid | None:

@@ -32,11 +32,15 @@ def find_rejection(
     """
     if record is None or (record.inputs, record.output_tree) != (resolved.inputs, tree):
         return ""
-    pull = _last_pull(target, record)
+    own = f"{DRAFTS}{target.package.path}/"
+    pulls = PullRequests.of(target.pulls)
+    pull = max((*pulls.below(own), *pulls.at(record.group)), key=by_weight, default=None)
     was_closed = pull is not None and pull.state is PullState.CLOSED
-    if _was_on_main(target.package, tree):
+    if any(state == tree for state, _ in _states(target.package)):
         if _went_back(target.package, tree):
-            return _reverted_text(_reverting_commit(target.package, tree))
+            commit = _reverting_commit(target.package, tree)
+            where = f" in {commit.oid[:_SHORT]}" if commit else ""
+            return f"This content was reverted on main{where}"
         if cluster_of(resolved.variant.key):
             return "People changed on main what was generated"
         # Main had it since: a pull request that was closed counts only if it proposed it onto this main.
@@ -67,21 +71,11 @@ def retry_text(variant: DesiredVariant, record: PackageVariantRecord | None) -> 
     )
 
 
-def _last_pull(target: PlanTarget, record: PackageVariantRecord) -> PullRequest | None:
-    own = f"{DRAFTS}{target.package.path}/"
-    pulls = PullRequests.of(target.pulls)
-    return max((*pulls.below(own), *pulls.at(record.group)), key=by_weight, default=None)
-
-
 def _states(package: PackageState) -> Iterator[tuple[Oid, Commit]]:
     """Yield what main had of the package, oldest first: its revisions, then what no tag names yet."""
     numbered = (revision for revision in package.published if revision.revision > 0)
     yield from ((r.tree, r.commit) for r in sorted(numbered, key=lambda r: r.revision))
     yield from ((state.tree, state.commit) for state in package.unpublished)
-
-
-def _was_on_main(package: PackageState, tree: Oid) -> bool:
-    return any(state == tree for state, _ in _states(package))
 
 
 def _went_back(package: PackageState, tree: Oid) -> bool:
@@ -104,11 +98,6 @@ def _split(
     states = list(_states(package))
     last = max(index for index, (state, _) in enumerate(states) if state == tree)
     return states[:last], states[last + 1 :]
-
-
-def _reverted_text(commit: Commit | None) -> str:
-    where = f" in {commit.oid[:_SHORT]}" if commit else ""
-    return f"This content was reverted on main{where}"
 
 
 _DIGITS = 16

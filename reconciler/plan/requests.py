@@ -16,7 +16,6 @@ from reconciler.base.wording import visible
 from reconciler.inventory.inventory import HeadStatus, PullRequest, PullState
 from reconciler.names.refs import deletion_ref, short_branch
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent, UpstreamCommits
-from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.reviewers import find_people
 from reconciler.policy import ForgeKind, find_rule
@@ -29,31 +28,6 @@ _DIGITS = 16
 _LONGEST_STATUS = 140
 _TEXT_VERSION = 3
 """Another number lets every open pull request get its text anew: for when the texts themselves change."""
-
-_DESCRIBED = frozenset(
-    {
-        Reason.NEW,
-        Reason.UPSTREAM_CHANGED,
-        Reason.CONTENT_CHANGED,
-        Reason.ADOPTED,
-        Reason.OWNER_CHANGED,
-        Reason.UP_TO_DATE,
-        Reason.AWAITING_CHECKS,
-        Reason.DRAFT_EDITED,
-        Reason.MERGE_CONFLICT,
-        Reason.PULL_REQUEST_MISSING,
-        Reason.NOT_DESIRED,
-        Reason.DELETION_PROPOSED,
-        Reason.DELETION_WITHDRAWN,
-        Reason.ORPHANED,
-        Reason.PUBLISHED_BY_MERGE,
-        Reason.DRAFT_SUPERSEDED,
-    }
-)
-"""Reasons under which it is known what a draft proposes; under every other one its text is left as it is."""
-
-_QUIET = frozenset({Reason.UP_TO_DATE, Reason.AWAITING_CHECKS, Reason.DRAFT_EDITED, Reason.DELETION_PROPOSED})
-"""Reasons that a repair of the pull request may replace; all others are more important."""
 
 _TITLES = {
     Op.CREATE: "Create {name} from {to}",
@@ -118,7 +92,7 @@ def close_duplicates(first: PullRequest, pulls: Iterable[PullRequest]) -> tuple[
 def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullRequestContent | None:
     """Return what the package's pull request proposes as a whole; None where that is not known."""
     is_left = change.reason is Reason.DRAFT_EDITED and change.waits
-    if change.op is Op.BLOCK or (change.pull is None and (change.reason not in _DESCRIBED or is_left)):
+    if change.op is Op.BLOCK or (change.pull is None and (not change.reason.facts.described or is_left)):
         return None
     before, draft = target.package.main_tree, target.draft
     if change.reason in {Reason.DELETION_PROPOSED, Reason.NOT_DESIRED}:
@@ -140,8 +114,8 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
     pin = _brought(resolved, is_written=written is not None)
     return PullRequestContent(
         kind=_kind(change, target, base, pin),
-        upstream_from=upstream_label(base) if base is not None else "",
-        upstream_to=upstream_label(pin),
+        upstream_from=base.label if base is not None else "",
+        upstream_to=pin.label,
         before=before,
         after=after,
         requested_by=resolved.variant.requested_by,
@@ -327,7 +301,7 @@ def _outdated(change: Change, planned: PullRequest, opened: PullRequest) -> Chan
     parts += ["status"] if planned.status is not None and opened.status != planned.status else []
     parts = parts or ["labels"]
     repair = f"Pull request #{opened.number} gets its {' and '.join(parts)}"
-    reason = Reason.PULL_REQUEST_OUTDATED if change.reason in _QUIET else change.reason
+    reason = Reason.PULL_REQUEST_OUTDATED if change.reason.facts.quiet else change.reason
     return replace(change, op=Op.UPDATE, reason=reason, repair=repair)
 
 
@@ -337,5 +311,5 @@ def _with_doubles(change: Change, doubles: tuple[ClosePull, ...]) -> Change:
         return change
     numbers = ", ".join(f"#{double.number}" for double in doubles)
     repair = f"Pull request #{doubles[0].duplicate_of} proposes the same as {numbers}"
-    reason = Reason.PULL_REQUEST_DUPLICATE if change.reason in _QUIET else change.reason
+    reason = Reason.PULL_REQUEST_DUPLICATE if change.reason.facts.quiet else change.reason
     return replace(change, op=Op.UPDATE, reason=reason, repair=repair)

@@ -1,14 +1,16 @@
 """Reviewers and assignees of pull requests: by rules of the configuration, and by CODEOWNERS (D22)."""
 
+import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.meta import LabelSelector
+from reconciler.base.lazy import lazy_pattern
 from reconciler.expand.selectors import compile_selector
 from reconciler.plan.changes import Change
-from reconciler.plan.code_owners import find_code_owners
 from reconciler.plan.context import PlanContext
 from reconciler.policy import ReviewRule
 
@@ -51,3 +53,72 @@ def _rules(change: Change, context: PlanContext) -> Iterator[ReviewRule]:
 
 def _is_named(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+_SECTION = lazy_pattern(r"\^?\[([^\]]+)\](?:\[\d+\])?\s*(.*)")
+_OWNER = lazy_pattern(r"@([A-Za-z0-9_][A-Za-z0-9_./-]*)")
+
+
+class _Entry(NamedTuple):
+    pattern: re.Pattern[str]
+    owners: tuple[str, ...]
+
+
+def find_code_owners(text: str, path: str) -> tuple[str, ...]:
+    """Return the users and teams that own the file at `path`, sorted; a malformed line owns nothing.
+
+    The last pattern that matches decides, in each section.
+
+    Source: GitHub's documentation of code owners, and GitLab's for sections with default owners.
+    Differs: addresses of email are left out, which no forge takes as reviewers. Gitea's file has expressions
+    instead of patterns; its server asks the owners by itself.
+    """
+    owners: dict[str, tuple[str, ...]] = {}
+    for section, entry in _parse(text):
+        if entry.pattern.fullmatch(path):
+            owners[section] = entry.owners
+    return tuple(sorted({name for names in owners.values() for name in names}))
+
+
+@lru_cache(maxsize=64)
+def _parse(text: str) -> tuple[tuple[str, _Entry], ...]:
+    return tuple(_entries(text))
+
+
+def _entries(text: str) -> Iterator[tuple[str, _Entry]]:
+    section, default = "", _owners("")
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        if header := _SECTION.fullmatch(stripped):
+            section, default = header[1].lower(), _owners(header[2])
+            continue
+        # A space in a pattern is escaped.
+        pattern, *rest = re.split(r"(?<!\\)\s+", stripped, maxsplit=1)
+        expression = _expression(pattern.replace("\\ ", " ").replace("\\#", "#"))
+        names = rest[0].partition("#")[0].strip() if rest else ""
+        owners = _owners(names) if names else default
+        if expression is not None:
+            yield section, _Entry(expression, owners)
+
+
+def _owners(text: str) -> tuple[str, ...]:
+    return tuple(match[1] for word in text.split() if (match := _OWNER.fullmatch(word)))
+
+
+def _expression(pattern: str) -> re.Pattern[str] | None:
+    """Return the paths that a pattern names; None for what GitHub refuses: negation and character ranges.
+
+    As in .gitignore a pattern with a slash inside starts at the root, and a directory is all that is below;
+    but `docs/*` names only the files in it.
+    """
+    if pattern.startswith("!") or "[" in pattern:
+        return None
+    anchored = "/" in pattern.rstrip("/")
+    body = pattern.strip("/")
+    parts = re.split(r"(\*\*/|/\*\*$|\*\*|\*|\?)", body)
+    wild = {"**/": "(?:[^/]+/)*", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    expression = "".join(wild.get(part) or re.escape(part) for part in parts)
+    below = "/.+" if pattern.endswith("/") else "" if body.endswith("/*") else "(?:/.+)?"
+    return re.compile(f"{'' if anchored else '(?:.*/)?'}{expression}{below}", re.DOTALL)

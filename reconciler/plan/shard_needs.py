@@ -8,10 +8,10 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryRole, RepositoryView
+from reconciler.inventory.shard import Shard
 from reconciler.names.ids import ObjectName, PackageKey, normalise_url
 from reconciler.names.refs import package_name_error, relative_package
 from reconciler.plan.deletion_diff import diff_variants, without_generated
-from reconciler.plan.shard import Shard
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.merge_bases import source_names

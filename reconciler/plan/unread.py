@@ -1,41 +1,32 @@
 """Repositories and pull requests that could not be read: one problem each, at the Repository's manifest."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import verb
 from reconciler.inventory.inventory import Inventory, PullRequest, RepositoryView, unreadable_problem
 from reconciler.names.ids import Lifecycle, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, TAGS, deletion_ref, parse_ref, short_branch
 from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.context import PlanContext
 from reconciler.policy import OnUnavailable
 
-_OWNERS = ("PackageVariant ", "PackageVariantSet ")
 
-
-def with_unread_repositories(problems: Iterable[Problem], inventory: Inventory) -> tuple[Problem, ...]:
+def with_unread_repositories(problems: Collection[Problem], inventory: Inventory) -> tuple[Problem, ...]:
     """Return the problems with one for every repository that could not be read.
 
     A variant or set that needs such a repository is counted there: one dead repository with a
     thousand variants gives one line.
     """
-    unread = [view.unread_message for view in inventory.repositories.values() if view.problem]
-    if not unread:
-        return tuple(problems)
-    reported: list[Problem] = []
-    owners: dict[str, set[str]] = {}
-    for problem in problems:
-        message = next((m for m in unread if problem.message.endswith(m)), None)
-        if message is not None and _is_consequence(problem):
-            owners.setdefault(message, set()).add(problem.subject)
-        else:
-            reported.append(problem)
-    every = (view for view in inventory.repositories.values() if view.problem)
-    return (*reported, *(_problem(view, owners) for view in every))
+    unread = [view for view in inventory.repositories.values() if view.problem]
+    needing = {(p.repository, p.owner) for p in problems if p.repository is not None}
+    counts = Counter(repository for repository, _ in needing)
+    reported = (p for p in problems if p.repository is None)
+    return (*reported, *(_problem(view, view.problem, counts[view.key]) for view in unread if view.problem))
 
 
 def find_unread(inventory: Inventory) -> Mapping[Problem, OnUnavailable]:
@@ -54,16 +45,10 @@ def is_unavailable(view: RepositoryView) -> bool:
     return is_unread and view.unavailable is OnUnavailable.FAIL
 
 
-def _is_consequence(problem: Problem) -> bool:
-    return problem.reason == Reason.REPOSITORY_UNAVAILABLE and problem.subject.startswith(_OWNERS)
-
-
-def _problem(view: RepositoryView, owners: dict[str, set[str]]) -> Problem:
-    assert view.problem is not None  # noqa: S101 - only views with a problem are asked for
-    count = len(owners.get(view.unread_message, ()))
+def _problem(view: RepositoryView, problem: Problem, count: int) -> Problem:
     needing = f"{count} {verb(count, 'variant or set that needs it is', 'variants or sets that need it are')}"
     stalled = f"; {needing} kept as {verb(count, 'it is', 'they are')}" if count else ""
-    return replace(view.problem, message=f"{view.unread_message}{stalled}")
+    return replace(problem, message=f"{view.unread_message}{stalled}", consequence=stalled)
 
 
 def keep_unreadable_pulls(
@@ -87,9 +72,8 @@ def _pull_problems(inventory: Inventory) -> Iterable[Problem]:
     for url, pulls in sorted(inventory.unreadable_pulls.items()):
         view = next(iter(inventory.views_of(url)), None)
         if view is not None:
-            where, subject = view.source.at("spec", "git", "repo"), f"Repository {view.key}"
-            name = f"repository {view.key.name}"
-            yield from (unreadable_problem(where, name, pull, subject) for pull in pulls)
+            where, name = view.source.at("spec", "git", "repo"), f"repository {view.key.name}"
+            yield from (unreadable_problem(where, name, pull).owned_by(view.owner) for pull in pulls)
 
 
 def _find_unreadable(

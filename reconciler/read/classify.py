@@ -6,20 +6,20 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from reconciler.api import porch
 from reconciler.api.annotations import check_keys
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import FieldError, parse_model
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.dialects import GROUPS
 from reconciler.expand.migration import migrate_set, untranslated_fields
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.names.ids import GroupKind, ObjectKey, group_of
+from reconciler.names.problems import Problem
 from reconciler.read.documents import BrokenDocument, ParsedObject, SourcePosition
 
 _SIMILAR = 0.85
@@ -173,8 +173,8 @@ def classify_object(parsed: ParsedObject, default_namespace: str) -> Classificat
     group_kind = kind.kind if isinstance(kind, UnsupportedObject) else kind.group_kind
     key, problem = _identity(value, place, group_kind, default_namespace)
     if isinstance(kind, UnsupportedObject):
-        subject = key.subject if key else ""
-        problem = Problem(_at(place, (kind.field,)), kind.reason, kind.message, kind.hint, subject)
+        problem = Problem(_at(place, (kind.field,)), kind.reason, kind.message, kind.hint)
+        problem = problem.owned_by(key) if key else problem
         return Classification(key, None, source, (problem,), broken="" if key else place.path)
     if key is None:
         return Classification(None, None, source, (problem,) if problem else (), broken=place.path)
@@ -194,8 +194,7 @@ def classify_broken(broken: BrokenDocument, path: str, default_namespace: str) -
     if kind not in MANIFEST_KINDS or not guess.name:
         return Classification(problems=(problem,), broken=path)
     key = ObjectKey(*kind, guess.namespace or default_namespace, guess.name)
-    problem = replace(problem, subject=key.subject)
-    return Classification(key, None, Source(problem.location), (problem,), broken=path)
+    return Classification(key, None, Source(problem.location), (problem.owned_by(key),), broken=path)
 
 
 def _claim(key: ObjectKey, value: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -259,7 +258,7 @@ def _identity(
 
 def _problem(error: FieldError, place: SourcePosition, key: ObjectKey) -> Problem:
     where = _at(place, error.path, of_key=error.of_key)
-    return Problem(where, error.reason, error.message, error.hint, key.subject)
+    return Problem(where, error.reason, error.message, error.hint).owned_by(key)
 
 
 def _at(place: SourcePosition, path: tuple[str | int, ...], *, of_key: bool = False) -> Location:

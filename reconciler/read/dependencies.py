@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.base.errors import Location, Problem, UnavailableError
+from reconciler.base.errors import Location, UnavailableError
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.published import (
     DependencyInputs,
@@ -35,6 +35,7 @@ from reconciler.inventory.inventory import (
     declared_upstreams,
 )
 from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.names.refs import short_tag
 from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.lazy import lazy_pattern
 from reconciler.base.reasons import Reason
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.inventory import FieldPath
 from reconciler.krm.yaml import Document, DocumentSource, YamlError, YamlLimits, load_documents
+from reconciler.names.problems import Problem
 from reconciler.policy import Limits
 
 _SEPARATOR = lazy_pattern(rb"^---(?=\s|$)", re.MULTILINE)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.base.errors import Location, Problem, ReconcilerError, UnavailableError
+from reconciler.base.errors import Location, ReconcilerError, UnavailableError
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
 from reconciler.forge.api.forge import ApiForge
@@ -22,6 +22,7 @@ from reconciler.inventory.inventory import (
     unreadable_problem,
 )
 from reconciler.names.ids import ObjectName
+from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, lock_ref, short_branch
 from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.rejection import asked_keys, dashboard_key

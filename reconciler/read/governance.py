@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
-from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import is_loopback, local_path
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.names.ids import is_prefix
+from reconciler.names.problems import Problem
 from reconciler.policy import Policy, find_rule, govern
 from reconciler.read.configuration import FILE, parse_configuration
 from reconciler.read.control import OpenControl, find_default_tip, is_merged, open_commit

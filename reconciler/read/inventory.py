@@ -8,9 +8,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reconciler.api.annotations import check_keys
-from reconciler.api.porch import REPOSITORY, Repository
+from reconciler.api.porch import GROUP, REPOSITORY, Repository
 from reconciler.api.validation import parse_model
-from reconciler.base.errors import Location, Problem, UnavailableError
+from reconciler.base.errors import Location, UnavailableError
 from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, verb
@@ -28,7 +28,8 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Position, Removals, Standing
-from reconciler.names.ids import ObjectName, Oid, normalise_url
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, normalise_url
+from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.control import (
     ControlHistory,
@@ -378,7 +379,8 @@ def _cluster_registrations(snapshot: Snapshot, policy: Policy) -> Iterator[Regis
             yield Sourced(key, parsed, Source(item.location, snapshot.time))
             continue
         for error in parsed:
-            yield Problem(item.location, error.reason, error.message, error.hint, f"Repository {key}")
+            problem = Problem(item.location, error.reason, error.message, error.hint)
+            yield problem.owned_by(ObjectKey(GROUP, "Repository", *key))
 
 
 def _merged(manifests: Manifests, registered: Iterable[Registration]) -> list[Registration]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.base.wire import read_record
 from reconciler.git.commits import CommitData
@@ -16,6 +16,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import LockBranch, ReviewedLock
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Commit, Files
+from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, lock_ref
 from reconciler.policy import Limits, Policy
 from reconciler.read.control import OpenControl

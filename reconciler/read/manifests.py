@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source, Sourced, SourcedDocument
 from reconciler.names.ids import ObjectKey, ObjectName, Oid
+from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.classify import Classification, classify_broken, classify_object
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
@@ -232,7 +233,7 @@ def _duplicates(key: ObjectKey, declared: list[Classification]) -> Iterable[Prob
     for here in locations:
         others = ", ".join(str(there) for there in locations if there != here)
         message = f"{key.subject} is also declared at {others}"
-        yield Problem(here, Reason.DUPLICATE_OBJECT, message, "Keep one of them.", key.subject)
+        yield Problem(here, Reason.DUPLICATE_OBJECT, message, "Keep one of them.").owned_by(key)
 
 
 def _sourced(

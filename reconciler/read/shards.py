@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from reconciler.expand import Desired, expand
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import Inventory, RepositoryRole, RepositoryView
+from reconciler.inventory.shard import Shard
 from reconciler.names.ids import ObjectName
 from reconciler.plan.deletion_diff import retained_variants
-from reconciler.plan.shard import Shard
 from reconciler.plan.shard_needs import (
     assign_roles,
     every_url,

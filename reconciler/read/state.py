@@ -11,7 +11,7 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
-from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.base.wire import Record, read_record
 from reconciler.base.wording import plural
@@ -19,6 +19,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import RecordedStatus
 from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.problems import Problem
 from reconciler.policy import Limits
 from reconciler.read.files import FileEntry, fetch_files
 from reconciler.records.state import (

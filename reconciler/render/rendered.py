@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
+from reconciler.names.problems import Problem
 from reconciler.records.state import functions_failed
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict

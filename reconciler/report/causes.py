@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from reconciler.base.errors import Problem
+from reconciler.names.problems import Problem
 
 MOST_PLACES = 10
 """Places of one cause that are listed; more of them are counted."""
@@ -67,9 +67,7 @@ class ProblemGroup(NamedTuple):
         if not self.is_shared:
             return []
         more = len(self.problems) - MOST_PLACES
-        places = [
-            f"{p.location}: {p.subject}{p.message.partition(p.cause)[2]}" for p in self.problems[:MOST_PLACES]
-        ]
+        places = [f"{p.location}: {p.subject}{p.consequence}" for p in self.problems[:MOST_PLACES]]
         return [*places, f"and {more} more"] if more > 0 else places
 
 

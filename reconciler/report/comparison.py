@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.base.errors import Problem
 from reconciler.base.escape import terminal
 from reconciler.base.wording import plural, verb
 from reconciler.names.ids import PackageKey
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
 from reconciler.report.console import Color, Paint, plain

@@ -18,13 +18,13 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 from msgspec import Struct, field
 
-from reconciler.base.errors import Problem
 from reconciler.base.escape import terminal
+from reconciler.base.reasons import Phase
 from reconciler.base.redact import Redactor
 from reconciler.base.wording import plural
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
 from reconciler.plan.provenance import Origin
-from reconciler.plan.status import Phase
 from reconciler.report.causes import group_problems
 from reconciler.report.markdown import load_template
 from reconciler.report.rollouts import RolloutText

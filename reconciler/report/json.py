@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
-from reconciler.base.errors import Exit, Problem, worst
+from reconciler.base.errors import Exit, worst
 from reconciler.base.redact import Redactor
 from reconciler.base.wording import json_text
 from reconciler.inventory.inventory import PullRequest
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Change,
     MoveRef,

@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from reconciler.base.errors import Problem
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
@@ -25,6 +24,7 @@ from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.what_if import Hypothesis, WhatIfOutcome, WhatIfResult
+from reconciler.names.problems import Problem
 from reconciler.report.console import Paint, plain
 from reconciler.report.text import problem_lines
 

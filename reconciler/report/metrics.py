@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import NamedTuple
 
+from reconciler.base.reasons import Phase
 from reconciler.inventory.inventory import Inventory
 from reconciler.plan.changes import Op, Outcome, Plan
-from reconciler.plan.status import PackageStatus, Phase, current_statuses, statuses_after
+from reconciler.plan.status import PackageStatus, current_statuses, statuses_after
 from reconciler.report.timings import Timings
 from reconciler.resolve.rollout_model import MemberPhase
 

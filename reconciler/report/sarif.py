@@ -5,8 +5,9 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler import __version__
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.escape import message_line
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Plan, Refusal
 from reconciler.plan.compare import Comparison
 from reconciler.report.summary import Names, sorted_changes

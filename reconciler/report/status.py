@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from reconciler.base.escape import terminal
+from reconciler.base.reasons import Phase
 from reconciler.base.wording import json_text
-from reconciler.plan.status import Phase
 from reconciler.report.console import Color, Paint, plain, table_rows
 
 Owner = Mapping[str, Any]

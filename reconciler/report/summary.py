@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from reconciler.base.errors import Exit, worst
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import Phase, Reason
 from reconciler.base.wording import plural
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
 from reconciler.plan.impact import Risk
-from reconciler.plan.status import PackageStatus, Phase, current_states
+from reconciler.plan.status import PackageStatus, current_states
 from reconciler.policy.risks import DELETION
 
 if TYPE_CHECKING:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from reconciler.base.errors import Exit, Problem
+from reconciler.base.errors import Exit
 from reconciler.base.escape import message_line, terminal
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus, current_states
 from reconciler.report.causes import MOST_PLACES, group_by_cause, group_problems

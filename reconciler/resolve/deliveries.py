@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from reconciler.api.porch import Downstream, PackageVariantSpec
-from reconciler.base.errors import Problem
 from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
@@ -22,6 +21,7 @@ from reconciler.expand.variants import DesiredVariant, variant_key
 from reconciler.inventory.inventory import FieldPath, Inventory, PackageState, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Commit
+from reconciler.names.problems import Problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.ownership import current_draft, owner_text
 from reconciler.resolve.resolution import Pin, ResolvedVariant
@@ -116,7 +116,9 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
         elif cluster not in inputs or not target.view.is_available:
             stalled.add(variant_key(delivery_owner(cluster, target)))
         else:
-            is_complete = _is_complete(cluster, clusters, inventory)
+            control = inventory.control
+            incomplete = {"", cluster} & clusters.incomplete
+            is_complete = control.readable and not control.broken and not incomplete
             variant = _variant(cluster, target, times.of_cluster(inputs[cluster]), inventory)
             digest = _lock_digest(lock, variant.key, target, inventory, is_complete=is_complete)
             record = inventory.records.get(variant.key)
@@ -124,12 +126,6 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
             resolved = _resolve(variant, pin, digest, inventory)
             items.append(Delivery(cluster, target, inputs[cluster], lock, is_complete, digest, resolved))
     return Deliveries(tuple(items), frozenset(stalled), tuple(sorted(problems)), tuple(notes))
-
-
-def _is_complete(cluster: str, clusters: FleetInputs, inventory: Inventory) -> bool:
-    control = inventory.control
-    incomplete = {"", cluster} & clusters.incomplete
-    return control.readable and not control.broken and not incomplete
 
 
 def pin_delivery(delivery: Delivery, tree: Oid, inventory: Inventory, digest: str = "") -> ResolvedVariant:
@@ -302,16 +298,17 @@ def _checked_target(view: RepositoryView, path: str, instance: str) -> DeliveryT
     if not is_absolute and invalid is None:
         return DeliveryTarget(view, path.strip("/"))
     message = invalid.message if invalid else f"package path {path!r} is not valid: it begins with a slash"
-    return Problem(view.source.at(*field_path), Reason.INVALID_NAME, message, hint, f"Repository {view.key}")
+    return view.problem_at(Reason.INVALID_NAME, message, hint, *field_path)
 
 
 def _duplicate_target(cluster: str, annotated: Iterable[RepositoryView]) -> Problem:
     first, *others = annotated
-    location = first.source.at("metadata", "annotations", TARGET_ANNOTATION)
     names = ", ".join(f"{view.key} ({view.source.location})" for view in others)
     message = f"The manifests of cluster {cluster} would also go to Repository {names}"
     hint = f"Keep the annotation {TARGET_ANNOTATION} on one of them."
-    return Problem(location, Reason.DUPLICATE_DOWNSTREAM, message, hint, f"Repository {first.key}")
+    return first.problem_at(
+        Reason.DUPLICATE_DOWNSTREAM, message, hint, "metadata", "annotations", TARGET_ANNOTATION
+    )
 
 
 def _annotations(view: RepositoryView) -> Mapping[str, str]:

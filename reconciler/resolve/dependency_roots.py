@@ -41,6 +41,9 @@ class RootKey(NamedTuple):
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        return f"{VARIANT_KIND} {self.namespace}/{self.name}"
+
 
 class Root(Struct, frozen=True):
     """A variant with a package in a cluster; `variant` is None if only its record is left."""

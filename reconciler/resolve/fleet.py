@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.base.errors import Problem
+from reconciler.base.errors import UsageError
 from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.dependencies.catalog.cluster_inputs import (
     FleetInputs,
     collect_cluster_inputs,
@@ -18,12 +19,13 @@ from reconciler.dependencies.catalog.cluster_inputs import (
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.catalog.published import DependencyInputs, repository_names
 from reconciler.dependencies.dialects.reading import is_generated_by
-from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import Desired, variant_key
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectKey, ObjectName, Oid
+from reconciler.names.problems import Problem
 from reconciler.resolve.deliveries import Deliveries, delivery_trees, resolve_deliveries
 from reconciler.resolve.dependency_roots import (
     RequirementChange,
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from reconciler.dependencies.update import fleet as updates
     from reconciler.resolve import garbage_collect as leaving_packages
     from reconciler.resolve import generated as generating
-    from reconciler.resolve import upgrades
     from reconciler.resolve.garbage_collect import Leaving
     from reconciler.resolve.generated import Generated
 else:
@@ -52,7 +53,6 @@ else:
     updates = LazyModule("reconciler.dependencies.update.fleet")
     leaving_packages = LazyModule("reconciler.resolve.garbage_collect")
     generating = LazyModule("reconciler.resolve.generated")
-    upgrades = LazyModule("reconciler.resolve.upgrades")
 
 _EXPLAINED = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
@@ -116,7 +116,7 @@ def resolve_fleet(
     roots = find_roots(inventory, desired, resolution, dependencies.published, retained)
     clusters = _cluster_inputs(inventory, dependencies, roots)
     if options.upgrade:
-        upgrades.check_upgrades(options.upgrade, clusters, desired.variants)
+        check_upgrades(options.upgrade, clusters, desired.variants)
     is_unused = not (clusters.worlds or clusters.problems or clusters.warnings or dependencies.locks)
     if is_unused and not any(record.requested_by for record in inventory.records.values()):
         return ResolvedFleet(desired, with_releases(resolution, inventory, desired))
@@ -128,7 +128,9 @@ def resolve_fleet(
         locks = updates.effective_locks(wanted_locks, strict=inventory.policy.lock.reviewed.strict)
     generated = generating.generate(inventory, desired, resolution.downstreams, locks, roots)
     unmet = {**_unmet(locks, roots), **generated.unmet}
-    general = (problem for problem in locks.problems if not (unmet and _is_explained(problem)))
+    asking = {str(key) for own in roots.by_cluster.values() for key in own} if unmet else set()
+    # A problem of an install is reported at the variant that requests it.
+    general = (p for p in locks.problems if not (p.reason in _EXPLAINED and p.subject in asking))
     locks = replace(locks, problems=tuple(sorted({*general, *(p for ps in unmet.values() for p in ps)})))
     leaving = leaving_packages.find_leaving(
         inventory,
@@ -267,7 +269,7 @@ def _slot(package: "LockedPackage") -> tuple[str, RootKey]:
 
 
 def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
-    name = f"{VARIANT_KIND} {key.namespace}/{key.name}"
+    name = str(key)
     own = [e for e in scope.explanations if any(name in text for text in (*e.sentences, *e.paths))]
     explanations = own or list(scope.explanations)
     sentences = dict.fromkeys(sentence for e in explanations for sentence in e.sentences)
@@ -275,12 +277,8 @@ def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
     is_cycle = any(e.code == "E-CYCLE" for e in explanations)
     reason = Reason.DEPENDENCY_CYCLE if is_cycle else Reason.DEPENDENCY_CONFLICT
     message = f"Dependencies cannot be met: {'; '.join(sentences) or _UNDECIDED}"
-    return Problem(root.location, reason, message, "\n".join(hints), f"{VARIANT_KIND} {root.key}", message)
-
-
-def _is_explained(problem: Problem) -> bool:
-    """Tell whether a problem of an install is reported at the variant that requests it."""
-    return problem.reason in _EXPLAINED and problem.subject.startswith(f"{VARIANT_KIND} ")
+    problem = Problem(root.location, reason, message, "\n".join(hints), cause=message)
+    return problem.owned_by(variant_key(root.key))
 
 
 # Changes of the fleet that follow from the locks
@@ -307,3 +305,33 @@ def _without(resolution: Resolution, unmet: Mapping[ObjectKey, tuple[Problem, ..
         stalled=resolution.stalled | unmet.keys(),
         problems=tuple(sorted(problems)),
     )
+
+
+_OTHERWISE = "Names are those that `reconciler lock` and `reconciler index list` print."
+
+
+def check_upgrades(upgrade: Iterable[str], clusters: FleetInputs, variants: Iterable[DesiredVariant]) -> None:
+    """Refuse to upgrade what is no package that a cluster could have.
+
+    Args:
+        upgrade: Names of packages, with or without ecosystem. Variants that follow their upstream are none
+            of them any more.
+        clusters: Everything that clusters need, and can have.
+        variants: The variants that the manifests declare.
+
+    Raises:
+        UsageError: A name is no package's.
+    """
+    catalogues = {id(world.catalogue): world.catalogue for world in clusters.worlds}.values()
+    packages = {id_ for catalogue in catalogues for id_ in (*catalogue.packages, *catalogue.names)}
+    names = {name for id_ in packages for name in (id_.name, str(id_))}
+    by_name = {name: variant for variant in variants for name in (variant.key.name, str(variant.key))}
+    for name in sorted(upgrade):
+        if name in names:
+            continue
+        if (variant := by_name.get(name)) is not None:
+            hint = "Write another revision there: only packages that clusters need are upgraded by name."
+            message = f"PackageVariant {variant.key} has the upstream revision that its manifest names"
+            raise UsageError(message, hint=hint)
+        hint = suggest(name, names | by_name.keys(), otherwise=_OTHERWISE)
+        raise UsageError(f"No package or PackageVariant is called {name}", hint=hint)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct, field
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.published import repository_names
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
@@ -19,6 +18,7 @@ from reconciler.expand.own_checks import check_downstream
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.names.refs import is_within
 from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.ownership import package_name
@@ -46,9 +46,13 @@ def generate(
     need it. It never takes the place or the name of another variant: one with the same downstream and
     the same package serves as well, and any other is a problem that names both manifests. Order-free.
     """
+    names = repository_names(inventory.repositories.values())
+    sources: dict[tuple[str, str], list[RepositoryView]] = {}
+    for view in sorted(inventory.repositories.values(), key=lambda view: (-len(view.directory), view.key)):
+        sources.setdefault((view.key.namespace, names.get(view.url, "")), []).append(view)
     maker = _Maker(
         inventory,
-        _sources(inventory),
+        sources,
         downstreams,
         {variant.key: variant for variant in desired.variants},
     )
@@ -64,15 +68,6 @@ def generate(
 
 def _key(instance: LockedInstance) -> RootKey:
     return RootKey(instance.slot.namespace, "/".join(instance.slot.path))
-
-
-def _sources(inventory: Inventory) -> Mapping[tuple[str, str], list[RepositoryView]]:
-    """Return the views of each repository by namespace and by how locks call it, the most specific first."""
-    names = repository_names(inventory.repositories.values())
-    sources: dict[tuple[str, str], list[RepositoryView]] = {}
-    for view in sorted(inventory.repositories.values(), key=lambda view: (-len(view.directory), view.key)):
-        sources.setdefault((view.key.namespace, names.get(view.url, "")), []).append(view)
-    return sources
 
 
 class _Maker(Struct):
@@ -145,10 +140,9 @@ class _Maker(Struct):
     def refuse(self, askers: Iterable[Root], message: str, hint: str) -> None:
         for root in askers:
             if root.variant is not None:
-                subject = f"{VARIANT_KIND} {root.key}"
-                problem = Problem(root.location, Reason.DEPENDENCY_CONFLICT, message, hint, subject, message)
+                problem = Problem(root.location, Reason.DEPENDENCY_CONFLICT, message, hint, cause=message)
                 key = variant_key(root.key)
-                self.unmet[key] = (*self.unmet.get(key, ()), problem)
+                self.unmet[key] = (*self.unmet.get(key, ()), problem.owned_by(key))
 
 
 def _object_name(view: RepositoryView, package: str) -> str:

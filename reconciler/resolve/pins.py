@@ -9,16 +9,17 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
-from reconciler.base.errors import Location, Problem, UsageError
+from reconciler.base.errors import Location, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView
 from reconciler.names.ids import ObjectName, Oid, normalise_url
+from reconciler.names.problems import Problem
 from reconciler.names.refs import short_tag
 from reconciler.records.upstream_lock import UpstreamLock, is_floating, lock_path, lock_upstream
 from reconciler.resolve.merge_bases import find_commit
 from reconciler.resolve.resolution import Pin
-from reconciler.resolve.upstreams import find_repository, find_upstream, subject_of
+from reconciler.resolve.upstreams import find_repository, find_upstream
 from reconciler.resolve.verification import check_forward, check_pin
 
 
@@ -47,7 +48,8 @@ def choose_pin(variant: DesiredVariant, inventory: Inventory) -> PinChoice | Pro
     upstream = upstream_data(variant)
     if not is_floating(upstream):
         return PinChoice(selected)
-    lock = _merged(variant.key, upstream, inventory)
+    lock = inventory.reviewed.pins.get(variant.key) if inventory.reviewed else None
+    lock = lock if lock and lock.answers(upstream) else None
     if lock is None and (why := _waits(variant.key, inventory)):
         return PinChoice(None, selected, why)
     lock = lock or _applied(variant.key, upstream, inventory)
@@ -76,12 +78,6 @@ def lock_pin(
 ) -> UpstreamLock | None:
     """Return the lock of a `spec.upstream`; None if that is exact."""
     return lock_upstream(variant, upstream, commit=pin.commit.oid, tree=pin.tree, ref=pin.ref, held=held)
-
-
-def _merged(key: ObjectName, upstream: Mapping[str, Any], inventory: Inventory) -> UpstreamLock | None:
-    """Return main's answer, where pins are reviewed."""
-    lock = inventory.reviewed.pins.get(key) if inventory.reviewed else None
-    return lock if lock and lock.answers(upstream) else None
 
 
 def _waits(key: ObjectName, inventory: Inventory) -> str:
@@ -122,7 +118,8 @@ def _locked(
         )
     message = f"The lock names commit {commit} of {lock.package}, which repository {view.key.name} has not"
     hint = f"Take another with `reconciler lock --upgrade {variant.key}`, or correct the file."
-    return Problem(Location(lock_path(lock)), Reason.UPSTREAM_NOT_FOUND, message, hint, subject_of(variant))
+    problem = Problem(Location(lock_path(lock)), Reason.UPSTREAM_NOT_FOUND, message, hint)
+    return problem.owned_by(variant.owner)
 
 
 def _taken_under(lock: UpstreamLock, view: RepositoryView, path: str) -> str:

@@ -1,15 +1,14 @@
 """Values of resolution: pins, resolved variants, and the trees that rendering them reads."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 
 from msgspec import Struct, field
 
-from reconciler.base.errors import Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Draft, PackageRevision
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
 from reconciler.names.objects import Commit
+from reconciler.names.problems import Problem
 from reconciler.resolve.rollout_model import Rollout
 
 Downstreams = Mapping[PackageKey, tuple[DesiredVariant, ...]]
@@ -41,7 +40,7 @@ class Pin(Struct, frozen=True):
     @property
     def urls(self) -> frozenset[str]:
         """The normalised URLs of the repository: as registered, and as git is called with it."""
-        return _normalised(self.package.url, self.remote, self.repo)
+        return frozenset(map(normalise_url, (self.package.url, self.remote, self.repo)))
 
     @property
     def label(self) -> str:
@@ -52,12 +51,6 @@ class Pin(Struct, frozen=True):
     def address(self) -> str:
         """The repository as a Kptfile names it."""
         return shareable_address(self.repo, self.remote)
-
-
-@lru_cache
-def _normalised(*urls: str) -> frozenset[str]:
-    """Return URLs in their normal form: once for all packages of one upstream."""
-    return frozenset(map(normalise_url, urls))
 
 
 class ResolvedVariant(Struct, frozen=True):

@@ -8,11 +8,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector
-from reconciler.base.errors import Problem
 from reconciler.expand.selectors import compile_selector
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageState, PullState, RepositoryView
 from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.problems import Problem
 from reconciler.names.refs import short_branch
 from reconciler.policy import RolloutPolicy
 from reconciler.records.state import UNTIMED, RolloutMember, RolloutPin, RolloutRecord
@@ -291,7 +291,8 @@ def _member(rolling: _Set, recorded: RolloutMember) -> MemberStatus:
     key = recorded.key
     outcome = rolling.outcomes.get(key)
     place = _place(rolling, outcome)
-    name = _member_name(rolling, key)
+    downstream = rolling.variants[key].spec.downstream
+    name = f"{downstream.repo}/{downstream.package}" if downstream else key.name
     if place is None and not (isinstance(outcome, WaitingVariant) and outcome.target):
         return MemberStatus(key, name, MemberPhase.UNKNOWN, why=_unknown_text(rolling, key))
     if rolling.is_at_target(key):
@@ -317,11 +318,6 @@ def _in_review(rolling: _Set, key: ObjectName, name: str, head: str) -> MemberSt
     if newest is not None and newest.state is PullState.CLOSED:
         return MemberStatus(key, name, MemberPhase.REFUSED, why=f"pull request {newest.number} was closed")
     return MemberStatus(key, name, MemberPhase.IN_REVIEW)
-
-
-def _member_name(rolling: _Set, key: ObjectName) -> str:
-    downstream = rolling.variants[key].spec.downstream
-    return f"{downstream.repo}/{downstream.package}" if downstream else key.name
 
 
 def _unknown_text(rolling: _Set, key: ObjectName) -> str:

@@ -72,9 +72,9 @@ def _rendered_spec(variant: DesiredVariant) -> dict[str, Any]:
     return spec.model_dump(exclude_none=True, include=_RENDERED)
 
 
-def inputs_digest(facts: Mapping[str, Any]) -> str:
+def inputs_digest(facts: object) -> str:
     """Return the digest of inputs. Deterministic: the order of maps does not matter, that of lists does."""
-    return _digest(facts)
+    return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def told_facts(facts: Mapping[str, Any], inputs: str, record: PackageVariantRecord | None) -> dict[str, str]:
@@ -126,7 +126,7 @@ def index_objects(snapshot: Snapshot) -> ObjectIndex:
 def named_objects(variant: DesiredVariant, objects: ObjectIndex) -> dict[str, str]:
     """Return a short digest of every object that an injector of the variant may name, by kind and name."""
     named = _named(variant, objects)
-    return {f"{o.kind} {o.name}": _digest(o.body)[:_SHORT] for o in named}
+    return {f"{o.kind} {o.name}": inputs_digest(o.body)[:_SHORT] for o in named}
 
 
 def _named(variant: DesiredVariant, objects: ObjectIndex) -> list[SnapshotObject]:
@@ -146,12 +146,8 @@ def _injected(variant: DesiredVariant, snapshot: Snapshot, objects: ObjectIndex)
     named = _named(variant, objects)
     kinds = [[o.api_version, o.kind] for o in objects.get(ObjectName(namespace, ""), ())]
     served = None if snapshot.served is None else sorted(snapshot.served)
-    return [kinds, served, [[o.api_version, o.kind, o.name, _digest(o.body)] for o in named]]
+    return [kinds, served, [[o.api_version, o.kind, o.name, inputs_digest(o.body)] for o in named]]
 
 
 def _told(fact: object) -> str:
-    return str(fact) if isinstance(fact, str | int) else _digest(fact)[:_SHORT]
-
-
-def _digest(body: object) -> str:
-    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return str(fact) if isinstance(fact, str | int) else inputs_digest(fact)[:_SHORT]

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from reconciler.api.porch import Upstream
-from reconciler.base.errors import Location, Problem
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.versions import (
@@ -21,6 +20,7 @@ from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import Commit
+from reconciler.names.problems import Problem
 from reconciler.names.refs import short_branch, short_tag
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
@@ -44,8 +44,8 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
     """
     upstream = variant.spec.upstream or Upstream()
     if upstream.revision == 0:
-        location, hint = _field(variant, "spec", "upstream", "revision"), "Revisions count from 1."
-        return Problem(location, Reason.UPSTREAM_NOT_FOUND, _ZERO, hint, subject_of(variant))
+        location, hint = variant.source.at("spec", "upstream", "revision"), "Revisions count from 1."
+        return Problem(location, Reason.UPSTREAM_NOT_FOUND, _ZERO, hint).owned_by(variant.owner)
     view = find_repository(variant, upstream.repo or "", inventory, field="upstream")
     if isinstance(view, Problem):
         return view
@@ -62,22 +62,18 @@ def find_repository(
     """Return the registered and readable repository of that name in the variant's namespace."""
     view = inventory.repositories.get(ObjectName(variant.key.namespace, name))
     if view is None:
-        location = _field(variant, "spec", field, "repo")
+        location = variant.source.at("spec", field, "repo")
         names = [k.name for k in inventory.repositories if k.namespace == variant.key.namespace]
         start = f"{NOT_FOUND}: repository" if field == "upstream" else "Repository"
         message = f"{start} {variant.key.namespace}/{name} is not registered"
         hint = f"Register it as a Repository object. {_near(name, names)}"
-        return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint, subject_of(variant))
+        return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint).owned_by(variant.owner)
     if view.problem is None:
         return view
-    location = _field(variant, "spec", field, "repo")
+    location = variant.source.at("spec", field, "repo")
     reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
-    return Problem(location, reason, view.unread_message, hint, subject_of(variant))
-
-
-def subject_of(variant: DesiredVariant) -> str:
-    """Return how a problem names the owner that it stalls."""
-    return f"PackageVariant {variant.key}"
+    problem = Problem(location, reason, view.unread_message, hint, repository=view.key)
+    return problem.owned_by(variant.owner)
 
 
 def pin_at(
@@ -143,7 +139,9 @@ class _Lookup(Struct, frozen=True):
 
     def by_tag(self, tag: str) -> Pin | Problem:
         own = self._own_tag(tag)
-        whole = self._repository_tag(tag)
+        commit = self.view.tags.get(tag)
+        tree = commit and self.inventory.trees.get(TreeAt(self.view.url, commit.oid, self.package.path))
+        whole = pin_at(self.view, self.package.path, commit, tree, ref=tag) if commit and tree else None
         if own is None and whole is None:
             names = [short_tag(r.ref).removeprefix(f"{self.package.path}/") for r in self.package.published]
             return self.missing("tag", f"no tag {tag}", _near(tag, [*names, *self._plain_tags()]))
@@ -189,13 +187,13 @@ class _Lookup(Struct, frozen=True):
         name = package_name(self.view, self.package.path)
         message = f"{NOT_FOUND}: package {name} in repository {self.view.key.name} has {what}"
         if self.package.path not in self.view.packages:
-            existing = _packages(self.view)
+            existing = [package_name(self.view, path) for path in self.view.packages]
             field, hint = "package", missing_package(name, existing) if name else _near(name, existing)
         return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:
-        location = _field(self.variant, "spec", "upstream", field)
-        return Problem(location, reason, message, hint, subject_of(self.variant))
+        location = self.variant.source.at("spec", "upstream", field)
+        return Problem(location, reason, message, hint).owned_by(self.variant.owner)
 
     def _published(self, revision: PackageRevision) -> Pin:
         ref = short_tag(revision.ref)
@@ -208,11 +206,6 @@ class _Lookup(Struct, frozen=True):
         return next(
             (self._published(r) for r in self.package.published if short_tag(r.ref) == full_tag), None
         )
-
-    def _repository_tag(self, tag: str) -> Pin | None:
-        commit = self.view.tags.get(tag)
-        tree = commit and self.inventory.trees.get(TreeAt(self.view.url, commit.oid, self.package.path))
-        return pin_at(self.view, self.package.path, commit, tree, ref=tag) if commit and tree else None
 
     def _own_tags(self) -> Iterator[str]:
         return (short_tag(r.ref).removeprefix(f"{self.package.path}/") for r in self.package.published)
@@ -236,17 +229,9 @@ def _version(text: str) -> Version | None:
     return None if version.is_partial else version
 
 
-def _packages(view: RepositoryView) -> list[str]:
-    return [package_name(view, path) for path in view.packages]
-
-
 def _near(name: str, names: list[str]) -> str:
     """Return a hint that lists what exists: names like this one first, else some of all."""
     existing = sorted(set(names))
     more = f" and {len(existing) - _SHOWN} more" if len(existing) > _SHOWN else ""
     listed = f"Known: {', '.join(existing[:_SHOWN])}{more}." if existing else "There is none."
     return suggest(name, existing, otherwise=listed, most=_SHOWN)
-
-
-def _field(variant: DesiredVariant, *path: str) -> Location:
-    return variant.source.at(*path)

@@ -6,11 +6,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reconciler.api.porch import Downstream, Upstream
-from reconciler.base.errors import Problem
-from reconciler.base.values import share
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.inventory.inventory import Draft, Inventory, PackageState, RepositoryRole, RepositoryView
 from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.merge_bases import Sources, find_base, find_candidates, index_sources
 from reconciler.resolve.ownership import (
@@ -20,7 +19,7 @@ from reconciler.resolve.ownership import (
     find_owner,
     find_view,
 )
-from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag, may_float
+from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag
 from reconciler.resolve.publications import find_publications, with_pending_tags
 from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant, WaitingVariant
 from reconciler.resolve.rollouts import Outcome, Rollouts, find_rollouts, with_hold
@@ -33,7 +32,7 @@ from reconciler.resolve.up_to_date import (
     named_objects,
     told_facts,
 )
-from reconciler.resolve.upstreams import find_repository, subject_of
+from reconciler.resolve.upstreams import find_repository
 
 
 def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
@@ -61,8 +60,7 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
         pending = [variant for variant in pending if not _is_elsewhere(variant, inventory)]
     # What this plan tags counts as published, or a chain of variants would need one run per link (law 1).
     inventory = with_pending_tags(publications, inventory)
-    places = {place: place for place in downstreams}
-    lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory), {}, places)
+    lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory))
     outcomes |= {variant.key: resolve_variant(variant, inventory, lookups) for variant in pending}
     rollouts = find_rollouts(outcomes, desired, inventory)
     outcomes |= _held(outcomes, rollouts, desired, inventory)
@@ -86,7 +84,7 @@ def _held(
     held = [variant for variant in desired.variants if variant.key in rollouts.holds]
     if not held:
         return {}
-    lookups = Lookups(_index_objects(held, inventory), index_sources(inventory), {}, {})
+    lookups = Lookups(_index_objects(held, inventory), index_sources(inventory))
     results: dict[ObjectName, Outcome] = {}
     for variant in held:
         hold, outcome = rollouts.holds[variant.key], outcomes[variant.key]
@@ -108,8 +106,8 @@ def _outcomes(resolution: Resolution, desired: Desired) -> dict[ObjectName, Outc
     outcomes |= {waiting.variant.key: waiting for waiting in resolution.waiting}
     for variant in desired.variants if resolution.stalled else ():
         if variant_key(variant.key) in resolution.stalled:
-            subject = subject_of(variant)
-            outcomes[variant.key] = tuple(p for p in resolution.problems if p.subject == subject)
+            owner = variant.owner
+            outcomes[variant.key] = tuple(p for p in resolution.problems if p.owner == owner)
     return outcomes
 
 
@@ -128,17 +126,10 @@ def _urls(variant: DesiredVariant, outcome: Outcome, inventory: Inventory) -> se
 
 
 class Lookups(NamedTuple):
-    """Indexes that every variant uses: objects by cluster, repositories by URL.
-
-    `exact` has what an upstream that names its revision means, by namespace and identity of the model, which
-    the variants of a set share: it is looked up once for all of them. `places` has the key of each
-    downstream, so that it is held once.
-    """
+    """Indexes that every variant uses: objects by cluster, repositories by URL."""
 
     objects: Mapping[str, ObjectIndex]
     sources: Sources
-    exact: dict[tuple[str, int], PinChoice]
-    places: Mapping[PackageKey, PackageKey]
 
 
 def _index_objects(variants: Iterable[DesiredVariant], inventory: Inventory) -> dict[str, ObjectIndex]:
@@ -171,7 +162,7 @@ def resolve_variant(
     """
     downstream = variant.spec.downstream or Downstream()
     view = find_repository(variant, downstream.repo or "", inventory, field="downstream")
-    choice = kept or _choose_pin(variant, inventory, lookups)
+    choice = kept or choose_pin(variant, inventory)
     if isinstance(view, Problem) or isinstance(choice, Problem):
         return tuple(problem for problem in (view, choice) if isinstance(problem, Problem))
     pin = choice.pin
@@ -186,14 +177,13 @@ def resolve_variant(
     draft_base = find_base(draft_header, pin, record, inventory, lookups.sources)[0] if draft else None
     pin = _steady(pin, variant, draft_base if draft else base)
     where = PackageKey(view.url, package.path)
-    where = lookups.places.get(where, where)
     local = package.main_tree or adopted_directory(variant, view, path)
     candidates = find_candidates(pin, inventory) if local and base is None and not lost else ()
     objects = lookups.objects.get(view.cluster, {})
     facts = input_facts(variant, view, where, pin, inventory, objects=objects)
     if candidates:
         facts["candidates"] = [candidate.tree for candidate in candidates]
-    inputs = share(inputs_digest(facts), record.inputs if record else None)
+    inputs = inputs_digest(facts)
     resolved = ResolvedVariant(
         variant=variant,
         view=view.key,
@@ -213,18 +203,6 @@ def resolve_variant(
         candidates=candidates,
     )
     return replace(resolved, settled=find_settled(resolved, record))
-
-
-def _choose_pin(variant: DesiredVariant, inventory: Inventory, lookups: Lookups) -> PinChoice | Problem:
-    """Return the pin of a variant; equal for all variants of a set, unless it floats or is wrong."""
-    upstream = variant.spec.upstream
-    if upstream is None or may_float(variant):
-        return choose_pin(variant, inventory)
-    key = variant.key.namespace, id(upstream)
-    choice = lookups.exact.get(key) or choose_pin(variant, inventory)
-    if not isinstance(choice, Problem):  # a problem is told at the place of its variant
-        lookups.exact[key] = choice
-    return choice
 
 
 def adopted_directory(variant: DesiredVariant, view: RepositoryView, path: str) -> Oid | None:

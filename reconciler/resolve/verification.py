@@ -1,10 +1,10 @@
 """Verification of chosen upstream revisions: what is not signed with a configured key is not taken."""
 
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import Oid
+from reconciler.names.problems import Problem
 from reconciler.resolve.resolution import Pin
 
 NOT_VERIFIED_HINT = (
@@ -50,5 +50,5 @@ def check_forward(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> Pi
 
 
 def _problem(variant: DesiredVariant, message: str, hint: str) -> Problem:
-    location, subject = variant.source.at("spec", "upstream"), f"PackageVariant {variant.key}"
-    return Problem(location, Reason.UPSTREAM_NOT_VERIFIED, message, hint, subject)
+    location = variant.source.at("spec", "upstream")
+    return Problem(location, Reason.UPSTREAM_NOT_VERIFIED, message, hint).owned_by(variant.owner)

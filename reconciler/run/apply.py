@@ -9,8 +9,8 @@ from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
 from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
+from reconciler.inventory.authors import repository_commits
 from reconciler.plan.changes import Effect, Outcome
-from reconciler.plan.commits import repository_commits
 from reconciler.run.plan import PlannedRun
 
 OnEffects = Callable[[Sequence[Effect]], None]

@@ -7,13 +7,14 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
 from reconciler.expand.upstream import assume_upstreams
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, Side, compare, lock_files
 from reconciler.plan.deletion_diff import SetDiff, diff_variants

@@ -10,7 +10,7 @@ from reconciler.apply.preconditions import Checkout, check_checkout
 from reconciler.apply.pulls import lock_change
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks
-from reconciler.base.errors import Problem, RefusedError, UsageError
+from reconciler.base.errors import RefusedError, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.update.locks import LockUpdate
@@ -20,6 +20,7 @@ from reconciler.git.urls import local_path
 from reconciler.git.working_copy import WorkingCopy, find_working_copy
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.standing import Standing
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Outcome, PinChange
 from reconciler.plan.lock_pull_request import (
     ComputedLock,

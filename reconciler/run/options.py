@@ -10,7 +10,7 @@ from msgspec import Struct
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.git.cache_directory import default_cache, open_cache
 from reconciler.git.repository import Mirrors
-from reconciler.plan.shard import WHOLE, Shard
+from reconciler.inventory.shard import WHOLE, Shard
 from reconciler.read.control import OpenControl
 from reconciler.read.credentials import control_credential
 

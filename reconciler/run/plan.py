@@ -14,10 +14,10 @@ from reconciler.forge.registry import Forges
 from reconciler.functions.runtimes.pipelines import open_pipelines
 from reconciler.git import effects
 from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.shard import WHOLE, Shard
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
-from reconciler.plan.shard import WHOLE, Shard
 from reconciler.read.contents import fetch_contents
 from reconciler.render.delivery import render_deliveries
 from reconciler.render.merging import Contents

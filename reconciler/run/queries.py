@@ -6,11 +6,12 @@ from typing import Any
 import orjson
 from msgspec import Struct, field
 
-from reconciler.base.errors import Exit, Problem
+from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.status import status_entries
 from reconciler.inventory.standing import Standing
 from reconciler.names.ids import GroupKind, ObjectName, Oid
+from reconciler.names.problems import Problem
 from reconciler.plan.overview import package_overviews
 from reconciler.plan.status import current_status
 from reconciler.plan.unread import find_unread

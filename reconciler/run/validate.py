@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.expand import check_declared
+from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.configuration import KIND, parse_configuration
 from reconciler.read.manifests import parse_manifests

@@ -11,6 +11,7 @@ from reconciler.api.porch import Repository
 from reconciler.base.errors import Location
 from reconciler.forge.local.store import head_branches
 from reconciler.git.repository import Mirrors
+from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import PackageState, RepositoryView, Source, Sourced
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.refs import (
@@ -27,7 +28,7 @@ from reconciler.names.refs import (
     relative_package,
     tag_ref,
 )
-from reconciler.plan.commits import CLONE, EDIT, UPGRADE, repository_commits
+from reconciler.plan.commits import CLONE, EDIT, UPGRADE
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories import read_repositories
 from tests.support.conformance import Case, vector_files, vectors

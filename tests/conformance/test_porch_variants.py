@@ -15,7 +15,7 @@ import yaml
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.git.commits import parse_annotations
@@ -28,6 +28,7 @@ from reconciler.inventory.inventory import (
     Source,
 )
 from reconciler.names.ids import Lifecycle, ObjectName, Oid
+from reconciler.names.problems import Problem
 from reconciler.names.refs import draft_ref, tag_ref
 from reconciler.plan.changes import MoveRef, WriteDraft, WriteRemoval
 from reconciler.plan.context import make_target

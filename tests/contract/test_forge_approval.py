@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
+from reconciler.base.reasons import Phase
 from reconciler.plan.changes import Op
-from reconciler.plan.status import Phase, current_statuses
+from reconciler.plan.status import current_statuses
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.git import kptfile

@@ -17,8 +17,8 @@ from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential
 from reconciler.inventory.inventory import PullRequest
+from reconciler.inventory.shard import Shard, shard_of
 from reconciler.names.ids import normalise_url
-from reconciler.plan.shard import Shard, shard_of
 from reconciler.policy import ForgeKind, ForgeRule, Policy, WriteLimits
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import HOUR, MINUTE, Simulator, VirtualClock, most_in_a_window, serving

@@ -9,7 +9,7 @@ import pytest
 from reconciler.base.errors import Exit
 from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.forge import ApiForge
-from reconciler.plan.shard import Shard
+from reconciler.inventory.shard import Shard
 from reconciler.plan.status import current_statuses, status_value
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull

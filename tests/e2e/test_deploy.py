@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from reconciler.plan.shard import parse_shard
+from reconciler.inventory.shard import parse_shard
 from tests.support.ci import need
 
 VERSIONS = ("1.29", "1.37")

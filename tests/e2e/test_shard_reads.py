@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.inventory.shard import Shard
 from reconciler.names.ids import normalise_url
-from reconciler.plan.shard import Shard
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.http_git import HttpGit, serve
 from tests.support.shards import shard_in, split_root

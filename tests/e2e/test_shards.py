@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.inventory.shard import shard_of
 from reconciler.names.ids import normalise_url
-from reconciler.plan.shard import shard_of
 from tests.e2e.test_check import run
 from tests.support import records
 from tests.support.git import Repo

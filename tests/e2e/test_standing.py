@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
-from reconciler.plan.shard import parse_shard
+from reconciler.inventory.shard import parse_shard
 from reconciler.run.apply import apply_plan
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run

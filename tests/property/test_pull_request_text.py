@@ -5,14 +5,15 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from reconciler.base.errors import Location, Problem
-from reconciler.base.reasons import Reason
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Phase, Reason
 from reconciler.forge import body_marker
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan
 from reconciler.plan.rejection import ask_box, ask_key, asked_keys
-from reconciler.plan.status import PackageStatus, Phase
+from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import make_dashboard
 from reconciler.report.diff import DifferenceReader
 from reconciler.report.markdown import group_body, pull_body

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.redact import Redactor
+from reconciler.names.problems import Problem
 from reconciler.plan.provenance import Origin
 from reconciler.report.html import (
     CauseRow,

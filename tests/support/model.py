@@ -18,7 +18,7 @@ from reconciler.api.porch import (
     Repository,
     RepositorySpec,
 )
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.wire import read_record
 from reconciler.dependencies.catalog.published import DependencyInputs
 from reconciler.expand import Desired, expand
@@ -43,6 +43,7 @@ from reconciler.inventory.inventory import (
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import Lifecycle, ObjectName, Oid
 from reconciler.names.objects import File, Files, object_id, tree_id
+from reconciler.names.problems import Problem
 from reconciler.names.trailers import read_answers
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import MoveRef, Plan, WriteDraft, WriteRemoval

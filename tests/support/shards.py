@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from reconciler.inventory.shard import shard_of
 from reconciler.names.ids import normalise_url
-from reconciler.plan.shard import shard_of
 
 
 def split_root(parent: Path, *names: str) -> Path:

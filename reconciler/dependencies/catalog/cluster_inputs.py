@@ -6,7 +6,7 @@ from types import MappingProxyType
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.lazy import lazy_pattern
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_state import (
@@ -33,6 +33,7 @@ from reconciler.dependencies.model.packages import ActivationRequest, Candidate,
 from reconciler.dependencies.versions import VersionPolicy as Preference
 from reconciler.inventory.inventory import Inventory, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot
+from reconciler.names.problems import Problem
 from reconciler.policy import Discovery, Policy, Selection
 
 CLUSTER = "reconciler.dev/cluster"

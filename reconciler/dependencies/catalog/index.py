@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from reconciler.api.meta import ApiModel
-from reconciler.base.errors import Problem
 from reconciler.dependencies.catalog.published import read_package_version
 from reconciler.dependencies.dialects.reading import Diagnostics
 from reconciler.dependencies.dialects.references import canonical_interface
 from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.inventory.inventory import SourcedDocument
+from reconciler.names.problems import Problem
 
 
 class InterfaceDefaults(NamedTuple):

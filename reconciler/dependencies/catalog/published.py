@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from reconciler.api.meta import ApiModel
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
 from reconciler.dependencies.dialects.reading import Diagnostics, Document, ParsedManifest, manifest_label
@@ -19,6 +19,7 @@ from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, In
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.inventory.inventory import RepositoryView, Source, counted_views
 from reconciler.names.ids import Oid, PackageKey, group_of, normalise_url
+from reconciler.names.problems import Problem
 
 _CRD, _XRD, _COMPOSITION = "CustomResourceDefinition", "CompositeResourceDefinition", "Composition"
 

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from pydantic import BaseModel
 
 from reconciler.api.validation import parse_model
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
@@ -19,6 +19,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.versions import Prereleases, VersionError, lint_constraint
 from reconciler.inventory.inventory import Source
+from reconciler.names.problems import Problem
 
 M = TypeVar("M", bound=BaseModel)
 Document = Mapping[str, Any]

@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import OWNER, is_generated_by
 from reconciler.dependencies.dialects.references import parse_source
@@ -27,6 +26,7 @@ from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.solve.duplicates import without_duplicates
+from reconciler.names.problems import Problem
 
 __all__ = [
     "FORMAT_VERSION",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 from msgspec import Struct, field
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
 from reconciler.dependencies.lock.objects import CARVEL_KIND, PORTER_KIND, USER
@@ -19,6 +19,7 @@ from reconciler.dependencies.model.parameters import (
     render_parameter,
     template_variables,
 )
+from reconciler.names.problems import Problem
 
 INHERITED_SETTINGS = {
     "Configuration": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy"),

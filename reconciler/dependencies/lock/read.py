@@ -5,7 +5,7 @@ from collections.abc import Container, Iterator, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.wire import read_record
 from reconciler.dependencies.lock.format import (
@@ -46,6 +46,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
+from reconciler.names.problems import Problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 

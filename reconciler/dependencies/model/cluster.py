@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.base.errors import Problem
 from reconciler.base.values import PartlyCompared
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
@@ -26,6 +25,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.versions import Version, VersionPolicy, precedence_with_build
 from reconciler.names.ids import GroupKind
+from reconciler.names.problems import Problem
 
 
 class SlotKind(StrEnum):

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
 from reconciler.dependencies.lock.format import (
@@ -35,6 +35,7 @@ from reconciler.dependencies.revisions.ownership import (
     transfer_ownership,
 )
 from reconciler.dependencies.solve.solution import Solution
+from reconciler.names.problems import Problem
 
 _NAME_LENGTH, _DIGEST_LENGTH = 50, 12
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.errors import Problem
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -40,6 +39,7 @@ from reconciler.dependencies.solve.problem import (
     ResolutionProblem,
 )
 from reconciler.dependencies.versions import VersionPolicy, precedence_with_build, rank
+from reconciler.names.problems import Problem
 
 
 class BuiltProblem(Struct, frozen=True):

@@ -4,10 +4,10 @@ from collections.abc import Container
 
 from msgspec.structs import replace
 
-from reconciler.base.errors import Problem
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Install
+from reconciler.names.problems import Problem
 
 
 def without_duplicates(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.base.errors import Exit, Problem, ReconcilerError
+from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
@@ -31,6 +31,7 @@ from reconciler.dependencies.solve.solution import (
 )
 from reconciler.dependencies.solve.stall import StallSearch
 from reconciler.dependencies.solve.verify import verify
+from reconciler.names.problems import Problem
 
 
 class UnverifiedSolutionError(ReconcilerError):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.dependencies.model.cluster import Instance, Pin
 from reconciler.dependencies.model.packages import Candidate, Requirement
 from reconciler.dependencies.solve.problem import (
@@ -13,6 +13,7 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
 )
+from reconciler.names.problems import Problem
 
 
 class RequirementEdge(Struct, frozen=True):

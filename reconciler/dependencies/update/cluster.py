@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import Resolution, ownership_entries
 from reconciler.dependencies.lock.read import exclusive_owners, with_lock
@@ -32,6 +32,7 @@ from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.names.problems import Problem
 
 Owners = tuple[tuple[str, PackageId], ...]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.base.errors import Problem
 from reconciler.base.lazy import LazyModule
+from reconciler.names.problems import Problem
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock import format as formats

@@ -107,15 +107,12 @@ class Budget:
             spent.append(at)
         return at - now
 
-    def _spend_unread_share(self) -> None:
-        """Count the share of unread repositories in the hour, rounded up, as spent."""
+    def _wait(self) -> None:
+        # Count the share of unread repositories in the hour, rounded up, as spent
         if self._unread:
             count = -(-self.limits.per_hour * len(self._unread) // len(self._repositories))
             self._unread.clear()
             self._spent += [self.clock.now()] * count
-
-    def _wait(self) -> None:
-        self._spend_unread_share()
         limits = replace(self.limits, per_hour=self.limits.per_hour - self._held)
         wait = next_turn(self._spent, limits, self._closed_until) - self.clock.now()
         if wait > self.limits.max_wait_s:

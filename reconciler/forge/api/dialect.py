@@ -1,17 +1,25 @@
-"""Dialects of forge APIs: the requests that differ between forges, and the validation of their replies."""
+"""Base of the dialects of forge APIs: pull requests as values, common requests, validation of replies.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+A dialect has the requests that differ between forges. `ApiForge` uses the same methods of each one, those of
+`GitHub`: another dialect joins `ApiDialect`, and the type checker tells what it lacks. Each write is one
+request, and a method yields the items of a list page by page.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import wraps
 from math import inf
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
 
 from reconciler.base.errors import RefusedError, UnavailableError
-from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
+from reconciler.forge.api.http import Transport
+from reconciler.inventory.inventory import HeadStatus, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 
+T = TypeVar("T")
 Query = Mapping[str, str | int]
 UNCONFIGURED = ForgeRule("*", ForgeKind.LOCAL)
 """A rule with the defaults."""
@@ -87,126 +95,117 @@ class MergePendingError(UnavailableError):
     hint = "Run again: the forge had not finished its checks of this pull request."
 
 
-class ApiDialect(Protocol):
-    """Requests about the pull requests of one repository in the API of one kind of forge.
+class Fields(NamedTuple):
+    """The method that updates, the names of fields, and the values of the one that closes and opens."""
 
-    Attributes:
-        name: The repository, as `owner/name`.
-        most_text: The greatest length of a text, in characters.
+    update: str
+    number: str
+    text: str
+    base: str
+    user: str
+    state: str
+    closed: str
+    opened: str
+
+
+class RestDialect(ABC):
+    """The requests that differ between forges in paths and in the names of fields only: GitHub's, by default.
+
+    `name` is the repository, `most_text` the greatest length of a text in characters.
     """
 
-    name: str
-    most_text: int
+    most_text = 60_000
+    _draft_prefix = ""
+    _longest_description = 255
+    _fields = Fields("PATCH", "number", "body", "base", "login", "state", "closed", "open")
+
+    def __init__(self, transport: Transport, name: str, root: str, pulls: str = "pulls") -> None:
+        self.name = name
+        self.transport = transport
+        self._root = root
+        self._pulls = f"{root}/{pulls}"
+        self._issues = f"{root}/issues"
+        self._login = ""
 
     def has_pulls(self) -> bool:
         """Tell whether pull requests are switched on in the repository."""
-        ...
-
-    def list_all(self) -> Iterator[Sequence[ApiPullRequest]]:
-        """Yield all pull requests, page by page; the heads of those from forks are empty."""
-        ...
-
-    def list_open(self) -> Iterator[Sequence[ApiPullRequest]]:
-        """Yield the open pull requests, page by page; the heads of those from forks are empty."""
-        ...
-
-    def list_changed(self) -> Iterator[Sequence[ApiPullRequest]]:
-        """Yield at least the ended pull requests, the last change first; heads from forks are empty."""
-        ...
-
-    def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
-        """Yield open pull requests of a branch, at least one if there are any.
-
-        With the base a forge may need fewer requests: their number does not grow with the repository.
-        """
-        ...
-
-    def find_recent(self, head: str) -> Iterator[ApiPullRequest]:
-        """Yield the open pull requests of a branch that were opened in the last minutes: a race opens two."""
-        ...
+        return self.transport.get(self._root).data.get("has_pull_requests", True) is not False
 
     def find(self, number: int) -> ApiPullRequest:
         """Return a pull request; MissingError if there is none."""
-        ...
-
-    def create(self, desired: PullRequest) -> ApiPullRequest:
-        """Open a pull request in one request, with labels where the forge takes them at once.
-
-        PullRequestExistsError, RefusedError without a branch.
-        """
-        ...
+        return self._parse(self.transport.get(f"{self._pulls}/{number}").data)
 
     def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
         """Replace title, text and base; a draft stays one."""
-        ...
-
-    def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
-        """Replace the labels."""
-        ...
-
-    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
-        """Request reviews of people and teams (`owner/team`); InvalidError if the forge refuses one."""
-        ...
-
-    def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
-        """Also assign a pull request to people; InvalidError if the forge refuses one."""
-        ...
+        moved = {self._fields.base: base} if base != pull.base else {}
+        return self._update(
+            pull, {"title": self._title(title, draft=pull.draft), self._fields.text: body, **moved}
+        )
 
     def mark_ready(self, pull: ApiPullRequest) -> None:
         """Mark a draft as ready for review."""
-        ...
+        self._update(pull, {"title": pull.title})
 
     def mark_draft(self, pull: ApiPullRequest) -> None:
         """Turn a pull request into a draft."""
-        ...
+        self._update(pull, {"title": self._title(pull.title, draft=True)})
 
     def close(self, pull: ApiPullRequest) -> None:
         """Close a pull request."""
-        ...
+        self._update(pull, {self._fields.state: self._fields.closed})
 
     def reopen(self, pull: ApiPullRequest) -> None:
-        """Open a closed pull request again; InvalidError without its branch."""
-        ...
-
-    def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        """Merge a pull request if its head is `expect`; MergePendingError, InvalidError if it cannot be."""
-        ...
-
-    def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        """Let the forge merge this head when its rules are met, at once if they are; raises as `merge`."""
-        ...
-
-    def comments(self, number: int) -> Iterator[Comment]:
-        """Yield the comments that the authenticated user wrote on a pull request."""
-        ...
+        """Open a closed pull request again."""
+        self._update(pull, {self._fields.state: self._fields.opened})
 
     def add_comment(self, number: int, body: str) -> Comment:
         """Comment in one request."""
-        ...
-
-    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
-        """Replace the text of a comment."""
-        ...
-
-    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
-        """Yield the checks of a commit with their states, the newest of a name last."""
-        ...
-
-    def set_status(self, commit: str, status: HeadStatus) -> None:
-        """Set a status of a commit in one request; the newest of a name counts."""
-        ...
-
-    def issues(self) -> Iterator[Issue]:
-        """Yield the issues that the authenticated user opened, closed ones too."""
-        ...
+        reply = self.transport.write("POST", self._comments(number), {"body": body})
+        return Comment(str(reply.data["id"]), reply.data["body"])
 
     def create_issue(self, title: str, body: str) -> Issue:
         """Open an issue in one request."""
-        ...
+        reply = self.transport.write("POST", self._issues, {"title": title, self._fields.text: body})
+        return Issue(reply.data[self._fields.number], body)
 
     def edit_issue(self, number: int, body: str) -> None:
         """Replace the text of an issue."""
-        ...
+        path = f"{self._issues}/{number}"
+        self.transport.write(self._fields.update, path, {self._fields.text: body}, repeatable=True)
+
+    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
+        """Request reviews of people, and of teams of the owner by their name, in one request."""
+        teams = [name.rpartition("/")[2] for name in reviewers if "/" in name]
+        body = {"reviewers": [name for name in reviewers if "/" not in name], "team_reviewers": teams}
+        path = f"{self._pulls}/{pull.number}/requested_reviewers"
+        self.transport.write("POST", path, body, repeatable=True)
+
+    def set_status(self, commit: str, status: HeadStatus) -> None:
+        """Set a status of a commit, with as much of its text as the forge takes."""
+        state = "success" if status.passed else "failure"
+        body = {
+            "state": state,
+            "context": status.name,
+            "description": status.text[: self._longest_description],
+        }
+        self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
+
+    @abstractmethod
+    def _parse(self, item: Any) -> ApiPullRequest: ...
+
+    def _comments(self, number: int) -> str:
+        return f"{self._issues}/{number}/comments"
+
+    def _title(self, title: str, *, draft: bool) -> str:
+        return f"{self._draft_prefix}{title}" if draft else title
+
+    def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
+        path = f"{self._pulls}/{pull.number}"
+        return self._parse(self.transport.write(self._fields.update, path, body, repeatable=True).data)
+
+    def _own_login(self) -> str:
+        self._login = self._login or str(self.transport.get("/user").data[self._fields.user])
+        return self._login
 
 
 def parse_pull(
@@ -232,9 +231,9 @@ def parse_pull(
         return ApiPullRequest(item[number], branch, "", "", "", False, PullState.CLOSED, "", unreadable=why)
 
 
-def validated(dialect: ApiDialect) -> ApiDialect:
+def validated(dialect: T) -> T:
     """Wrap a dialect so that a malformed reply raises UnavailableError instead of a TypeError or KeyError."""
-    return cast("ApiDialect", _Validated(dialect))
+    return cast("T", _Validated(dialect))
 
 
 def write_times(item: Mapping[str, Any]) -> tuple[float, ...]:
@@ -258,7 +257,7 @@ def forbidden_method(name: str, method: str) -> RefusedError:
 
 
 class _Validated:
-    def __init__(self, dialect: ApiDialect) -> None:
+    def __init__(self, dialect: Any) -> None:
         self._dialect = dialect
 
     def __getattr__(self, name: str) -> Any:

@@ -10,7 +10,6 @@ from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError,
 from reconciler.base.escape import terminal
 from reconciler.forge import body_marker
 from reconciler.forge.api.dialect import (
-    ApiDialect,
     ApiPullRequest,
     Comment,
     Issue,
@@ -19,7 +18,15 @@ from reconciler.forge.api.dialect import (
 )
 from reconciler.forge.api.errors import ForbiddenError, InvalidError, MissingError
 from reconciler.forge.api.http import Transport
-from reconciler.forge.api.listing import Listing, is_complete, list_all, list_since, recorded_pulls, remember
+from reconciler.forge.api.listing import (
+    ApiDialect,
+    Listing,
+    is_complete,
+    list_all,
+    list_since,
+    recorded_pulls,
+    remember,
+)
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.names.refs import DRAFTS, PROPOSED
 from reconciler.records.state import PullHistory
@@ -150,7 +157,10 @@ class ApiForge:
             self.dialect.mark_draft(pull)
             pull = replace(pull, draft=True)
         marked = body_marker.parse(pull.body)
-        pull = self._update_labels(pull, marked.labels, desired.labels)
+        # Replace the labels of an earlier run by the desired ones; labels of people are kept
+        removed = set(marked.labels) - set(desired.labels)
+        labels = tuple(sorted((set(pull.labels) - removed) | set(desired.labels)))
+        pull = pull if labels == tuple(sorted(pull.labels)) else self.dialect.set_labels(pull, labels)
         refused = self._ask_people(pull, set(marked.people), desired)
         if refused is not None:
             # The text does not wait for people; without a digest it says that something is missing.
@@ -422,14 +432,6 @@ class ApiForge:
             hint = "Give them access to the repository, or change spec.pullRequests.reviews or CODEOWNERS."
             return RefusedError(message, hint=hint)
         return None
-
-    def _update_labels(
-        self, pull: ApiPullRequest, before: Iterable[str], desired: Iterable[str]
-    ) -> ApiPullRequest:
-        """Replace the labels of an earlier run by the desired ones; labels of people are kept."""
-        removed = set(before) - set(desired)
-        labels = tuple(sorted((set(pull.labels) - removed) | set(desired)))
-        return pull if labels == tuple(sorted(pull.labels)) else self.dialect.set_labels(pull, labels)
 
     def _write_comment(self, number: int, key: str, body: str, *, update: bool = True) -> None:
         text = body_marker.comment_text(key, body, self.dialect.most_text)

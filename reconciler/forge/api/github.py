@@ -23,6 +23,7 @@ from reconciler.forge.api.dialect import (
     MergePendingError,
     PullRequestExistsError,
     Query,
+    RestDialect,
     closed_time,
     forbidden_method,
     parse_pull,
@@ -30,7 +31,7 @@ from reconciler.forge.api.dialect import (
 )
 from reconciler.forge.api.errors import InvalidError
 from reconciler.forge.api.http import StaticToken, Transport
-from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
+from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from reconciler.policy import ForgeRule, MergeMethod, WriteLimits
 
 COMMENTS = """
@@ -111,7 +112,6 @@ _CHECKS = {
 }
 """States of statuses and conclusions of check runs; every other one is a failure."""
 _WORST = tuple(CheckState)
-_LONGEST_DESCRIPTION = 140
 
 PERMISSIONS = {"contents": "write", "pull_requests": "write", "metadata": "read"}
 READ_PERMISSIONS = {"contents": "read", "pull_requests": "read", "metadata": "read"}
@@ -130,21 +130,15 @@ def default_api(host: str) -> str:
     return "https://api.github.com" if host == "github.com" else f"https://{host}/api/v3"
 
 
-class GitHub:
+class GitHub(RestDialect):
     """The dialect of GitHub for one repository, `owner/name`."""
 
-    most_text = 60_000
+    _longest_description = 140
 
     def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
-        self.name = name
         self._methods = (rule.merge_method,) if rule.merge_method else _METHODS
-        self.transport = transport
         self.owner, _, self.repository = name.rpartition("/")
-        self._root = f"/repos/{quote(name)}"
-
-    def has_pulls(self) -> bool:
-        """Tell whether pull requests are switched on in the repository."""
-        return self.transport.get(self._root).data.get("has_pull_requests", True) is not False
+        super().__init__(transport, name, f"/repos/{quote(name)}")
 
     def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
@@ -161,48 +155,32 @@ class GitHub:
     def find_open(self, head: str, _base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open pull requests of a branch."""
         query: Query = {"state": "open", "head": f"{self.owner}:{head}"}
-        pulls = self._parse_all(self.transport.get(f"{self._root}/pulls", query).data)
+        pulls = self._parse_all(self.transport.get(self._pulls, query).data)
         yield from (pull for pull in pulls if pull.head == head and pull.state is PullState.OPEN)
 
     find_recent = find_open
-
-    def find(self, number: int) -> ApiPullRequest:
-        """Return a pull request; MissingError if there is none."""
-        return _parse(self.transport.get(f"{self._root}/pulls/{number}").data)
 
     def create(self, desired: PullRequest) -> ApiPullRequest:
         """Open a pull request; where the plan has no drafts, a draft gets a label instead."""
         body = {"title": desired.title, "head": desired.head, "base": desired.base, "body": desired.body}
         try:
-            reply = self.transport.write("POST", f"{self._root}/pulls", {**body, "draft": desired.draft})
+            reply = self.transport.write("POST", self._pulls, {**body, "draft": desired.draft})
         except InvalidError as error:
             if _NO_DRAFTS.search(str(error)) and desired.draft:
                 ready = self.create(replace(desired, draft=False))
                 return replace(self.set_labels(ready, (*ready.labels, DRAFT_LABEL)), draft=True)
             raise _creation_error(desired, str(error)) or error from error
-        return _parse(reply.data)
-
-    def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
-        """Replace title, text and base."""
-        moved = {"base": base} if base != pull.base else {}
-        return self._patch(pull, {"title": title, "body": body, **moved})
+        return self._parse(reply.data)
 
     def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
         """Replace the labels."""
-        path = f"{self._root}/issues/{pull.number}/labels"
+        path = f"{self._issues}/{pull.number}/labels"
         reply = self.transport.write("PUT", path, {"labels": list(labels)}, repeatable=True)
         return replace(pull, labels=tuple(label["name"] for label in reply.data))
 
-    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
-        """Request reviews of people, and of teams by their slug, in one request."""
-        teams = [name.rpartition("/")[2] for name in reviewers if "/" in name]
-        body = {"reviewers": [name for name in reviewers if "/" not in name], "team_reviewers": teams}
-        path = f"{self._root}/pulls/{pull.number}/requested_reviewers"
-        self.transport.write("POST", path, body, repeatable=True)
-
     def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
         """Assign a pull request to people; GitHub leaves out whom it cannot be assigned to."""
-        path = f"{self._root}/issues/{pull.number}/assignees"
+        path = f"{self._issues}/{pull.number}/assignees"
         self.transport.write("POST", path, {"assignees": list(assignees)}, repeatable=True)
 
     def mark_ready(self, pull: ApiPullRequest) -> None:
@@ -221,20 +199,12 @@ class GitHub:
                 raise
             self.set_labels(pull, (*pull.labels, DRAFT_LABEL))
 
-    def close(self, pull: ApiPullRequest) -> None:
-        """Close a pull request."""
-        self._patch(pull, {"state": "closed"})
-
-    def reopen(self, pull: ApiPullRequest) -> None:
-        """Open a closed pull request again."""
-        self._patch(pull, {"state": "open"})
-
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         """Merge a pull request if its head is `expect`, by the first method that the repository permits."""
         for method in self._methods:
             body = {"sha": expect, "merge_method": method}
             try:
-                reply = self.transport.write("PUT", f"{self._root}/pulls/{pull.number}/merge", body)
+                reply = self.transport.write("PUT", f"{self._pulls}/{pull.number}/merge", body)
             except InvalidError as error:
                 if _NOT_YET.search(str(error)):
                     raise MergePendingError(str(error)) from error
@@ -268,7 +238,7 @@ class GitHub:
 
     def add_comment(self, number: int, body: str) -> Comment:
         """Comment in one request."""
-        reply = self.transport.write("POST", f"{self._root}/issues/{number}/comments", {"body": body})
+        reply = self.transport.write("POST", f"{self._issues}/{number}/comments", {"body": body})
         return Comment(reply.data["node_id"], reply.data.get("body") or body)
 
     def edit_comment(self, _: int, comment: Comment, body: str) -> None:
@@ -289,31 +259,12 @@ class GitHub:
             states[name] = max(state, states.get(name, state), key=_WORST.index)
         yield from states.items()
 
-    def set_status(self, commit: str, status: HeadStatus) -> None:
-        """Set a status of a commit; GitHub takes 140 characters as its description."""
-        state = "success" if status.passed else "failure"
-        body = {"state": state, "context": status.name, "description": status.text[:_LONGEST_DESCRIPTION]}
-        self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
-
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""
         for node in self._nodes(ISSUES, {}, lambda repository: repository["issues"]):
             if node["viewerDidAuthor"]:
                 changed = write_times({"updated_at": node["updatedAt"]})
                 yield Issue(node["number"], node["body"], not node["closed"], changed)
-
-    def create_issue(self, title: str, body: str) -> Issue:
-        """Open an issue in one request."""
-        reply = self.transport.write("POST", f"{self._root}/issues", {"title": title, "body": body})
-        return Issue(reply.data["number"], body)
-
-    def edit_issue(self, number: int, body: str) -> None:
-        """Replace the text of an issue."""
-        self.transport.write("PATCH", f"{self._root}/issues/{number}", {"body": body}, repeatable=True)
-
-    def _patch(self, pull: ApiPullRequest, body: Mapping[str, str]) -> ApiPullRequest:
-        path = f"{self._root}/pulls/{pull.number}"
-        return _parse(self.transport.write("PATCH", path, body, repeatable=True).data)
 
     def _graphql(self, document: str, variables: Mapping[str, Any], *, writes: bool = False) -> Any:
         path = f"{self.transport.base.removesuffix('/v3')}/graphql"
@@ -339,15 +290,36 @@ class GitHub:
 
     def _list(self, state: str, sort: str, direction: str) -> Iterator[list[ApiPullRequest]]:
         query: Query = {"state": state, "sort": sort, "direction": direction, "per_page": 100}
-        for page in self.transport.pages(f"{self._root}/pulls", query, conditional=True):
+        for page in self.transport.pages(self._pulls, query, conditional=True):
             yield list(self._parse_all(page))
 
     def _parse_all(self, items: Any) -> Iterator[ApiPullRequest]:
         if not isinstance(items, list):
             raise UnavailableError(f"{self.name}: the list of pull requests is not a list")
         for item in items:
-            pull = parse_pull(item, _parse, "number", lambda i: i["head"]["ref"])
+            pull = parse_pull(item, self._parse, "number", lambda i: i["head"]["ref"])
             yield pull if _is_own(item) else replace(pull, head="")
+
+    def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
+        merged = item.get("merged_at")
+        is_open = item["state"] == "open"
+        labels = tuple(label["name"] for label in item.get("labels", ()))
+        return ApiPullRequest(
+            number=item["number"],
+            head=item["head"]["ref"],
+            base=item["base"]["ref"],
+            title=item["title"],
+            body=item.get("body") or "",
+            draft=is_open and (bool(item.get("draft")) or DRAFT_LABEL in labels),
+            state=PullState.MERGED if merged else PullState.OPEN if is_open else PullState.CLOSED,
+            head_oid=item["head"]["sha"],
+            merge_oid=item.get("merge_commit_sha") or "",
+            labels=labels,
+            url=item.get("html_url", ""),
+            key=item.get("node_id", ""),
+            times=write_times(item),
+            closed=closed_time(item),
+        )
 
 
 class App(NamedTuple):
@@ -434,28 +406,6 @@ def _is_own(item: Mapping[str, Any]) -> bool:
     """Tell whether the head is a branch of the repository itself: a fork may use the same names."""
     head, base = item["head"].get("repo"), item["base"].get("repo")
     return bool(head and base and head["id"] == base["id"])
-
-
-def _parse(item: Mapping[str, Any]) -> ApiPullRequest:
-    merged = item.get("merged_at")
-    is_open = item["state"] == "open"
-    labels = tuple(label["name"] for label in item.get("labels", ()))
-    return ApiPullRequest(
-        number=item["number"],
-        head=item["head"]["ref"],
-        base=item["base"]["ref"],
-        title=item["title"],
-        body=item.get("body") or "",
-        draft=is_open and (bool(item.get("draft")) or DRAFT_LABEL in labels),
-        state=PullState.MERGED if merged else PullState.OPEN if is_open else PullState.CLOSED,
-        head_oid=item["head"]["sha"],
-        merge_oid=item.get("merge_commit_sha") or "",
-        labels=labels,
-        url=item.get("html_url", ""),
-        key=item.get("node_id", ""),
-        times=write_times(item),
-        closed=closed_time(item),
-    )
 
 
 def _creation_error(desired: PullRequest, message: str) -> Exception | None:

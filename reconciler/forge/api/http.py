@@ -258,7 +258,13 @@ class Transport:
                 case ReplyKind.UNAUTHORIZED if not renewed and self.auth.renew():
                     renewed = True
                 case ReplyKind.MOVED if hops < _HOPS and _keeps_method(raw.status, request.method):
-                    request = request._replace(url=self._redirect_target(raw, request.url), params=None)
+                    target = raw.headers.get("location", "")
+                    if not target:
+                        raise UnavailableError(f"{request.url} redirects without a target")
+                    url = urljoin(self._url(request.url), target)
+                    if _origin(url) != _origin(self.base):
+                        raise UnavailableError(f"{self.base} redirects to another host")
+                    request = request._replace(url=url, params=None)
                     hops += 1
                 case ReplyKind.LOST if repeatable and failures < ATTEMPTS - 1:
                     self.clock.sleep(float(2**failures))
@@ -353,18 +359,6 @@ class Transport:
 
     def _url(self, path: str) -> str:
         return path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
-
-    def _same_host(self, link: str, path: str) -> str:
-        url = urljoin(self._url(path), link)
-        if _origin(url) != _origin(self.base):
-            raise UnavailableError(f"{self.base} redirects to another host")
-        return url
-
-    def _redirect_target(self, raw: _Raw, url: str) -> str:
-        target = raw.headers.get("location", "")
-        if not target:
-            raise UnavailableError(f"{url} redirects without a target")
-        return self._same_host(target, url)
 
 
 _HINTS = {

@@ -5,10 +5,14 @@ from math import ceil
 from typing import NamedTuple
 
 from reconciler.forge.api.budget import HOUR_S
-from reconciler.forge.api.dialect import ApiDialect, ApiPullRequest
+from reconciler.forge.api.dialect import ApiPullRequest
+from reconciler.forge.api.github import GitHub
+from reconciler.forge.api.rest_dialects import Gitea, GitLab
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.refs import DRAFTS, PROPOSED, workspace_number
 from reconciler.records.state import EndedPull, PullHistory, PullMark
+
+ApiDialect = GitHub | GitLab | Gitea
 
 LAG_S = 60.0
 """For how long the lists of a forge may lag behind its writes."""

@@ -4,10 +4,9 @@ Gitea's is tested against its published API description; GitLab publishes none t
 """
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -17,10 +16,12 @@ from reconciler.forge.api.dialect import (
     UNCONFIGURED,
     ApiPullRequest,
     Comment,
+    Fields,
     Issue,
     MergePendingError,
     PullRequestExistsError,
     Query,
+    RestDialect,
     closed_time,
     forbidden_method,
     parse_pull,
@@ -48,7 +49,6 @@ _GITLAB_CHECKS = {
     "skipped": CheckState.SKIPPED,
     "manual": CheckState.SKIPPED,
 }
-_LONGEST_DESCRIPTION = 255
 _GITEA_CHECKS = {"success": CheckState.PASSED, "pending": CheckState.PENDING}
 _GITEA_STYLES: Mapping[str, Sequence[str]] = {
     "merge": ("merge",),
@@ -76,106 +76,23 @@ def gitea_api(host: str) -> str:
     return f"https://{host}/api/v1"
 
 
-class RestDialect(ABC):
-    """The requests that differ between these forges in paths and in the names of fields only."""
-
-    most_text: int
-    _draft_prefix: str
-    _update_method: ClassVar[str]
-    _number: ClassVar[str]
-    _text: ClassVar[str]
-    _base: ClassVar[str]
-    _user: ClassVar[str]
-    _closing: ClassVar[Mapping[str, str]]
-    _reopening: ClassVar[Mapping[str, str]]
-
-    def __init__(self, transport: Transport, name: str, pulls: str, issues: str) -> None:
-        self.name = name
-        self.transport = transport
-        self._pulls = pulls
-        self._issues = issues
-        self._login = ""
-
-    def find(self, number: int) -> ApiPullRequest:
-        """Return a pull request; MissingError if there is none."""
-        return self._parse(self.transport.get(f"{self._pulls}/{number}").data)
-
-    def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
-        """Replace title, text and base; a draft stays one."""
-        moved = {self._base: base} if base != pull.base else {}
-        return self._update(pull, {"title": self._title(title, draft=pull.draft), self._text: body, **moved})
-
-    def mark_ready(self, pull: ApiPullRequest) -> None:
-        """Mark a draft as ready for review."""
-        self._update(pull, {"title": pull.title})
-
-    def mark_draft(self, pull: ApiPullRequest) -> None:
-        """Turn a pull request into a draft."""
-        self._update(pull, {"title": self._title(pull.title, draft=True)})
-
-    def close(self, pull: ApiPullRequest) -> None:
-        """Close a pull request."""
-        self._update(pull, self._closing)
-
-    def reopen(self, pull: ApiPullRequest) -> None:
-        """Open a closed pull request again."""
-        self._update(pull, self._reopening)
-
-    def add_comment(self, number: int, body: str) -> Comment:
-        """Comment in one request."""
-        reply = self.transport.write("POST", self._comments(number), {"body": body})
-        return Comment(str(reply.data["id"]), reply.data["body"])
-
-    def create_issue(self, title: str, body: str) -> Issue:
-        """Open an issue in one request."""
-        reply = self.transport.write("POST", self._issues, {"title": title, self._text: body})
-        return Issue(reply.data[self._number], body)
-
-    def edit_issue(self, number: int, body: str) -> None:
-        """Replace the text of an issue."""
-        path = f"{self._issues}/{number}"
-        self.transport.write(self._update_method, path, {self._text: body}, repeatable=True)
-
-    @abstractmethod
-    def _parse(self, item: Any) -> ApiPullRequest: ...
-
-    @abstractmethod
-    def _comments(self, number: int) -> str: ...
-
-    def _title(self, title: str, *, draft: bool) -> str:
-        return f"{self._draft_prefix}{title}" if draft else title
-
-    def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
-        path = f"{self._pulls}/{pull.number}"
-        return self._parse(self.transport.write(self._update_method, path, body, repeatable=True).data)
-
-    def _own_login(self) -> str:
-        self._login = self._login or str(self.transport.get("/user").data[self._user])
-        return self._login
-
-
 class GitLab(RestDialect):
     """The dialect of GitLab for one project, `group/subgroup/name`."""
 
     most_text = 500_000
     _draft_prefix = "Draft: "
-    _update_method = "PUT"
-    _number = "iid"
-    _text = "description"
-    _base = "target_branch"
-    _user = "username"
-    _closing = {"state_event": "close"}  # noqa: RUF012 - a constant of the class
-    _reopening = {"state_event": "reopen"}  # noqa: RUF012 - a constant of the class
+    _fields = Fields(
+        "PUT", "iid", "description", "target_branch", "username", "state_event", "close", "reopen"
+    )
 
     def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
         self._squash = rule.merge_method == "squash"
-        self._project = f"/projects/{quote(name, safe='')}"
         self._user_ids: dict[str, int] = {}
-        super().__init__(transport, name, f"{self._project}/merge_requests", f"{self._project}/issues")
+        super().__init__(transport, name, f"/projects/{quote(name, safe='')}", "merge_requests")
 
     def has_pulls(self) -> bool:
         """Tell whether merge requests are switched on in the project."""
-        return bool(self.transport.get(self._project).data.get("merge_requests_access_level") != "disabled")
+        return bool(self.transport.get(self._root).data.get("merge_requests_access_level") != "disabled")
 
     def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all merge requests from oldest to newest, so that a new one cannot shift a page."""
@@ -295,15 +212,15 @@ class GitLab(RestDialect):
 
     def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
         """Yield the statuses of a commit; GitLab returns only the newest of a name."""
-        path = f"{self._project}/repository/commits/{commit}/statuses"
+        path = f"{self._root}/repository/commits/{commit}/statuses"
         for status in self.transport.items(path, {"per_page": 100}):
             yield status["name"], _GITLAB_CHECKS.get(status["status"], CheckState.PENDING)
 
     def set_status(self, commit: str, status: HeadStatus) -> None:
         """Set a status of a commit, which is a job of an external pipeline to GitLab."""
         state = "success" if status.passed else "failed"
-        body = {"state": state, "name": status.name, "description": status.text[:_LONGEST_DESCRIPTION]}
-        self.transport.write("POST", f"{self._project}/statuses/{commit}", body, repeatable=True)
+        body = {"state": state, "name": status.name, "description": status.text[: self._longest_description]}
+        self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
 
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""
@@ -358,26 +275,12 @@ class GitLab(RestDialect):
 class Gitea(RestDialect):
     """The dialect of Gitea and Forgejo for one repository, `owner/name`."""
 
-    most_text = 60_000
-    _update_method = "PATCH"
-    _number = "number"
-    _text = "body"
-    _base = "base"
-    _user = "login"
-    _closing = {"state": "closed"}  # noqa: RUF012 - a constant of the class
-    _reopening = {"state": "open"}  # noqa: RUF012 - a constant of the class
-
     def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
-        self._root = f"/repos/{quote(name)}"
         self._owner = name.partition("/")[0]
         self._method = rule.merge_method
         self._draft_prefix = rule.draft_prefix
         self._label_ids: dict[str, int] = {}
-        super().__init__(transport, name, f"{self._root}/pulls", f"{self._root}/issues")
-
-    def has_pulls(self) -> bool:
-        """Tell whether pull requests are switched on in the repository."""
-        return self.transport.get(self._root).data.get("has_pull_requests", True) is not False
+        super().__init__(transport, name, f"/repos/{quote(name)}")
 
     def list_all(self) -> Iterator[list[ApiPullRequest]]:
         """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
@@ -443,13 +346,6 @@ class Gitea(RestDialect):
         body = {"labels": self._ids(labels)}
         self.transport.write("PUT", f"{self._issues}/{pull.number}/labels", body, repeatable=True)
         return replace(pull, labels=labels)
-
-    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
-        """Request reviews of people, and of teams of the owner by their name, in one request."""
-        teams = [name.rpartition("/")[2] for name in reviewers if "/" in name]
-        body = {"reviewers": [name for name in reviewers if "/" not in name], "team_reviewers": teams}
-        path = f"{self._pulls}/{pull.number}/requested_reviewers"
-        self.transport.write("POST", path, body, repeatable=True)
 
     def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
         """Assign a pull request to people; those that it is assigned to stay."""
@@ -533,12 +429,6 @@ class Gitea(RestDialect):
         for status in sorted(statuses, key=lambda status: int(status.get("id") or 0)):
             yield status["context"], _GITEA_CHECKS.get(status["status"], CheckState.FAILED)
 
-    def set_status(self, commit: str, status: HeadStatus) -> None:
-        """Set a status of a commit."""
-        state = "success" if status.passed else "failure"
-        body = {"state": state, "context": status.name, "description": status.text[:_LONGEST_DESCRIPTION]}
-        self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
-
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""
         login = self._own_login()
@@ -556,9 +446,6 @@ class Gitea(RestDialect):
     def _parse_item(self, item: Any) -> ApiPullRequest:
         pull = parse_pull(item, self._parse, "number", lambda i: i["head"]["label"])
         return pull if item["head"]["repo_id"] == item["base"]["repo_id"] else replace(pull, head="")
-
-    def _comments(self, number: int) -> str:
-        return f"{self._issues}/{number}/comments"
 
     def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
         merged, title = bool(item.get("merged")), str(item["title"])

@@ -1,9 +1,6 @@
 """Merges of the local forge: each commit onto the one before it, as many as possible in one push."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from itertools import takewhile
 from typing import NamedTuple
 
 from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError
@@ -39,7 +36,6 @@ from reconciler.inventory.inventory import PullState
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Signature
 from reconciler.names.refs import DELETION_PROPOSED, HEADS, TAGS, is_group, tag_ref
-from reconciler.plan.commits import removal_message
 from reconciler.policy import CommitPolicy
 
 ATTEMPTS = 5
@@ -119,7 +115,7 @@ class MergeComposer:
         """Approve a deletion: the package leaves the base as on the head; its tags stay."""
         main = self._checked_base(record, path)
         trees = {path: self.mirror.subtree(Oid(record.head_oid), path)}
-        merge = self._commit_trees(record, main, trees, removal_message(path), is_merge=False)
+        merge = self._commit_trees(record, main, trees, f"Delete {path}\n", is_merge=False)
         self._remove(record, self._refs_below(f"{HEADS}{DELETION_PROPOSED}{path}/"))
         return merge
 
@@ -193,13 +189,7 @@ class MergeComposer:
         self._parents.update(parent for above in parents.values() for parent in above)
 
     def _refs_below(self, prefix: str) -> list[str]:
-        start = bisect_left(self._names, prefix)
-        names = (self._names[place] for place in range(start, len(self._names)))
-        return list(takewhile(lambda name: name.startswith(prefix), names))
-
-    @cached_property
-    def _names(self) -> list[str]:
-        return sorted(self.mirror.refs())
+        return sorted(ref for ref in self.mirror.refs() if ref.startswith(prefix))
 
     def _checked_base(self, record: PullRecord, path: str) -> Oid:
         """Return the base's commit, on which the package is unchanged since the head left it.

@@ -9,7 +9,6 @@ import orjson
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import RefusedError
 from reconciler.base.lazy import lazy_pattern
-from reconciler.git.database import LARGEST_TREE
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import RawEntry
 from reconciler.names import refs as package_refs
@@ -113,50 +112,13 @@ def find_outside(mirror: Mirror, base: Oid, head: Oid, path: str) -> str | None:
     after: Oid | None = mirror.commit(head).tree
     inside = ""
     for segment in path.split("/"):
-        children = _only_difference(mirror, before, after, segment)
-        if children is None:
-            old, new = _entries(mirror, before), _entries(mirror, after)
-            for name in sorted({*old, *new}):
-                if name != segment and old.get(name) != new.get(name):
-                    return f"{inside}{name}"
-            before, after = _subtree(old.get(segment)), _subtree(new.get(segment))
-        else:
-            before, after = children
+        old, new = _entries(mirror, before), _entries(mirror, after)
+        for name in sorted({*old, *new}):
+            if name != segment and old.get(name) != new.get(name):
+                return f"{inside}{name}"
+        before, after = _subtree(old.get(segment)), _subtree(new.get(segment))
         inside += f"{segment}/"
     return None
-
-
-def _only_difference(
-    mirror: Mirror, before: Oid | None, after: Oid | None, name: str
-) -> tuple[Oid, Oid] | None:
-    """Return a directory in two trees that differ in it alone, None if only their entries can tell.
-
-    A fleet has as many drafts as its root has entries, nearly: parsing each root takes the square of that.
-    """
-    child = mirror.subtree(before, name) if before and after else None
-    if before is None or after is None or child is None:
-        return None
-    old, new = mirror.blob(before, LARGEST_TREE), mirror.blob(after, LARGEST_TREE)
-    other = replaced_child(old, new, name.encode("utf-8", "surrogateescape"), bytes.fromhex(child))
-    return (child, Oid(other.hex())) if other is not None else None
-
-
-def replaced_child(before: bytes, after: bytes, name: bytes, child: bytes) -> bytes | None:
-    """Return the id that the entry `name` of one tree object has in another, None if more may differ.
-
-    Args:
-        before: A tree object with that entry.
-        after: Another tree object.
-        name: The name of the entry.
-        child: Its id in `before`, 20 bytes.
-    """
-    mark = b" %b\0" % name
-    start = before.find(mark) + len(mark)
-    end = start + len(child)
-    # The same bytes may be in a longer name, or in an id: then it is not sure which is the entry.
-    is_sure = before.count(mark) == 1 and before[start:end] == child
-    is_same = before[:start] == after[:start] and before[end:] == after[end:]
-    return after[start:end] if is_sure and is_same else None
 
 
 def check_new_package(mirror: Mirror, base: Oid, package: Oid, path: str) -> None:

@@ -145,29 +145,23 @@ class LocalTransaction:
 
     def mark_ready(self, number: int) -> list[RefUpdate]:
         """Mark a draft as ready for review; its branch moves to `proposed/`, as in Porch."""
+        return self._set_draft(number, draft=False)
+
+    def mark_draft(self, number: int) -> list[RefUpdate]:
+        """Turn a ready pull request into a draft; its branch moves back to `drafts/`."""
+        return self._set_draft(number, draft=True)
+
+    def _set_draft(self, number: int, *, draft: bool) -> list[RefUpdate]:
         record = self.find(number)
-        if record.state is not PullState.OPEN or not record.draft:
+        if record.state is not PullState.OPEN or record.draft is draft:
             return []
-        old, *other = record.head_refs
+        self._put(msgspec.structs.replace(record, draft=draft))
+        old, *other = record.head_refs[::-1] if draft else record.head_refs
         head = self._at(old)
-        self._put(msgspec.structs.replace(record, draft=False))
         if head is None or not other:
             return []
         self._moved |= {old: None, other[0]: head}
         return [RefUpdate(old, head, None), RefUpdate(other[0], None, head)]
-
-    def mark_draft(self, number: int) -> list[RefUpdate]:
-        """Turn a ready pull request into a draft; its branch moves back to `drafts/`."""
-        record = self.find(number)
-        if record.state is not PullState.OPEN or record.draft:
-            return []
-        old, *other = record.head_refs
-        head = self._at(other[0]) if other else None
-        self._put(msgspec.structs.replace(record, draft=True))
-        if head is None:
-            return []
-        self._moved |= {other[0]: None, old: head}
-        return [RefUpdate(other[0], head, None), RefUpdate(old, None, head)]
 
     def close(self, number: int, comment: str, *, withdrawn: bool) -> PullRecord:
         """Close a pull request; it counts as merged if the base has its content by now."""

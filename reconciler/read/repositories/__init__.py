@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reconciler.api.porch import GitRepository, Repository
-from reconciler.base.errors import Problem, UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Reason
 from reconciler.git.commits import CommitData
@@ -19,6 +19,7 @@ from reconciler.git.urls import without_user
 from reconciler.inventory.inventory import RepositoryRole, RepositoryView, Sourced, available_by_url
 from reconciler.names.ids import ObjectName
 from reconciler.names.objects import Commit
+from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, TAGS
 from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
 from reconciler.read.repositories.addresses import settle_addresses

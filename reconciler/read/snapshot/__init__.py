@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.api.snapshot import FILE, ObjectList, SnapshotHeader
 from reconciler.api.validation import parse_model
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import LATEST_S, plural
 from reconciler.git.repository import Mirror
@@ -19,6 +19,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
 from reconciler.names.ids import GroupKind, Oid, group_of
+from reconciler.names.problems import Problem
 from reconciler.policy import Limits, Policy
 from reconciler.read.files import FileEntry, UnreadPath, Walk
 from reconciler.read.snapshot.objects import SUFFIXES, FileObjects, parse_snapshot_file

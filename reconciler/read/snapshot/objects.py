@@ -11,13 +11,14 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.dependencies.dialects import GROUPS
 from reconciler.inventory.snapshot import SnapshotObject
 from reconciler.krm.yaml import YamlError, YamlLimits, load_json, type_number
 from reconciler.names.ids import group_of
+from reconciler.names.problems import Problem
 from reconciler.policy.rollouts import HEALTH_KINDS
 from reconciler.read.documents import ParsedObject, parse_file
 

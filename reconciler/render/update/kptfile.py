@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from reconciler.api.kptfile import LOCATION, OWNER
+from reconciler.base.errors import Exit
 from reconciler.base.lazy import lazy_pattern
 from reconciler.krm.merge import (
     FieldMerge,
@@ -303,10 +304,14 @@ def _root(path: str, file: File | None) -> Node | None:
     try:
         root = root_of(Tree.parse(file.data.decode(errors="replace")))
     except YamlError as error:
-        raise UpdateRefused("InvalidKptfile", f"{path} cannot be read: {error}", paths=(path,)) from error
+        raise _invalid(path, f"{path} cannot be read: {error}") from error
     if root is not None and not root.is_mapping:
-        raise UpdateRefused("InvalidKptfile", f"{path} is no mapping", paths=(path,))
+        raise _invalid(path, f"{path} is no mapping")
     return root
+
+
+def _invalid(path: str, message: str) -> UpdateRefused:
+    return UpdateRefused("InvalidKptfile", message, paths=(path,), exit_code=Exit.INVALID_INPUT)
 
 
 def is_edited_kptfile(original: File | None, local: File | None) -> bool:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
+from reconciler.base.errors import Exit
 from reconciler.krm.merge import FieldConflict, Node, Winner, path_text
 from reconciler.names.objects import Files
 from reconciler.policy import OnConflict
@@ -83,17 +84,25 @@ class Updated(Struct, frozen=True):
 class UpdateRefused(Exception):  # noqa: N818 - a result about one package, not a failure of the run
     """A package cannot be updated; nothing of it was changed.
 
-    `reason` is one word for machines, `paths` are the files that cause it.
+    `reason` is one word for machines, `paths` are the files that cause it, `exit_code` is the class of a
+    command that ends with it.
     """
 
     def __init__(
-        self, reason: str, message: str, *, paths: tuple[str, ...] = (), conflicts: tuple[Conflict, ...] = ()
+        self,
+        reason: str,
+        message: str,
+        *,
+        paths: tuple[str, ...] = (),
+        conflicts: tuple[Conflict, ...] = (),
+        exit_code: Exit = Exit.REFUSED,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.paths = paths
         self.conflicts = conflicts
+        self.exit_code = exit_code
 
 
 class MergeReport(Struct):

@@ -11,18 +11,19 @@ import pytest
 from reconciler.apply.dashboard import EMPTY, DashboardWriter, _eta, reserve_dashboard_write
 from reconciler.apply.outcome import EffectKind, Result, Target
 from reconciler.apply.state import MOST_TRIES
-from reconciler.base.errors import Exit, Location, Problem, UnavailableError
-from reconciler.base.reasons import Reason
+from reconciler.base.errors import Exit, Location, UnavailableError
+from reconciler.base.reasons import Phase, Reason
 from reconciler.forge.api.budget import Budget, Clock
 from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.errors import LimitedError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.http import Transport
 from reconciler.forge.body_marker import comment_text
+from reconciler.inventory.shard import WHOLE, Shard, dashboard_file
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Effect, Plan, Refusal
-from reconciler.plan.shard import WHOLE, Shard, dashboard_file
-from reconciler.plan.status import PackageStatus, Phase
+from reconciler.plan.status import PackageStatus
 from reconciler.policy import WriteLimits
 from reconciler.report.dashboard import Dashboard
 from reconciler.report.summary import Names

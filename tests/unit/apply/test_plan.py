@@ -23,9 +23,9 @@ from reconciler.base.reasons import Reason
 from reconciler.git import effects
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.inventory.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
+from reconciler.inventory.shard import Shard
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Effect, LockProposal, Outcome, Plan, Refusal, Unfinished
-from reconciler.plan.shard import Shard
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.records.state import (
     REFUSED_DELETIONS,

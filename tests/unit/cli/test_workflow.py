@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.cli.workflow import (
     SHOWN,
     SUMMARY_BYTES,
@@ -14,6 +14,7 @@ from reconciler.cli.workflow import (
     fit_summary,
     output_block,
 )
+from reconciler.names.problems import Problem
 from tests.support.workflow import parse_outputs
 
 hostile = st.one_of(

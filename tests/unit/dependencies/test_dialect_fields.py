@@ -6,11 +6,12 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from reconciler.api.validation import field_text
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.dependencies.dialects import read_bundle, read_lock, read_manifest, read_meta
 from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.model.packages import InterfaceNeed, PackageNeed
 from reconciler.inventory.inventory import Source
+from reconciler.names.problems import Problem
 
 
 class Fields:

@@ -6,7 +6,7 @@ import msgspec
 import orjson
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.emit.generated import (
     GeneratedPackage,
@@ -32,6 +32,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.versions import parse_loose
+from reconciler.names.problems import Problem
 from tests.support.values import replace
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs, is_in_index
 from reconciler.dependencies.dialects.porter import read_bundle
@@ -23,6 +23,7 @@ from reconciler.dependencies.versions import parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
+from reconciler.names.problems import Problem
 from tests.support.dependency_manifests import bundle, installation, world_of
 from tests.support.values import replace
 

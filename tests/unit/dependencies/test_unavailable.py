@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.lock.read import read_locks
@@ -11,6 +11,7 @@ from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.inventory.inventory import Source, SourcedDocument
+from reconciler.names.problems import Problem
 from reconciler.report.dependency_graph import dependency_graph
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, package, world_of

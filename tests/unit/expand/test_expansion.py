@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
 from reconciler.expand.expansion import find_conflicts
@@ -13,6 +13,7 @@ from reconciler.inventory.inventory import Inventory, Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.krm.yaml import load_documents
 from reconciler.names.ids import GroupKind, ObjectName, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.plan.deletion_diff import diff_variants
 from reconciler.policy import Limits, Policy
 from tests.support.sets import (
@@ -679,13 +680,7 @@ def test_owner_with_an_invalid_manifest_is_not_expanded() -> None:
     )
     key = set_key(ObjectName("default", "fleet"))
 
-    problem = Problem(
-        Location("sets.yaml", 9),
-        Reason.UNKNOWN_FIELD,
-        "Unknown field spec.x",
-        "",
-        "PackageVariantSet default/fleet",
-    )
+    problem = Problem(Location("sets.yaml", 9), Reason.UNKNOWN_FIELD, "Unknown field spec.x").owned_by(key)
 
     desired = expand(replace(inventory, stalled=frozenset({key}), problems=(problem,)))
 

@@ -11,11 +11,14 @@ from reconciler.expand.findings import Finding, field_name, hint_of
 from reconciler.expand.own_checks import check_downstream, check_set, check_variant
 from reconciler.expand.porch_checks import go_json, validate_set, validate_variant
 from reconciler.expand.template import hint_for
+from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import PackageState, RepositoryRole
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.policy import Limits
 from tests.support.sets import TREE, blueprints
 from tests.support.values import replace
 
+SET = set_key(ObjectName("default", "fleet"))
 UPSTREAM = {"repo": "blueprints", "package": "app", "revision": 1}
 TEMPLATE = "spec.targets[0].template"
 
@@ -137,7 +140,7 @@ def test_faults_of_all_targets_are_reported_after_those_of_the_upstream() -> Non
 def test_error_of_an_expression_has_a_hint_for_its_cause(expression: str, hint: str) -> None:
     (finding,) = check_set(spec(expr(expression)), Environment(Limits()))
 
-    assert hint_of(finding).startswith(hint)
+    assert hint_of(finding, SET).startswith(hint)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +151,7 @@ def test_error_of_an_expression_has_a_hint_for_its_cause(expression: str, hint: 
     ],
 )
 def test_missing_key_has_a_hint_that_tells_fields_from_labels(key: str, hint: str) -> None:
-    assert hint_for(Failure(f"no such key: {key}")) == hint
+    assert hint_for(Failure(f"no such key: {key}", missing=key)) == hint
 
 
 def test_findings_of_porch_in_a_set_name_their_fields() -> None:
@@ -201,7 +204,7 @@ def test_findings_of_porch_in_a_set_name_their_fields() -> None:
         "spec.targets[3].template.pipeline.validators[1].image",
         "spec.targets[3].template.pipeline.mutators[0].name",
     ]
-    assert all(hint_of(finding) for finding in findings)
+    assert all(finding.hint for finding in findings)
 
 
 def test_findings_of_porch_in_a_variant_name_their_fields() -> None:
@@ -232,16 +235,13 @@ def test_findings_of_porch_in_a_variant_name_their_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("subject", "page"),
-    [
-        ("PackageVariantSet default/fleet", "package-variant-sets.md"),
-        ("PackageVariant default/web", "manifests.md"),
-    ],
+    ("owner", "page"),
+    [(SET, "package-variant-sets.md"), (variant_key(ObjectName("default", "web")), "manifests.md")],
 )
-def test_finding_without_a_hint_names_its_field_and_its_page(subject: str, page: str) -> None:
+def test_finding_without_a_hint_names_its_field_and_its_page(owner: ObjectKey, page: str) -> None:
     finding = Finding(("spec", "targets", 0), "something else is wrong")
 
-    assert hint_of(finding, subject) == f"Correct spec.targets[0]; docs/{page} describes it."
+    assert hint_of(finding, owner) == f"Correct spec.targets[0]; docs/{page} describes it."
 
 
 def test_invalid_selector_has_the_field_of_its_term() -> None:

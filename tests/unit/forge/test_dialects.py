@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.base.errors import UnavailableError
-from reconciler.forge.api.dialect import ApiDialect, ApiPullRequest, validated
+from reconciler.forge.api.dialect import ApiPullRequest, validated
 from reconciler.forge.api.github import GitHub
 from reconciler.forge.api.http import Transport
 from reconciler.forge.api.rest_dialects import Gitea, GitLab
@@ -17,7 +17,7 @@ from tests.support.values import replace
 
 
 class Api(NamedTuple):
-    make: Callable[[Transport], ApiDialect]
+    make: Callable[[Transport], Any]
     path: str
     item: Callable[[int, str, int], dict[str, Any]]
 

@@ -16,7 +16,7 @@ from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.registry import Forges, _read_key, default_api
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential, normalise_url
-from reconciler.plan.shard import Shard
+from reconciler.inventory.shard import Shard
 from reconciler.policy import (
     ApprovalPolicy,
     ApprovalRule,

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import Resolution as LockResolution
 from reconciler.inventory.inventory import ReviewedLock
 from reconciler.names.ids import ObjectName
 from reconciler.names.objects import File, Files
+from reconciler.names.problems import Problem
 from reconciler.plan.build import _exits, _installed_versions, _with_impacts, _with_pins
 from reconciler.plan.changes import Change, LockProposal, Op, Refusal, WriteDraft
 from reconciler.policy import OnUnavailable

@@ -3,6 +3,7 @@
 import pytest
 
 from reconciler.api.porch import GitRepository
+from reconciler.inventory.authors import repository_commits
 from reconciler.inventory.inventory import Commit, RepositoryView
 from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
 from reconciler.plan.commits import (
@@ -11,12 +12,9 @@ from reconciler.plan.commits import (
     edit_task,
     group_message,
     relabelled,
-    removal_message,
-    repository_commits,
     revision_name,
     start_branch,
     upgrade_task,
-    upstream_label,
     with_lines,
 )
 from reconciler.policy import Author, CommitPolicy
@@ -102,7 +100,6 @@ def test_tasks_are_those_of_porch() -> None:
             "strategy": "resource-merge",
         },
     }
-    assert removal_message("a/web") == "Delete a/web\n"
 
 
 def test_names_of_revisions() -> None:
@@ -110,9 +107,9 @@ def test_names_of_revisions() -> None:
 
     assert revision_name(view, "sites/a/b/web", "v1") == "edge.a.b.web.v1"
     assert revision_name(view, "sites/web", "main") == "edge.web.main"
-    assert upstream_label(a_pin(3)) == "web/v3"
-    assert upstream_label(a_pin(0, ref="main")) == "main@a0000000"
-    assert upstream_label(a_pin(-1, ref="stable", commit=a_pin(2).commit)) == "stable@a2000000"
+    assert a_pin(3).label == "web/v3"
+    assert a_pin(0, ref="main").label == "main@a0000000"
+    assert a_pin(-1, ref="stable", commit=a_pin(2).commit).label == "stable@a2000000"
 
 
 def by(name: str, directory: str, author: str, email: str) -> RepositoryView:

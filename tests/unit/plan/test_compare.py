@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.porch import PackageVariantSpec, Upstream
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.inventory.inventory import Commit, Control, Inventory, ReviewedLock, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, MoveRef, Op, PinChange, Plan, Refusal
 from reconciler.plan.compare import (
     ALTER,

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from reconciler.api.meta import Condition
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
+from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import PackageState
 from reconciler.names.ids import ObjectKey, ObjectName
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -309,7 +311,9 @@ def test_draft_that_exists_after_the_effects(
 
 # Variants of which nothing can be done
 
-MISSING = Problem(Location("a", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "", f"PackageVariant {WEB}")
+MISSING = Problem(Location("a", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "").owned_by(
+    variant_key(WEB)
+)
 
 
 def stalled(reason: str, message: str, *, has_draft: bool = False) -> dict[str, tuple[str, str, str]]:
@@ -324,7 +328,7 @@ def stalled(reason: str, message: str, *, has_draft: bool = False) -> dict[str, 
 
 
 def test_variant_with_a_problem_is_stalled() -> None:
-    other = replace(MISSING, subject="PackageVariant default/other")
+    other = MISSING.owned_by(variant_key(ObjectName("default", "other")))
     later = replace(MISSING, message="Something else")
     resolution = Resolution(problems=(other, MISSING, later))
 

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import Commit, PackageRevision, PackageState
 from reconciler.names.ids import Lifecycle, ObjectName
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.decide import PackageDecision, decide
@@ -137,7 +139,7 @@ def test_two_variants_are_enough_to_contest_a_package() -> None:
 
 # Variants without upstream or pin
 
-MISSING = Problem(LOCATION, Reason.UPSTREAM_NOT_FOUND, "It is not there", "", f"PackageVariant {WEB}")
+MISSING = Problem(LOCATION, Reason.UPSTREAM_NOT_FOUND, "It is not there", "").owned_by(variant_key(WEB))
 NOWHERE = a_target(package=PackageState("web"))
 
 
@@ -158,13 +160,21 @@ NOWHERE = a_target(package=PackageState("web"))
         ),
         pytest.param(
             NOWHERE,
-            {"resolution": Resolution(problems=(replace(MISSING, subject="another"), MISSING))},
+            {
+                "resolution": Resolution(
+                    problems=(MISSING.owned_by(variant_key(ObjectName("default", "another"))), MISSING)
+                )
+            },
             {"op": Op.BLOCK, "reason": Reason.UPSTREAM_NOT_FOUND, "message": "It is not there"},
             id="no upstream: a new package is blocked",
         ),
         pytest.param(
             NOWHERE,
-            {"resolution": Resolution(problems=(replace(MISSING, subject="another"),))},
+            {
+                "resolution": Resolution(
+                    problems=(MISSING.owned_by(variant_key(ObjectName("default", "another"))),)
+                )
+            },
             {"reason": Reason.OWNER_STALLED},
             id="problems of other variants are no reason",
         ),
@@ -237,7 +247,7 @@ def test_adoption_waits_for_the_draft_of_others_without_a_problem() -> None:
 )
 def test_package_that_needs_its_upstream_corrected_is_a_problem(reason: Reason, is_told: bool) -> None:
     blocked = RenderedVariant(WEB, Blocked(reason, "it is lost", "Correct it"))
-    problem = Problem(UPSTREAM, reason, "Package web: it is lost", "Correct it", f"PackageVariant {WEB}")
+    problem = Problem(UPSTREAM, reason, "Package web: it is lost", "Correct it").owned_by(variant_key(WEB))
 
     found = decision(OURS, None, blocked)
 

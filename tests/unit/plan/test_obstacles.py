@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import PackageRevision, PackageState, PullState
 from reconciler.names.ids import Lifecycle, ObjectName
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed, WriteDraft
 from reconciler.plan.obstacles import Obstacle, Standstill, find_obstacles
 from reconciler.policy import Policy
@@ -166,8 +168,8 @@ def test_set_is_named_with_the_expression_that_gave_the_revision() -> None:
     )
 
 
-PROBLEM = Problem(
-    Location("web.yaml", 4), Reason.INVALID_MANIFEST, "It is wrong", "Mend it", f"PackageVariant {WEB}"
+PROBLEM = Problem(Location("web.yaml", 4), Reason.INVALID_MANIFEST, "It is wrong", "Mend it").owned_by(
+    variant_key(WEB)
 )
 
 
@@ -187,7 +189,7 @@ def test_the_next_step_of_a_problem_is_something_to_do(hint: str, step: str) -> 
 
 
 def test_problems_of_the_variant_come_first_and_once() -> None:
-    others = replace(PROBLEM, subject="PackageVariant default/other")
+    others = PROBLEM.owned_by(variant_key(ObjectName("default", "other")))
 
     found = standstill(problems=(others, PROBLEM, PROBLEM))
 

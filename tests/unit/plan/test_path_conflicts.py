@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import expand
 from reconciler.inventory.inventory import Commit
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Plan
 from reconciler.plan.context import PlanContext, build_context
 from reconciler.plan.path_conflicts import index_neighbours, index_refs

@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Commit, PackageRevision, PackageState
 from reconciler.names.ids import Lifecycle, ObjectName, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.names.refs import PathIndex, RefIndex
 from reconciler.plan.adoption import Denied
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
+from reconciler.plan.context import Neighbours
 from reconciler.plan.path_conflicts import (
-    Neighbours,
     find_nested_downstreams,
     find_obstacle,
     refuse_blocked_refs,

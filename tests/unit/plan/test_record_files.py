@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import PackageState
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     AnswerNote,
     Change,

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import Phase, Reason
 from reconciler.inventory.inventory import Opening, PullState
 from reconciler.plan.changes import Op, Plan
-from reconciler.plan.status import Phase, current_statuses
+from reconciler.plan.status import current_statuses
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
 from tests.support.model import ModelWorld, blueprint
 

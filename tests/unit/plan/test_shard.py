@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.base.errors import UsageError
-from reconciler.names.ids import PackageKey
-from reconciler.plan.shard import (
+from reconciler.inventory.shard import (
     WHOLE,
     Shard,
     dashboard_file,
@@ -16,6 +15,7 @@ from reconciler.plan.shard import (
     parse_shard,
     shard_of,
 )
+from reconciler.names.ids import PackageKey
 
 urls = st.text(min_size=1, max_size=60)
 counts = st.integers(1, 40)

@@ -3,12 +3,13 @@
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import expand
 from reconciler.inventory.inventory import Inventory, RepositoryRole, ReviewedLock
+from reconciler.inventory.shard import Shard, shard_of
 from reconciler.names.ids import ObjectName
-from reconciler.plan.shard import Shard, shard_of
+from reconciler.names.problems import Problem
 from reconciler.plan.shard_needs import (
     assign_roles,
     planned_clusters,
@@ -97,22 +98,6 @@ def test_name_that_only_an_existing_package_may_have_is_looked_up(world: ModelWo
     part, _ = share(inventory, OTHER)
 
     assert url(inventory, OTHER) in variant_needs(part, expand(part))
-
-
-def test_shard_expands_equal_values_once(world: ModelWorld) -> None:
-    inventory = world.inventory()
-    part, _ = share(inventory, OTHER)
-    key = ObjectName(NAMESPACE, OTHER)
-    renamed = replace(part.repositories[key], directory="elsewhere")
-    views = {**part.repositories, key: renamed}
-
-    first = expand(part)
-
-    assert expand(replace(part, repositories=dict(part.repositories))) is first
-    assert expand(replace(part, repositories=views)) is not first
-    assert expand(replace(part, variants=part.variants[1:])).variants == first.variants[1:]
-    assert expand(replace(part, problems=(Problem(Location("x"), Reason.NOT_READY, "y"),))) is not first
-    assert expand(part) == first
 
 
 def test_whole_fleet_decides_about_moves_and_contested_packages(world: ModelWorld) -> None:

@@ -8,11 +8,13 @@ import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.meta import Condition
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
+from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import Commit, PackageRevision, PackageState, PullState, RecordedStatus
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -68,8 +70,8 @@ REMOVAL = WriteRemoval(f"refs/heads/{DELETION}", None, oid("b2"), "web", "", 90)
 CONFLICT = ConflictNote("a.yaml", "spec", "1", "2")
 ON_MAIN = PackageState("web", main_tree=oid("b1"), main_header=KptfileHeader())
 VARIANT_FILE = "conditions/packagevariants/default/web.json"
-CLAIMED = Problem(
-    Location("web.yaml", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "", f"PackageVariant {WEB}"
+CLAIMED = Problem(Location("web.yaml", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "").owned_by(
+    variant_key(WEB)
 )
 
 
@@ -161,7 +163,7 @@ STALLING = [
 @pytest.mark.parametrize("reason", STALLING)
 def test_obstacle_stalls_a_variant_only_if_its_manifest_is_wrong(reason: Reason) -> None:
     change = replace(KEPT, reason=reason, message="Why")
-    valid = Resolution(problems=(replace(CLAIMED, subject="PackageVariant default/other"),))
+    valid = Resolution(problems=(CLAIMED.owned_by(variant_key(ObjectName("default", "other"))),))
 
     assert word(change, resolution=valid) == ("held back", str(reason), "Why")
     assert word(change, resolution=Resolution(problems=(CLAIMED,))) == ("stalled", str(reason), "Why")
@@ -605,7 +607,7 @@ def test_recorded_time_of_a_published_or_dated_package_does_not_count() -> None:
         (True, (), (Phase.HELD_BACK, "DuplicateDownstream", "")),
         (True, (CLAIMED,), (Phase.STALLED, "UpstreamNotFound", "It is not there")),
         (False, (CLAIMED,), (Phase.STALLED, "UpstreamNotFound", "It is not there")),
-        (False, (replace(CLAIMED, subject="PackageVariant default/w"),), (Phase.STALLED, "Error", "")),
+        (False, (CLAIMED.owned_by(variant_key(ObjectName("default", "w"))),), (Phase.STALLED, "Error", "")),
     ],
 )
 def test_variant_without_a_package_has_a_status_too(

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import PullRequest, RepositoryView
+from reconciler.names.ids import ObjectKey, ObjectName
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
 from reconciler.plan.unread import (
     find_unread,
@@ -53,27 +56,20 @@ FROM = Location("repositories.yaml", 3)
 
 
 def unread(name: str, unavailable: OnUnavailable = OnUnavailable.FAIL) -> RepositoryView:
-    problem = Problem(
-        FROM, Reason.REPOSITORY_UNAVAILABLE, f"{name} is down", "", f"Repository default/{name}"
-    )
+    problem = Problem(FROM, Reason.REPOSITORY_UNAVAILABLE, f"{name} is down").owned_by(repository(name).owner)
     return repository(name, problem=problem, unavailable=unavailable)
 
 
-def consequence(view: RepositoryView, subject: str) -> Problem:
-    return Problem(
-        Location("web.yaml", 1), Reason.REPOSITORY_UNAVAILABLE, f"It needs {view.unread_message}", "", subject
-    )
+def consequence(view: RepositoryView, owner: ObjectKey) -> Problem:
+    problem = Problem(Location("web.yaml", 1), Reason.REPOSITORY_UNAVAILABLE, "No way", repository=view.key)
+    return problem.owned_by(owner)
 
 
 def test_owners_that_need_an_unread_repository_are_counted_there() -> None:
     down, fine = unread("down"), repository("fine")
     inventory = world(views=(down, fine, unread("idle")))
-    one = consequence(down, "PackageVariant default/a")
-    others = (
-        consequence(down, "Repository default/z"),
-        replace(one, reason=Reason.INVALID_MANIFEST),
-        replace(one, message="Something else"),
-    )
+    one = consequence(down, variant_key(ObjectName("default", "a")))
+    others = (replace(one, repository=None),)
 
     def told(*problems: Problem) -> dict[str, str]:
         found = with_unread_repositories((*problems, *others), inventory)
@@ -86,7 +82,7 @@ def test_owners_that_need_an_unread_repository_are_counted_there() -> None:
         told(one, one)["Repository default/down"]
         == f"{down_text}; 1 variant or set that needs it is kept as it is"
     )
-    sets = replace(one, subject="PackageVariantSet default/b")
+    sets = one.owned_by(set_key(ObjectName("default", "b")))
     assert told(one, sets) == {
         "Repository default/down": f"{down_text}; 2 variants or sets that need it are kept as they are",
         "Repository default/idle": idle_text,
@@ -94,10 +90,9 @@ def test_owners_that_need_an_unread_repository_are_counted_there() -> None:
 
 
 def test_problems_stay_as_they_are_where_everything_was_read() -> None:
-    view = unread("down")
-    problems = (consequence(view, "PackageVariant default/a"),)
+    problems = (Problem(FROM, Reason.INVALID_MANIFEST, "It is wrong"),)
 
-    assert with_unread_repositories(iter(problems), world(views=(repository("edge"),))) == problems
+    assert with_unread_repositories(problems, world(views=(repository("edge"),))) == problems
 
 
 def test_unread_repositories_are_listed_with_what_their_policy_says() -> None:

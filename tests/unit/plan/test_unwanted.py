@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import (
@@ -17,6 +17,7 @@ from reconciler.inventory.inventory import (
     PullState,
 )
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.deletion_diff import SetDiff, VariantChange

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
-from reconciler.base.errors import Location, Problem, RefusedError, UnavailableError
+from reconciler.base.errors import Location, RefusedError, UnavailableError
 from reconciler.base.reasons import Reason
 from reconciler.forge.api.forge import ApiForge, KnownPulls
 from reconciler.git.repository import Mirrors
@@ -25,6 +25,7 @@ from reconciler.inventory.inventory import (
     unreadable_problem,
 )
 from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.problems import Problem
 from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy, PullRequestPolicy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.read.forges import ForgeState, read_forges

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.inventory.inventory import Commit, ReviewedLock
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File
+from reconciler.names.problems import Problem
 from reconciler.policy import FunctionPolicy, Limits, LockMode, LockPolicy, Policy
 from reconciler.read.control import OpenControl
 from reconciler.read.locks import (

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.snapshot import Snapshot
+from reconciler.names.problems import Problem
 from reconciler.policy import Limits, Policy, SnapshotPolicy
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.snapshot.objects import JsonBody, drop_private

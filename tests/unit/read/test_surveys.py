@@ -6,10 +6,11 @@ from pathlib import Path
 import pygit2
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import RepositoryRole, RepositoryView
 from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.problems import Problem
 from reconciler.policy import ForgeKind, ForgeRule, Limits, Policy, PullRequestPolicy
 from reconciler.read.repositories import read_repositories
 from reconciler.read.repositories.discovery import MAX_DEPTH, PackageDirectory, Survey, survey_packages

@@ -1,10 +1,11 @@
 """Plans to print: small, with every kind of thing that a report can show."""
 
-from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Change,
     ConflictNote,

@@ -4,9 +4,10 @@ from itertools import product
 
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectName
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, PinChange
 from reconciler.plan.compare import Comparison, Fate, PackageDifference, VariantDifference
 from reconciler.report.comparison import comparison_value, rows, sentence

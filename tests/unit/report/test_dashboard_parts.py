@@ -1,8 +1,9 @@
 """One dashboard of several shards: every shard writes the parts of all, and takes no tick from another."""
 
+from reconciler.base.reasons import Phase
 from reconciler.plan.changes import Plan
 from reconciler.plan.rejection import ask_box
-from reconciler.plan.status import PackageStatus, Phase
+from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import make_dashboard, merge_parts
 from reconciler.report.summary import Names
 

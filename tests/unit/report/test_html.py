@@ -7,8 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.redact import MASK, Redactor
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
 from reconciler.plan.provenance import Origin
 from reconciler.report.html import (

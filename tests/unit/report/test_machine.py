@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.errors import Exit, Location
 from reconciler.base.escape import block
 from reconciler.base.redact import Redactor
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Outcome, Plan
 from reconciler.report.diff import FileChange
 from reconciler.report.json import dump, outcome_value, plan_value

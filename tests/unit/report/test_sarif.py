@@ -2,8 +2,9 @@
 
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
 from reconciler.plan.compare import Comparison
 from reconciler.report.sarif import FALLBACK, comparison_sarif

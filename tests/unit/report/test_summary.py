@@ -2,11 +2,12 @@
 
 import pytest
 
-from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import LockOp
 from reconciler.dependencies.update.changes import VersionChange
 from reconciler.names.ids import PackageKey
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Plan, Refusal
 from reconciler.report.summary import arrow, clusters_text, exits_of, summary_line
 from tests.support.values import replace

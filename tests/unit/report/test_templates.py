@@ -2,8 +2,9 @@
 
 import pytest
 
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.expand import Desired
+from reconciler.names.problems import Problem
 from reconciler.plan.compare import Side, compare
 from reconciler.plan.deletion_diff import SetDiff
 from reconciler.report.markdown import comparison_markdown

@@ -2,12 +2,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.base.errors import Location, Problem
-from reconciler.base.reasons import Reason
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.lock.format import LockOp
 from reconciler.dependencies.update.changes import VersionChange
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import ConflictNote, Effect, Op, Outcome, Plan
-from reconciler.plan.status import PackageStatus, Phase
+from reconciler.plan.status import PackageStatus
 from reconciler.report.console import ansi
 from reconciler.report.summary import is_unchanged, summary_line
 from reconciler.report.text import change_lines, outcome_lines, plan_lines, problem_lines
@@ -130,10 +131,9 @@ REFUSES = "https://git.example.com/api/v1 refuses the credential: 401 Bad creden
 
 def unread(number: int) -> Problem:
     subject = f"Repository default/edge-{number}"
-    message = f"{subject} could not be read: {REFUSES}; 2 variants or sets that need it are kept as they are"
-    return Problem(
-        Location(f"edge-{number}.yaml", 7), "RepositoryUnavailable", message, "Renew.", subject, REFUSES
-    )
+    kept = "; 2 variants or sets that need it are kept as they are"
+    message, where = f"{subject} could not be read: {REFUSES}{kept}", Location(f"edge-{number}.yaml", 7)
+    return Problem(where, "RepositoryUnavailable", message, "Renew.", subject, REFUSES, kept)
 
 
 def test_problems_of_one_cause_share_a_line_and_a_hint() -> None:

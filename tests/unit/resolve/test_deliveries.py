@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Downstream, PackageVariantSpec, Repository
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import FORMAT_VERSION
@@ -46,6 +46,7 @@ from reconciler.inventory.inventory import (
     SourcedDocument,
 )
 from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import PACKAGE_VARIANT, Downstream, PackageVariantSpec, Upstream
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
@@ -38,6 +38,7 @@ from reconciler.dependencies.versions import parse_strict
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.inventory.inventory import RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.dependency_roots import (
     SERVICE_ACCOUNT,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.published import (
     DependencyInputs,
@@ -40,6 +40,7 @@ from reconciler.expand import expand
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source, SourcedDocument
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
@@ -470,16 +471,6 @@ def test_warnings_of_published_packages_come_before_those_of_locks(world: Depend
     assert resolve_fleet(inventory, expand(inventory), DependencyInputs(published)).locks.warnings == (
         warning,
     )
-
-
-def test_problem_of_an_install_is_told_at_its_variant_alone() -> None:
-    def problem(reason: Reason, subject: str) -> Problem:
-        return Problem(Location("a"), reason, "", "", subject)
-
-    assert fleet_module._is_explained(problem(Reason.DEPENDENCY_CONFLICT, "PackageVariant default/web"))
-    assert fleet_module._is_explained(problem(Reason.DEPENDENCY_CYCLE, "PackageVariant default/web"))
-    assert not fleet_module._is_explained(problem(Reason.DEPENDENCY_CONFLICT, "Provider net"))
-    assert not fleet_module._is_explained(problem(Reason.VALIDATION_ERROR, "PackageVariant default/web"))
 
 
 def test_deliveries_join_the_variants_of_a_fleet(world: DependencyWorld) -> None:

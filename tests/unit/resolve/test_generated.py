@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from reconciler.api.porch import PACKAGE_VARIANT, Downstream, PackageVariantSpec, Upstream
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import (
@@ -26,6 +26,7 @@ from reconciler.expand.names import stable_uid
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.inventory.inventory import RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.generated import Generated, generate

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.resolve.health import object_health
+from reconciler.resolve.gates import object_health
 from reconciler.resolve.rollout_model import Verdict
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import (
     Commit,
@@ -15,6 +15,7 @@ from reconciler.inventory.inventory import (
     UnpublishedRevision,
 )
 from reconciler.names.ids import Lifecycle, PackageKey
+from reconciler.names.problems import Problem
 from reconciler.policy import Limits, Policy
 from reconciler.resolve.merge_bases import find_base, find_candidates, find_commit, index_sources
 from reconciler.resolve.resolution import Pin

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.base.errors import Location, Problem, UsageError
+from reconciler.base.errors import Location, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant, expand
 from reconciler.inventory.inventory import (
@@ -18,6 +18,7 @@ from reconciler.inventory.inventory import (
     Source,
 )
 from reconciler.names.ids import Lifecycle, ObjectName, Oid
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
 from reconciler.records.state import WANTED_LOCK

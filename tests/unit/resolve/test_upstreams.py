@@ -5,11 +5,12 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Commit, Source
 from reconciler.names.ids import ObjectName, PackageKey, normalise_url
+from reconciler.names.problems import Problem
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint

@@ -3,11 +3,12 @@
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Source, Trust
 from reconciler.names.ids import Oid
+from reconciler.names.problems import Problem
 from reconciler.resolve.verification import NOT_VERIFIED_HINT, check_pin, find_fault
 from tests.support.plan_values import WEB, a_pin, oid
 from tests.support.sets import world

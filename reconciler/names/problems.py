@@ -1,0 +1,37 @@
+"""Problems: values that say what is wrong with one input, where, and what to do."""
+
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location
+from reconciler.base.values import PartlyCompared
+from reconciler.names.ids import ObjectKey, ObjectName
+
+
+class Problem(PartlyCompared, frozen=True):
+    """An error in one input, as a value and not an exception.
+
+    Its owner can fix it and everything else still reconciles. `subject` names what is stalled,
+    e.g. `PackageVariantSet default/nginx`; it is empty when a file could not be attributed to anything.
+    `cause` is the part of the message that is equal wherever one cause, such as a refused token, made many
+    problems, and `consequence` the part after it. `owner` is the subject where that is an object, and
+    `repository` the one that could not be read where the problem follows from that.
+    """
+
+    UNCOMPARED = frozenset({"cause", "consequence", "owner", "repository"})
+
+    location: Location
+    reason: str
+    message: str
+    hint: str = ""
+    subject: str = ""
+    cause: str = ""
+    consequence: str = ""
+    owner: ObjectKey | None = None
+    repository: ObjectName | None = None
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.reason}: {self.message}"
+
+    def owned_by(self, owner: ObjectKey) -> "Problem":
+        """Return it as a problem of an object, which is its subject."""
+        return replace(self, subject=owner.subject, owner=owner)
