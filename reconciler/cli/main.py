@@ -48,9 +48,9 @@ COMMANDS = {
         "status", "Show every package: version, state, age, pull request, and what it waits for."
     ),
     "report": Command("report", "Merge the JSON reports of shards into one."),
-    "explain": Command("explain", "Explain the change of one package, and the origin of its fields."),
-    "why-not": Command("why_not", "Explain what keeps a package from an upstream revision."),
-    "history": Command("history", "List the revisions of a package: when, from which upstream, by whom."),
+    "explain": Command(
+        "explain", "Explain one package: why it is so, why not newer, its history, its fields."
+    ),
     "doctor": Command("doctor", "Check the set-up, and name the next step for whatever is wrong."),
     "graph": Command("graph", "Draw the dependencies of the fleet: text, Mermaid, DOT or SVG."),
     "expand": Command("expand", "Print the PackageVariants that the sets expand to."),

@@ -12,28 +12,6 @@ if TYPE_CHECKING:
     from reconciler.run.plan import PlannedRun
 
 
-def find_change(planned: "PlannedRun", package: str) -> "Change":
-    """Return the change of the package that a text names.
-
-    Raises:
-        UsageError: The plan has no such package.
-        UnavailableError: Its repository could not be read.
-    """
-    from reconciler.suggestions import suggest
-
-    names = planned.names
-    for change in planned.plan.changes:
-        if package in (names.of(change), f"{change.repository.name}/{change.package.path}"):
-            return change
-    require_readable(planned.inputs.inventory, [package])
-    names_in_plan = [names.of(change) for change in planned.plan.changes]
-    hint = suggest(package, names_in_plan, otherwise="`reconciler status` shows every package.")
-    if problem := next(iter(planned.plan.problems), None):
-        # A manifest that nobody can parse names no package: it may be this one's.
-        hint += f" Or mend its manifest: {problem}."
-    raise UsageError(f"The plan has no package {package}", hint=hint)
-
-
 def select_changes(planned: "PlannedRun", texts: Sequence[str]) -> "list[Change]":
     """Return the changes of the packages that the texts name, in the order of reports.
 

@@ -32,7 +32,7 @@ LINES = [
     ("reconciler stat", ["status"]),
     ("reconciler pr re", ["reopen"]),
     ("reconciler status --sta", ["--state"]),
-    ("reconciler history edge-1/", ["edge-1/db", "edge-1/web"]),
+    ("reconciler explain edge-1/", ["edge-1/db", "edge-1/web"]),
     ("reconciler approve edge-1/w", ["edge-1/web"]),
     ("reconciler status --repository edge", ["edge-1"]),
 ]
@@ -107,7 +107,7 @@ def test_completing_imports_neither_models_nor_git(environment: dict[str, str]) 
     )
     asking = {
         "_RECONCILER_COMPLETE": "bash_complete",
-        "COMP_WORDS": "reconciler history e",
+        "COMP_WORDS": "reconciler explain e",
         "COMP_CWORD": "2",
     }
     ran = subprocess.run(
