@@ -32,7 +32,7 @@ def functions() -> None:
 @config_option
 @output_options(Output.TEXT, Output.JSON)
 def list_functions(config: Path | None, output: str) -> int:
-    r"""List the functions that run here: those built in, with their versions, mapped and pinned ones.
+    r"""List the functions that run here: built in, mapped and pinned.
 
     \b
     Example:

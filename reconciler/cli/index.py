@@ -76,7 +76,9 @@ def index() -> None:
 def list_(
     control: str, output: str, *, labels: tuple[str, ...], keywords: tuple[str, ...], **words: str
 ) -> Exit:
-    r"""List the packages that pass every filter; `*` marks the default of that layer.
+    r"""List the packages that pass every filter.
+
+    `*` marks the default of that layer.
 
     \b
     Example:
@@ -109,7 +111,7 @@ def list_(
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("package")
 def show(control: str, output: str, package: str) -> Exit:
-    r"""Show every version of a package: its needs, its APIs, and its file.
+    r"""Show every version of a package: needs, APIs and file.
 
     \b
     Example:
@@ -193,7 +195,9 @@ def add(control: str, environment: str, cluster: str, interface: str, output: st
 @click.argument("version", default="", metavar="[VERSION]")
 @output_options(Output.TEXT, Output.JSON)
 def remove(control: str, package: str, version: str, output: str) -> Exit:
-    r"""Remove a package from the index and as a default, or only one version of it.
+    r"""Remove a package, or one version of it, from the index.
+
+    A package that goes is no default any more.
 
     \b
     Examples:
@@ -233,7 +237,9 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
 def set_default(
     *, control: str, environment: str, cluster: str, interface: str, package: str, output: str
 ) -> Exit:
-    r"""Choose the package that implements an interface, for the fleet, an environment or a cluster.
+    r"""Choose the package that implements an interface.
+
+    The choice is for the fleet, an environment or a cluster.
 
     \b
     Example:

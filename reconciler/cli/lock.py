@@ -103,7 +103,9 @@ def _check_frozen(locking: "LockResult") -> None:
 @click.argument("name", metavar="[NAMESPACE/]VARIANT", shell_complete=complete_names("variants"))
 @click.argument("what", default="", metavar="[REVISION|TAG|BRANCH]")
 def hold(settings: "RunOptions", output: str, name: str, what: str) -> Exit:
-    r"""Keep the upstream of a variant at one commit, whatever its tag, range or branch comes to mean.
+    r"""Keep the upstream of a variant at one commit.
+
+    Its tag, range or branch may come to mean another one.
 
     Without a second word it stays where it is locked now. An older one is a rollback: `apply` drafts
     it. The hold ends with `lock follow`, or when the manifest asks for something else.
@@ -129,7 +131,7 @@ def hold(settings: "RunOptions", output: str, name: str, what: str) -> Exit:
     shell_complete=complete_names("variants"),
 )
 def follow(settings: "RunOptions", output: str, names: tuple[str, ...]) -> Exit:
-    r"""Let the upstream of variants follow their tag, range or branch again.
+    r"""Let upstreams follow their tag, range or branch again.
 
     \b
     Examples:
@@ -203,7 +205,9 @@ def what_if(
     *,
     remove: bool,
 ) -> Exit:
-    r"""Show which clusters could take a change, what moves along, and what blocks the others.
+    r"""Show which clusters could take a change.
+
+    It lists the moves that come along, and the blockers of the others.
 
     A change is a version that is published, another upstream revision of a PackageVariant, another default
     of an interface, or a package that is removed. For each blocked cluster the smallest changes are named

@@ -132,7 +132,9 @@ def show(settings: "RunOptions", output: str, name: str) -> Exit:
 @click.argument("name", shell_complete=complete_names("packages"))
 @dry_run_option
 def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> Exit:
-    r"""Merge a pull request that is ready; a draft is approved with `reconciler approve`.
+    r"""Merge a pull request that is ready.
+
+    A draft is approved with `reconciler approve`.
 
     \b
     Examples:
@@ -165,7 +167,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
 @click.option("--comment", default="", help="Why.")
 @dry_run_option
 def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_run: bool) -> Exit:
-    r"""Close a pull request: exactly this content is not proposed again.
+    r"""Close a pull request: its content is not proposed again.
 
     \b
     Example:
@@ -193,7 +195,9 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
 @click.argument("name", shell_complete=complete_names("packages"))
 @dry_run_option
 def reopen(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> Exit:
-    r"""Open a closed pull request again, as its branch is now: it is no rejection any more.
+    r"""Open a closed pull request again, as its branch is now.
+
+    It is no rejection any more.
 
     \b
     Example:

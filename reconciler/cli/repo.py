@@ -61,7 +61,7 @@ def repo() -> None:
 @click.argument("name")
 @click.argument("url")
 def add(*, control: str, name: str, url: str, output: str, **options: Any) -> Exit:
-    r"""Register a repository: write a Repository manifest into the working copy, to be committed.
+    r"""Register a repository: write its manifest into the working copy.
 
     It goes to repositories.yaml below the first manifest path. A name is registered once.
 
@@ -145,7 +145,7 @@ def _check(document: dict[str, Any], root: Path, policy: "Policy") -> None:
 @control_options
 @output_options(*FORMS)
 def list_(settings: "RunOptions", output: str) -> Exit:
-    r"""List the registered repositories: type, packages, drafts, newest commit, and whether they can be read.
+    r"""List the registered repositories, and whether they can be read.
 
     Exits 5 if one cannot be read.
 

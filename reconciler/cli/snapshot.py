@@ -80,7 +80,7 @@ def import_(
     taken: str,
     api_resources: Path | None,
 ) -> Exit:
-    r"""Write what `kubectl get -A -o json|yaml` prints into the layout of a snapshot.
+    r"""Write the output of `kubectl get -A -o json|yaml` as a snapshot.
 
     Each imported kind is replaced whole: an object that is not in the input is gone. Name the kinds
     with --kinds, so that one without objects is known to be empty. Data of Secrets, managed fields,
@@ -156,7 +156,9 @@ def _configured_directory() -> Path:
 @control_options
 @output_options(Output.TEXT, Output.JSON)
 def kinds(settings: "RunOptions", output: str) -> Exit:
-    r"""Print the kinds that this fleet needs from its clusters, on one line as kubectl takes them.
+    r"""Print the kinds that this fleet needs from its clusters.
+
+    They are on one line, as kubectl takes them.
 
     These are the kinds that sets select, those that packages want to have injected, and, where
     packages have dependencies, what clusters show of those. What could not be read may need more kinds:

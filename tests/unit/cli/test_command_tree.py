@@ -151,6 +151,17 @@ def test_a_value_like_no_choice_gets_none(capfd: pytest.CaptureFixture[str]) -> 
     assert "Did you mean" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, command in EVERY.items() if isinstance(command, click.Group)]
+)
+def test_each_command_of_a_group_has_a_whole_line(name: str) -> None:
+    context = click.Context(EVERY[name], terminal_width=80)
+
+    lines = EVERY[name].get_help(context).partition("Commands:")[2].splitlines()
+
+    assert [line for line in lines if line.endswith("...") or line.startswith("      ")] == []
+
+
 def test_help_lists_every_exit_code() -> None:
     assert [int(code) for code in re.findall(r"(\d+) [a-z]", main.epilog or "")] == sorted(Exit)
 
