@@ -39,9 +39,13 @@ def complete_names(*kinds: str) -> Completer:
 
 
 def add_common_options(command: click.Command) -> None:
-    """Give a command `--quiet`, `--verbose` and `--no-color`, unless it has them."""
+    """Give a command `--quiet`, and one that reads repositories `--verbose`, unless it has them."""
     present = {parameter.name for parameter in command.params}
     command.params += [option for option in _options() if option.name not in present]
+    if "cache_dir" in present and "verbose" not in present:
+        command.params.append(
+            _flag("--verbose", "-v", text="Name each Git command and forge request with its time.")
+        )
     if "quiet" not in present and command.callback is not None:
         command.callback = _in_directory(command.callback)
 
@@ -71,10 +75,11 @@ def _check_directory() -> None:
         raise UsageError("The current directory was deleted", hint=hint) from error
 
 
-def _options() -> list[click.Option]:
-    def flag(*names: str, text: str) -> click.Option:
-        return click.Option(names, is_flag=True, expose_value=False, callback=_remember, help=text)
+def _flag(*names: str, text: str) -> click.Option:
+    return click.Option(names, is_flag=True, expose_value=False, callback=_remember, help=text)
 
+
+def _options() -> list[click.Option]:
     return [
         click.Option(
             ["--log-format"],
@@ -95,9 +100,7 @@ def _options() -> list[click.Option]:
             callback=_start_profile,
             help="Write a profile of Python functions, for pstats and snakeviz.",
         ),
-        flag("--quiet", "-q", text="Leave out progress and notes."),
-        flag("--verbose", "-v", text="Name each Git command and forge request with its time."),
-        flag("--no-color", text="No colours, also on a terminal."),
+        _flag("--quiet", "-q", text="Leave out progress and notes."),
     ]
 
 
@@ -163,8 +166,8 @@ def is_quiet() -> bool:
 
 
 def wants_color() -> bool:
-    """Return whether to use colors: on a terminal, unless `--no-color` or NO_COLOR is given."""
-    refused = _is_set("no_color") or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    """Return whether to use colors: on a terminal, unless NO_COLOR is set."""
+    refused = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return not refused and sys.stdout.isatty()
 
 

@@ -93,7 +93,7 @@ def _screen(world: World, line: tuple[str, ...]) -> str:
     shown = Terminal()
     with redirect_stdout(shown), redirect_stderr(shown):
         places = ["--control", str(world.control), "--cache-dir", str(world.root / "cache")]
-        code = invoke([*line, "--no-color", *places])
+        code = invoke([*line, *places])
     return f"$ reconciler {' '.join(line)}\n{shown.getvalue()}exit code {code}\n"
 
 
@@ -109,6 +109,7 @@ def _golden(name: str, text: str, *, update: bool) -> str:
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_screens(world: World, monkeypatch: pytest.MonkeyPatch, columns: int, *, update_golden: bool) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
 
     screens = [_screen(world, line) for line in _lines(world)]
 

@@ -54,7 +54,7 @@ def show(
     monkeypatch.setattr(
         queries, "read_status", lambda _: FleetStatus(list(owners), planned=None, exits=exits)
     )
-    code = invoke(["status", "--no-color", "--control", "unused", *arguments])
+    code = invoke(["status", "--control", "unused", *arguments])
     return code, capsys.readouterr().out
 
 
