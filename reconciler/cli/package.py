@@ -89,7 +89,7 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output: str, 
         updated = _update(*sides, **options)
     except UpdateRefused as refused:
         _print_refusal(refused, sides, output)
-        return _refusal_exit(refused)
+        return refused.exit_code
     write_directory(updated.files, out, replaces=local)
     _print_update(updated, sides, output)
     return Exit.WAITING if updated.conflicts else Exit.DONE
@@ -177,12 +177,6 @@ def _update(
         on_conflict=OnConflict(options["on_conflict"]),
         new_upstream=new,
     )
-
-
-def _refusal_exit(refused: "UpdateRefused") -> Exit:
-    if refused.reason.startswith("Invalid"):
-        return Exit.INVALID_INPUT
-    return Exit.WAITING if refused.conflicts else Exit.REFUSED
 
 
 def _print_update(updated: "Updated", sides: tuple["Files", ...], output: str) -> None:

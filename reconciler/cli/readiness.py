@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
@@ -17,26 +18,28 @@ from reconciler.render.kptfile import unmet_gates
 from reconciler.run.inputs import RunInputs
 from reconciler.state import PackageVariantRecord, functions_failed
 
-_CONFLICT = "conflict in "
-
 
 class Readiness(NamedTuple):
-    """`against` forbids approval, `shown` a person should know."""
+    """Open `conflicts` and `unmet` gates forbid approval, `shown` a person should know."""
 
-    against: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+
+    @property
+    def against(self) -> tuple[str, ...]:
+        """Everything that forbids approval."""
+        return self.conflicts + self.unmet
 
     @property
     def hint(self) -> str:
         """The next steps of a person that make approval possible."""
-        conflicts = [text for text in self.against if text.startswith(_CONFLICT)]
-        answer = "Answer the conflicts in the draft, as its pull request says." if conflicts else ""
-        meet = "Meet each condition: it is read from status.conditions of the draft's Kptfile."
-        if functions_failed(self.against):
-            meet = "Correct the pipeline or its inputs, and run `reconciler apply`."
-        if len(conflicts) == len(self.against):
-            meet = ""
-        return " ".join(filter(None, (answer, meet)))
+        steps = ["Answer the conflicts in the draft, as its pull request says."] if self.conflicts else []
+        if functions_failed(self.unmet):
+            steps.append("Correct the pipeline or its inputs, and run `reconciler apply`.")
+        elif self.unmet:
+            steps.append("Meet each condition: it is read from status.conditions of the draft's Kptfile.")
+        return " ".join(steps)
 
 
 class ReadinessReader:
@@ -66,17 +69,12 @@ class ReadinessReader:
     def find(self, listed: ListedPull) -> Readiness:
         """Return the unmet conditions of a pull request."""
         each = [self._readiness(draft, listed) for draft in self._drafts_of(listed)]
-        return Readiness(
-            tuple(text for draft_readiness in each for text in draft_readiness.against),
-            tuple(text for draft_readiness in each for text in draft_readiness.shown),
-        )
+        return Readiness(*(tuple(chain.from_iterable(texts)) for texts in zip(*each, strict=True)))
 
     def _readiness(self, draft: Draft, listed: ListedPull) -> Readiness:
         conflicts, unready = self._find_unmet(draft, listed)
         gates = tuple(dict.fromkeys(_gates(draft, listed) + unready))
-        if listed.view.deployment:
-            return Readiness(conflicts + gates)
-        return Readiness(conflicts, gates)
+        return Readiness(conflicts, gates) if listed.view.deployment else Readiness(conflicts, shown=gates)
 
     def _find_unmet(self, draft: Draft, listed: ListedPull) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the open conflicts of a draft, and what else it is not ready for."""
@@ -125,7 +123,7 @@ class ReadinessReader:
 
 
 def _conflict(note: ConflictNote) -> str:
-    return f"{_CONFLICT}{note.path}{f' at {note.field}' if note.field else ''}"
+    return f"conflict in {note.path}{f' at {note.field}' if note.field else ''}"
 
 
 def _gates(draft: Draft, listed: ListedPull) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import PackageState
 from reconciler.objects import Files
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.impact import ImpactReader
@@ -72,32 +71,24 @@ def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:
     if package is None:
         return
     mirror = inputs.mirrors.open(view.remote)
-    stages = [*_drafts(package), *_published(package)]
-    needs = Needs({view.url: frozenset(tree for _, _, tree in stages)})
+    drafts = sorted(package.drafts, key=lambda draft: -draft.tip.time)
+    untagged = sorted(package.unpublished, key=lambda state: -state.commit.time)
+    numbered = sorted((r for r in package.published if r.revision > 0), key=lambda r: -r.revision)
+    stages = [
+        *((f"draft {draft.workspace}", draft.tip.oid, draft.tree) for draft in drafts),
+        *(("untagged", state.commit.oid, state.tree) for state in untagged),
+        *((f"v{r.revision}", r.commit.oid, r.tree) for r in numbered),
+    ]
+    trees = [tree for _, _, tree in stages]
+    older = [*(package.main_tree for _ in drafts), *trees[len(drafts) + 1 :], None]
+    needs = Needs({view.url: frozenset(trees)})
     contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits).files
     reader = ImpactReader(inputs.inventory.policy.risks)
-    main = package.main_tree
-    for index, (label, commit, tree) in enumerate(track(stages, "comparing revisions")):
-        older = next((t for name, _, t in stages[index + 1 :] if not name.startswith("draft")), None)
-        older = main if label.startswith("draft") else older
-        before = contents.get(older, {}) if older else {}
+    for (label, commit, tree), base in zip(track(stages, "comparing revisions"), older, strict=False):
+        before = contents.get(base, {}) if base else {}
         after = contents.get(tree, {})
         impact = reader.impact(before, after, ()) if tree in contents else None
         yield _entry(label, commit, after, mirror)._replace(impact=impact)
-
-
-def _drafts(package: PackageState) -> Iterator[tuple[str, Oid, Oid]]:
-    for draft in sorted(package.drafts, key=lambda draft: -draft.tip.time):
-        yield f"draft {draft.workspace}", draft.tip.oid, draft.tree
-
-
-def _published(package: PackageState) -> Iterator[tuple[str, Oid, Oid]]:
-    """Yield what is on main without a tag, then the numbered revisions, the newest first."""
-    for state in sorted(package.unpublished, key=lambda state: -state.commit.time):
-        yield "untagged", state.commit.oid, state.tree
-    numbered = [revision for revision in package.published if revision.revision > 0]
-    for revision in sorted(numbered, key=lambda revision: -revision.revision):
-        yield f"v{revision.revision}", revision.commit.oid, revision.tree
 
 
 def _entry(label: str, commit: Oid, files: Files, mirror: Mirror) -> HistoryEntry:

@@ -1,6 +1,7 @@
 """Update a package with local edits to a new upstream: a pure three-way merge, all or nothing."""
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.errors import Exit
 from reconciler.krm.yaml import YamlError
 from reconciler.objects import Files
 from reconciler.policy import MergeMode, OnConflict, Strategy
@@ -61,14 +62,15 @@ def update_package(
             files[KPTFILE], fallbacks = set_upstream(files[KPTFILE], new_upstream)
             report.fallbacks += fallbacks
     except YamlError as error:
-        raise UpdateRefused("InvalidYAML", f"The package cannot be merged: {error}") from error
+        message = f"The package cannot be merged: {error}"
+        raise UpdateRefused("InvalidYAML", message, exit_code=Exit.INVALID_INPUT) from error
     if blocked := _nested_paths(files):
         message = f"Paths are files on one side and directories on the other: {', '.join(blocked)}"
         raise UpdateRefused("PathConflict", message, paths=blocked)
     if report.fatal:
         conflicts = tuple(report.fatal)
         message = f"{plural(len(conflicts), 'conflict')}, and the policy is to fail"
-        raise UpdateRefused("MergeConflict", message, conflicts=conflicts)
+        raise UpdateRefused("MergeConflict", message, conflicts=conflicts, exit_code=Exit.WAITING)
     return report.updated(files)
 
 

@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from reconciler.api.kptfile import LOCATION, OWNER
+from reconciler.errors import Exit
 from reconciler.krm.merge import (
     FieldMerge,
     FromUpstream,
@@ -303,9 +304,11 @@ def _root(path: str, file: File | None) -> Node | None:
     try:
         root = root_of(Tree.parse(file.data.decode(errors="replace")))
     except YamlError as error:
-        raise UpdateRefused("InvalidKptfile", f"{path} cannot be read: {error}", paths=(path,)) from error
+        message = f"{path} cannot be read: {error}"
+        raise UpdateRefused("InvalidKptfile", message, paths=(path,), exit_code=Exit.INVALID_INPUT) from error
     if root is not None and not root.is_mapping:
-        raise UpdateRefused("InvalidKptfile", f"{path} is no mapping", paths=(path,))
+        message = f"{path} is no mapping"
+        raise UpdateRefused("InvalidKptfile", message, paths=(path,), exit_code=Exit.INVALID_INPUT)
     return root
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Any, NamedTuple
 
+from reconciler.errors import Exit
 from reconciler.krm.merge import FieldConflict, Node, Winner, path_text
 from reconciler.objects import Files
 from reconciler.policy import OnConflict
@@ -85,17 +86,24 @@ class Updated:
 class UpdateRefused(Exception):  # noqa: N818 - a result about one package, not a failure of the run
     """A package cannot be updated; nothing of it was changed.
 
-    `reason` is one word for machines, `paths` are the files that cause it.
+    `reason` is one word for machines, `paths` are the files that cause it, `exit_code` is that of a command.
     """
 
     def __init__(
-        self, reason: str, message: str, *, paths: tuple[str, ...] = (), conflicts: tuple[Conflict, ...] = ()
+        self,
+        reason: str,
+        message: str,
+        *,
+        paths: tuple[str, ...] = (),
+        conflicts: tuple[Conflict, ...] = (),
+        exit_code: Exit = Exit.REFUSED,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.paths = paths
         self.conflicts = conflicts
+        self.exit_code = exit_code
 
 
 @dataclass(slots=True)
