@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.html import html_option, write_page
+from reconciler.cli.differences import html_option, write_page
 from reconciler.cli.measuring import measuring_options
 from reconciler.cli.output import (
     Output,

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.differences import diff_option, show_check_differences
-from reconciler.cli.html import html_option, write_page
+from reconciler.cli.differences import diff_option, html_option, show_check_differences, write_page
 from reconciler.cli.output import (
     Output,
     control_options,

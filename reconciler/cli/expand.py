@@ -14,6 +14,7 @@ from reconciler.cli.output import (
     show_unread,
 )
 from reconciler.errors import Exit, UsageError, worst
+from reconciler.report.escape import terminal
 from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
@@ -91,7 +92,6 @@ def _show(
     trace: bool,
 ) -> None:
     from reconciler.expand.variants import to_manifest
-    from reconciler.report.escape import terminal
     from reconciler.report.json import problem_value
 
     problems = (*inventory.problems, *desired.problems)

@@ -16,6 +16,8 @@ from reconciler.cli.output import (
     show_standing,
 )
 from reconciler.errors import Exit, UsageError
+from reconciler.report.escape import message_line, terminal
+from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from reconciler.expand import DesiredVariant
@@ -122,7 +124,6 @@ def _find_change(planned: "PlannedRun", package: str) -> "Change":
         UnavailableError: Its repository could not be read.
     """
     from reconciler.run.explain import named_changes
-    from reconciler.suggestions import suggest
 
     changes = list(named_changes(planned))
     for *names, change in changes:
@@ -139,8 +140,6 @@ def _find_change(planned: "PlannedRun", package: str) -> "Change":
 
 
 def _show_trace(printer: Printer, variant: "DesiredVariant | None", origins: "Sequence[Origin]") -> None:
-    from reconciler.report.escape import terminal
-
     sources = [origin.source for origin in origins]
     others = ((n, v) for n, v in _trace(variant) if not any(f": {n} = {v}" in source for source in sources))
     printer.lines(f"  {name}: {terminal(value)}" for name, value in others)
@@ -158,8 +157,6 @@ def _trace(variant: "DesiredVariant | None") -> Iterator[tuple[str, str]]:
 
 
 def _standstill_lines(standstill: "Standstill") -> Iterator[str]:
-    from reconciler.report.escape import message_line, terminal
-
     versions = {
         "on main": standstill.main,
         "in review": standstill.review,
@@ -178,8 +175,6 @@ def _standstill_lines(standstill: "Standstill") -> Iterator[str]:
 
 
 def _field_lines(origins: "Sequence[Origin]") -> Iterator[str]:
-    from reconciler.report.escape import terminal
-
     if origins:
         yield "  fields:"
     for origin in origins:

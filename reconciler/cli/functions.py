@@ -1,11 +1,13 @@
 """`functions`: list the functions that run here, and pin the images of the others."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from reconciler.cli.output import Output, cache_dir_option, config_option, output_options
+from reconciler.cli.output import Output, cache_dir_option, config_option, make_printer, output_options
 from reconciler.cli.package import read_function_policy, runtime_option
 from reconciler.errors import Exit, UnavailableError, UsageError
 from reconciler.progress import track
@@ -102,8 +104,6 @@ def pull(
     Example:
       reconciler functions pull --config reconciler.yaml --package-dir blueprints/nginx --runtime podman
     """
-    from dataclasses import replace
-
     from reconciler.runtime.container import ContainerRuntime
 
     if control is not None and config is not None:
@@ -157,8 +157,6 @@ class _Lock:
 
 
 def _open_lock(control: str, cache_dir: Path | None) -> _Lock:
-    import os
-
     from reconciler.read.control import open_control
     from reconciler.read.credentials import commit_signing
     from reconciler.read.governance import read_options, read_policy
@@ -185,8 +183,6 @@ def _tagged(text: str) -> str:
 
 def _named_by(directory: Path, policy: Any) -> set[str]:
     """Return the images of a package that nothing here runs, by name and tag."""
-    from dataclasses import replace
-
     from reconciler.functions.catalog import parse_image
     from reconciler.functions.pipeline import declared_steps, find_engine
     from reconciler.functions.step import InvalidPipelineError, Unrunnable
@@ -227,6 +223,4 @@ def _dotted(version: tuple[int, int, int]) -> str:
 
 
 def _printer() -> "Printer":
-    from reconciler.cli.output import make_printer
-
     return make_printer(color=False)

@@ -164,7 +164,7 @@ def add(control: str, environment: str, cluster: str, interface: str, output: st
       reconciler index add bundle:r.example.com/helm-mysql 1.0.0 --interface mysql
     """
     from reconciler.read.dependencies import parse_version
-    from reconciler.workdir.index import HEADER, add_version, version_folder
+    from reconciler.workdir.control_files import HEADER, add_version, version_folder
 
     _one_layer(environment, cluster)
     root = _root(control)
@@ -205,7 +205,7 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
       reconciler index remove crossplane:x.example.com/acme/aws
     """
     from reconciler.dependencies.catalog.index import IndexLayer, remove_package
-    from reconciler.workdir.index import remove_folders, write_layer
+    from reconciler.workdir.control_files import remove_folders, write_layer
 
     root = _root(control)
     index = _read(root)
@@ -265,7 +265,7 @@ class _Chosen(NamedTuple):
 def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> _Chosen:
     from reconciler.dependencies.catalog.index import NO_DEFAULTS, IndexLayer, add_package, layer_path
     from reconciler.dependencies.dialects.references import canonical_interface
-    from reconciler.workdir.index import write_layer
+    from reconciler.workdir.control_files import write_layer
 
     _one_layer(environment, cluster)
     path = layer_path(environment=environment, cluster=cluster)

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from reconciler.cli.output import Output, make_printer, output_options, show_files
-from reconciler.errors import Exit, RefusedError, UsageError
+from reconciler.errors import ConfigurationError, Exit, RefusedError, UsageError
 from reconciler.progress import current_display
+from reconciler.report.redact import Redactor
 from reconciler.workdir.starter import FILES, FORGES, SCHEMAS, Starter
 
 _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
@@ -128,7 +129,6 @@ def editor_schemas(files: Container[str]) -> dict[str, str]:
     """Return the schemas that the first files of a control repository name, by their paths."""
     from reconciler.cli.schema import manifest_schema
     from reconciler.report.json import dump
-    from reconciler.report.redact import Redactor
 
     kinds = ["Reconciler", *(kind for kind, name in FILES.items() if f"manifests/{name}" in files)]
     return {f"{SCHEMAS}/{kind.lower()}.json": dump(manifest_schema(kind), Redactor()) for kind in kinds}
@@ -198,7 +198,6 @@ def _check(name: str, files: Mapping[str, str]) -> None:
         UsageError: A file would be wrong.
     """
     from reconciler.config import parse_configuration
-    from reconciler.errors import ConfigurationError
     from reconciler.krm.yaml import YamlError, load_documents
 
     try:

@@ -19,6 +19,7 @@ from reconciler.cli.output import (
 )
 from reconciler.errors import Exit, RefusedError, UsageError, worst
 from reconciler.progress import open_task
+from reconciler.wording import plural
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -177,8 +178,6 @@ def show_locking(printer: "Printer", locking: "LockResult", output: Output) -> N
 
 def _pin_notes(locking: "LockResult") -> Iterator[str]:
     """Yield which pins are not moved yet, or that none is to be moved."""
-    from reconciler.wording import plural
-
     if locking.deferred:
         pins = plural(len(locking.deferred), "upstream pin")
         yield f"{pins} not moved yet: the next `apply` moves them with the drafts made from them"

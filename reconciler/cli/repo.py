@@ -16,6 +16,9 @@ from reconciler.cli.output import (
     show_unread,
 )
 from reconciler.errors import Exit, RefusedError, UsageError, worst
+from reconciler.ids import ObjectName
+from reconciler.report.console import table_lines
+from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.inventory import RepositoryView
@@ -71,7 +74,7 @@ def add(*, control: str, name: str, url: str, output: str, **options: Any) -> Ex
       reconciler repo add edge-east https://git.example/acme/edge-east.git --deployment --cluster east-1
       reconciler repo add teams https://git.example/acme/mono.git --directory teams
     """
-    from reconciler.workdir.manifests import append_document
+    from reconciler.workdir.control_files import append_document
 
     root, policy = _working_copy(control)
     document = _manifest(name, url, **options)
@@ -120,10 +123,9 @@ def _check(document: dict[str, Any], root: Path, policy: "Policy") -> None:
         UsageError: The name or the address cannot be.
         RefusedError: The name is registered.
     """
-    from reconciler.ids import ObjectName
     from reconciler.krm.yaml import emit
     from reconciler.read.manifests import parse_manifests
-    from reconciler.workdir.manifests import read_manifest_files
+    from reconciler.workdir.control_files import read_manifest_files
 
     if not document["spec"]["git"]["repo"].strip():
         raise UsageError("The address of the repository is empty", hint="Write reconciler repo add NAME URL.")
@@ -155,7 +157,6 @@ def list_(settings: "RunOptions", output: str) -> Exit:
       reconciler repo list -o json
     """
     from reconciler.plan.unread import find_unread
-    from reconciler.report.console import table_lines
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
 
@@ -193,8 +194,6 @@ def _value(view: "RepositoryView") -> dict[str, Any]:
 
 
 def _cells(view: "RepositoryView") -> Iterator[str]:
-    from reconciler.report.escape import terminal
-
     value = _value(view)
     yield terminal(view.key.name)
     yield value["type"]

@@ -21,6 +21,8 @@ from reconciler.cli.output import (
 from reconciler.errors import Exit, UsageError, worst
 from reconciler.git import effects
 from reconciler.progress import current_display
+from reconciler.suggestions import suggest
+from reconciler.wording import plural
 
 if TYPE_CHECKING:
     from reconciler.read.snapshot.importing import KindCount, SnapshotFiles
@@ -196,7 +198,6 @@ def kinds(settings: "RunOptions", output: str) -> Exit:
 def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
     from reconciler.dependencies.catalog.cluster_state import read_platforms
     from reconciler.dependencies.model.packages import Platform
-    from reconciler.suggestions import suggest
 
     versions = {name: version for name, _, version in (text.partition("=") for text in platforms)}
     platforms_known = {str(name) for name in read_platforms(versions)}
@@ -209,8 +210,6 @@ def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
 
 
 def _line(count: "KindCount") -> str:
-    from reconciler.wording import plural
-
     objects = plural(count.now, "object")
     incomplete = "" if count.complete else ", incomplete"
     return f"{count.kind}: {objects} (before: {count.before}){incomplete}"

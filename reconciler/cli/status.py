@@ -3,13 +3,14 @@
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli.common import complete_names
-from reconciler.cli.html import html_option, write_page
+from reconciler.cli.differences import html_option, write_page
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -21,6 +22,8 @@ from reconciler.cli.output import (
 )
 from reconciler.errors import Exit, UsageError, worst
 from reconciler.progress import current_display
+from reconciler.report.escape import terminal
+from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from reconciler.report.status import Owner, StatusFilter
@@ -121,7 +124,6 @@ def status(
 def _show(
     printer: Printer, observed: "FleetStatus", filters: "StatusFilter", output: str, sort: str | None
 ) -> Exit:
-    from reconciler.report.escape import terminal
     from reconciler.report.json import exits_value, listing, problem_value
     from reconciler.report.rollouts import rollout_lines, rollout_value
     from reconciler.report.status import condition, sort_owners, status_csv, status_json_lines, status_lines
@@ -158,7 +160,6 @@ def _print_value(printer: Printer, value: Any, form: Output) -> None:
         printer.value(value)
         return
     from reconciler.krm.yaml import emit
-    from reconciler.report.escape import terminal
 
     text = emit(printer.redactor.value(value))
     printer.text("\n".join(map(terminal, text.split("\n"))))
@@ -176,10 +177,7 @@ def _check_names(owners: "Iterable[Owner]", filters: "StatusFilter") -> None:
     Raises:
         UsageError: No owner, package, set, repository or label has a name.
     """
-    from fnmatch import fnmatchcase
-
     from reconciler.report.status import owner_names, set_names
-    from reconciler.suggestions import suggest
 
     every = list(owners)
     own_labels = {(key, value) for owner in every for key, value in (owner.get("labels") or {}).items()}

@@ -11,6 +11,8 @@ from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import ConfigurationError, Exit, UsageError
 from reconciler.git import effects
 from reconciler.progress import current_display
+from reconciler.report.escape import message_line
+from reconciler.wording import plural
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -55,7 +57,7 @@ def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes]]":
     from reconciler.config import FILE, parse_configuration
     from reconciler.git.working_copy import find_working_copy
     from reconciler.policy import Policy
-    from reconciler.workdir.manifests import read_manifest_files
+    from reconciler.workdir.control_files import read_manifest_files
 
     copy = find_working_copy(Path.cwd())
     root = copy.root if copy else Path.cwd()
@@ -99,9 +101,6 @@ def _show(printer: "Printer", result: "Validation", form: Output) -> None:
 
 def _lines(result: "Validation") -> Iterator[str]:
     """Yield `file:line:column: reason: message` for each error, as compilers do, then the counts."""
-    from reconciler.report.escape import message_line
-    from reconciler.wording import plural
-
     for problem in result.problems:
         yield message_line(str(problem))
         yield from (f"  hint: {message_line(line)}" for line in problem.hint.splitlines()[:1])
