@@ -55,24 +55,15 @@ def _in_directory(callback: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(callback)
     def run(*args: Any, **options: Any) -> Any:
-        _check_directory()
+        try:
+            Path.cwd()
+        except FileNotFoundError as error:  # no relative path means anything, and no Git command starts
+            hint = "Go to a directory that exists, then run again."
+            raise UsageError("The current directory was deleted", hint=hint) from error
         with open_task("working"):
             return callback(*args, **options)
 
     return run
-
-
-def _check_directory() -> None:
-    """Refuse to run where no relative path means anything, and no Git command starts.
-
-    Raises:
-        UsageError: The current directory was deleted.
-    """
-    try:
-        Path.cwd()
-    except FileNotFoundError as error:
-        hint = "Go to a directory that exists, then run again."
-        raise UsageError("The current directory was deleted", hint=hint) from error
 
 
 def _flag(*names: str, text: str) -> click.Option:

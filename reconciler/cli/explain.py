@@ -8,7 +8,6 @@ import click
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
-    Printer,
     control_options,
     make_printer,
     output_options,
@@ -104,7 +103,9 @@ def explain(
     printer.lines(change_lines(change, planned.names, address=address, status=status, paint=printer.paint))
     if standstill is None:
         printer.lines(problem_lines(problems, paint=printer.paint))
-    _show_trace(printer, variant, origins)
+    sources = [origin.source for origin in origins]
+    others = ((n, v) for n, v in _trace(variant) if not any(f": {n} = {v}" in source for source in sources))
+    printer.lines(f"  {name}: {terminal(value)}" for name, value in others)
     if standstill is not None:
         printer.lines(_standstill_lines(standstill))
     if history is not None:
@@ -137,12 +138,6 @@ def _find_change(planned: "PlannedRun", package: str) -> "Change":
         # A manifest that nobody can parse names no package: it may be this one's.
         hint += f" Or mend its manifest: {problem}."
     raise UsageError(f"The plan has no package {package}", hint=hint)
-
-
-def _show_trace(printer: Printer, variant: "DesiredVariant | None", origins: "Sequence[Origin]") -> None:
-    sources = [origin.source for origin in origins]
-    others = ((n, v) for n, v in _trace(variant) if not any(f": {n} = {v}" in source for source in sources))
-    printer.lines(f"  {name}: {terminal(value)}" for name, value in others)
 
 
 def _trace(variant: "DesiredVariant | None") -> Iterator[tuple[str, str]]:

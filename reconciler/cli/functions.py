@@ -104,6 +104,7 @@ def pull(
     Example:
       reconciler functions pull --config reconciler.yaml --package-dir blueprints/nginx --runtime podman
     """
+    from reconciler.krm.yaml import SetValue, apply_edits
     from reconciler.runtime.container import ContainerRuntime
 
     if control is not None and config is not None:
@@ -121,10 +122,18 @@ def pull(
     results = {image: (container.digest(image) if offline else container.pull(image)) for image in pulled}
     pins = {image: digest for image, (digest, _) in results.items() if digest}
     if config is not None and pins:
-        _write_pins(config, pins)
+        keys = ("spec", "functions", "images")
+        edits = [SetValue((*keys, image), digest) for image, digest in pins.items()]
+        config.write_text(apply_edits(config.read_text(encoding="utf-8"), edits).text, encoding="utf-8")
     if lock is not None and pins:
         lock.write(pins)
-    _print_pins(results, output)
+    if output == Output.JSON:
+        value = {image: {"digest": digest, "error": error} for image, (digest, error) in results.items()}
+        _printer().value(value)
+    else:
+        _printer().lines(
+            f"{image} {digest or f'failed: {error}'}" for image, (digest, error) in results.items()
+        )
     if len(pins) < len(names):
         failed = ", ".join(image for image in names if image not in pins)
         raise UnavailableError(f"Not pinned: {failed}", hint="Check the names and the registry.")
@@ -200,22 +209,6 @@ def _named_by(directory: Path, policy: Any) -> set[str]:
             if image is not None and isinstance(find_engine(step, runtimes, policy), Unrunnable):
                 images.add(image.tagged)
     return images
-
-
-def _write_pins(config: Path, pins: dict[str, str]) -> None:
-    from reconciler.krm.yaml import SetValue, apply_edits
-
-    edits = [SetValue(("spec", "functions", "images", image), digest) for image, digest in pins.items()]
-    config.write_text(apply_edits(config.read_text(encoding="utf-8"), edits).text, encoding="utf-8")
-
-
-def _print_pins(results: dict[str, tuple[str, str]], output: str) -> None:
-    if output == Output.JSON:
-        _printer().value(
-            {image: {"digest": digest, "error": error} for image, (digest, error) in results.items()}
-        )
-        return
-    _printer().lines(f"{image} {digest or f'failed: {error}'}" for image, (digest, error) in results.items())
 
 
 def _dotted(version: tuple[int, int, int]) -> str:

@@ -102,7 +102,12 @@ def list_(
     if output == Output.JSON:
         printer.value(listing("IndexPackage", map(_value, listed)))
     else:
-        printer.lines([_line(entry) for entry in listed] or ["No package in the index matches."])
+        lines = []
+        for entry in listed:
+            mark = "*" if entry.is_default else " "
+            implements = f"  implements {', '.join(entry.interfaces)}" if entry.interfaces else ""
+            lines.append(f"{mark} {entry.package}  {', '.join(entry.versions)}{implements}")
+        printer.lines(lines or ["No package in the index matches."])
     return Exit.DONE
 
 
@@ -368,12 +373,6 @@ def _header(options: dict[str, Any]) -> bytes:
         "version": options["version"],
     }
     return f"{emit(head | {name: value for name, value in optional.items() if value})}\n".encode()
-
-
-def _line(entry: "IndexEntry") -> str:
-    mark = "*" if entry.is_default else " "
-    implements = f"  implements {', '.join(entry.interfaces)}" if entry.interfaces else ""
-    return f"{mark} {entry.package}  {', '.join(entry.versions)}{implements}"
 
 
 def _version_value(candidate: "Candidate") -> dict[str, Any]:

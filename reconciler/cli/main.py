@@ -266,14 +266,12 @@ def _explain(error: Exception, redactor: Redactor) -> int:
             # A signal interrupts calls of the system, and libgit2 fails with whatever that is to it.
             return _explain(effects.StoppedError(), redactor)
         return _report_bug(error, redactor)
-    lines = [line for part in error.parts for line in _lines(part)]
+    lines = []
+    for part in error.parts:
+        lines += [f"error: {terminal(str(part))}", *([f"hint: {terminal(part.hint)}"] if part.hint else [])]
     for line in folded(map(redactor.text, lines), terminal_width(sys.stderr)):
         click.echo(line, err=True)
     return error.exit_code
-
-
-def _lines(error: ReconcilerError) -> list[str]:
-    return [f"error: {terminal(str(error))}", *([f"hint: {terminal(error.hint)}"] if error.hint else [])]
 
 
 def _report_bug(error: BaseException, redactor: Redactor) -> int:

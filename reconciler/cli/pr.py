@@ -29,7 +29,6 @@ from reconciler.report.escape import terminal
 if TYPE_CHECKING:
     from reconciler.cli.pull_requests import ListedPull
     from reconciler.inventory import RecordedStatus
-    from reconciler.run.inputs import RunInputs
     from reconciler.run.options import RunOptions
 
     Recorded = Mapping[tuple[str, str], RecordedStatus]
@@ -147,7 +146,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
 
     chosen = _choose(settings, name)
     plan = cache(lambda: plan_run(settings))
-    if closed := next(filter(None, map(closed_error, chosen.pulls)), None):
+    if closed := next(filter(None, map(closed_error, chosen)), None):
         raise closed
 
     def act(listed: "ListedPull") -> dict[str, str]:
@@ -157,7 +156,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
             raise outdated_error(error, listed, plan) from error
 
     done = _Step("Merge", "merged", "merge", "merged")
-    return done.take(chosen.pulls, act, make_printer(), output, dry_run=dry_run)
+    return done.take(chosen, act, make_printer(), output, dry_run=dry_run)
 
 
 @pr.command()
@@ -176,7 +175,7 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
     from reconciler.inventory import PullState
 
     chosen = _choose(settings, name)
-    merged = next((each for each in chosen.pulls if each.pull.state is PullState.MERGED), None)
+    merged = next((each for each in chosen if each.pull.state is PullState.MERGED), None)
     if merged is not None:
         hint = "Revert its commit on the base, or change what its variant asks for."
         raise RefusedError(f"Pull request {merged.name} was merged and cannot be closed", hint=hint)
@@ -186,7 +185,7 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
         return {}
 
     done = _Step("Close", "closed", "close", "closed")
-    return done.take(chosen.pulls, act, make_printer(), output, dry_run=dry_run)
+    return done.take(chosen, act, make_printer(), output, dry_run=dry_run)
 
 
 @pr.command()
@@ -210,24 +209,17 @@ def reopen(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> 
 
     done = _Step("Reopen", "reopened", "reopen", "open")
     chosen = _choose(settings, name)
-    return done.take(chosen.pulls, act, make_printer(), output, dry_run=dry_run)
+    return done.take(chosen, act, make_printer(), output, dry_run=dry_run)
 
 
-class _Chosen(NamedTuple):
-    """The inputs of a run, and the pull requests that the user named."""
-
-    world: "RunInputs"
-    pulls: "Sequence[ListedPull]"
-
-
-def _choose(settings: "RunOptions", name: str) -> _Chosen:
-    """Read the inputs of a run, and return the pull requests that match `name`."""
+def _choose(settings: "RunOptions", name: str) -> "list[ListedPull]":
+    """Return the pull requests that match `name`."""
     from reconciler.cli.pull_requests import find_pulls, list_pulls
     from reconciler.run.inputs import read_inputs
 
     world = read_inputs(settings, writes=True, lists_ended=True)
     require_readable(world.inventory, [name])
-    return _Chosen(world, find_pulls(list_pulls(world), name))
+    return find_pulls(list_pulls(world), name)
 
 
 class _Step(NamedTuple):
@@ -293,14 +285,13 @@ def _table(
         yield f"{none}{'' if is_whole else ' in the repositories that were read'}."
         return
     heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "SINCE", "STATUS")
-    yield from table_lines(heads, [_row(f, _recorded(f, recorded) or {}) for f in listed], width)
-
-
-def _row(listed: "ListedPull", status: Mapping[str, Any]) -> tuple[str, ...]:
-    why = ": ".join(filter(None, (status.get("phase"), status.get("message"))))
-    since = (status.get("since") or "")[:10]
-    cells = (listed.name, _state(listed), listed.package, listed.pull.title, since, why)
-    return tuple(terminal(cell) for cell in cells)
+    rows = []
+    for each in listed:
+        status = _recorded(each, recorded) or {}
+        why = ": ".join(filter(None, (status.get("phase"), status.get("message"))))
+        since = (status.get("since") or "")[:10]
+        rows.append([*map(terminal, (each.name, _state(each), each.package, each.pull.title, since, why))])
+    yield from table_lines(heads, rows, width)
 
 
 def _details(listed: "ListedPull") -> Iterator[str]:

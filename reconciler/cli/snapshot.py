@@ -25,7 +25,7 @@ from reconciler.suggestions import suggest
 from reconciler.wording import plural
 
 if TYPE_CHECKING:
-    from reconciler.read.snapshot.importing import KindCount, SnapshotFiles
+    from reconciler.read.snapshot.importing import SnapshotFiles
     from reconciler.run.options import RunOptions
 
 
@@ -125,7 +125,10 @@ def import_(
     if output == Output.JSON:
         printer.value(_import_value(directory, planned))
         return Exit.DONE
-    printer.lines(map(_line, planned.counts))
+    for count in planned.counts:
+        incomplete = "" if count.complete else ", incomplete"
+        objects = plural(count.now, "object")
+        printer.lines([f"{count.kind}: {objects} (before: {count.before}){incomplete}"])
     printer.lines([f"written to {directory}"])
     printer.notes(planned.notes)
     return Exit.DONE
@@ -207,12 +210,6 @@ def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
         hint = otherwise if is_platform else suggest(unknown[0], Platform, otherwise=otherwise)
         raise UsageError(f"{unknown[0]}={versions[unknown[0]]} is no version of a platform", hint=hint)
     return versions
-
-
-def _line(count: "KindCount") -> str:
-    objects = plural(count.now, "object")
-    incomplete = "" if count.complete else ", incomplete"
-    return f"{count.kind}: {objects} (before: {count.before}){incomplete}"
 
 
 def _seconds(text: str) -> int:

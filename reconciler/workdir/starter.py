@@ -114,7 +114,9 @@ class Starter(NamedTuple):
                 revision=str(self.revision),
             ),
         }
-        return files if self.is_complete else {kind: _commented(text) for kind, text in files.items()}
+        if self.is_complete:
+            return files
+        return {kind: re.sub(r"(?m)^(?!#|\Z)", "# ", text) for kind, text in files.items()}
 
 
 def shipped(folder: str) -> Traversable:
@@ -150,7 +152,3 @@ def _cluster_names(addresses: Iterable[str], upstream: str) -> dict[str, str]:
         candidates = chain([name], (f"{name}-{number}" for number in count(2)))
         named[next(candidate for candidate in candidates if candidate not in named)] = address
     return named
-
-
-def _commented(text: str) -> str:
-    return "".join(f"# {line}\n" if not line.startswith("#") else f"{line}\n" for line in text.splitlines())
