@@ -14,8 +14,8 @@ from reconciler.cli.output import (
     make_printer,
     output_options,
 )
-from reconciler.cli.workflow import Runner, current_runner
-from reconciler.errors import ConfigurationError, Exit, Problem, UsageError, worst
+from reconciler.cli.workflow import Runner, annotate_error, annotate_problem, current_runner
+from reconciler.errors import ConfigurationError, Exit, UsageError, worst
 from reconciler.reasons import Reason
 from reconciler.report.escape import terminal
 
@@ -143,7 +143,6 @@ def _tell(
     """Give the runner of a workflow what it shows, and write the files that were asked for."""
     import orjson
 
-    from reconciler.cli.workflow import annotate_problem, annotate_refusal
     from reconciler.report.comparison import comparison_value, counts, sentence
     from reconciler.report.markdown import comparison_markdown
     from reconciler.report.sarif import comparison_sarif
@@ -154,7 +153,7 @@ def _tell(
     runner.annotate(
         [
             *map(annotate_problem, comparison.new),
-            *map(annotate_refusal, comparison.refusals),
+            *(annotate_error(r.reason, r.message, r.hint) for r in comparison.refusals),
             *(annotate_problem(problem, "warning") for problem in comparison.unread),
             *(annotate_problem(problem, "warning") for problem in comparison.old),
         ]
@@ -207,10 +206,8 @@ def _exit_of(checked: "CheckResult", level: str, *, strict: bool, detailed: bool
 
 def _say_unusable(runner: Runner, error: ConfigurationError) -> None:
     """Annotate a configuration that cannot be read; nothing else is known about the change."""
-    from reconciler.cli.workflow import annotate_problem
-
     runner.annotate(
-        annotate_problem(Problem(part.location, Reason.INVALID_MANIFEST, part.message, part.hint))
+        annotate_error(Reason.INVALID_MANIFEST, part.message, part.hint, part.location)
         for part in error.parts
         if part.location is not None
     )

@@ -5,16 +5,13 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from reconciler.errors import Location, Problem, RefusedError
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
-
-if TYPE_CHECKING:
-    from reconciler.plan.changes import Refusal
 
 _PULL_REQUEST = "pull_request"
 
@@ -112,19 +109,14 @@ def check_event(environment: Mapping[str, str]) -> None:
 
 def annotate_problem(problem: Problem, level: str = "error") -> Annotation:
     """Return the annotation of a problem."""
-    message = f"{problem.message}. {problem.hint}" if problem.hint else problem.message
-    return Annotation(level, problem.reason, message, problem.location)
+    return annotate_error(problem.reason, problem.message, problem.hint, problem.location, level)
 
 
-def annotate_refusal(refusal: "Refusal") -> Annotation:
-    """Return the annotation of a refusal, which has no place."""
-    message = f"{refusal.message}. {refusal.hint}" if refusal.hint else refusal.message
-    return Annotation("error", refusal.reason, message)
-
-
-def annotate_failure(message: str, hint: str) -> Annotation:
-    """Return the annotation of effects that failed, which have no place in a file."""
-    return Annotation("error", "Failed", f"{message}. {hint}" if hint else message)
+def annotate_error(
+    title: str, message: str, hint: str, location: Location | None = None, level: str = "error"
+) -> Annotation:
+    """Return the annotation of what is wrong, with the next step; a refusal and a failure have no place."""
+    return Annotation(level, title, f"{message}. {hint}" if hint else message, location)
 
 
 def annotation_lines(annotations: Iterable[Annotation]) -> Iterator[str]:
