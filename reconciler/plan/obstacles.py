@@ -25,7 +25,7 @@ _NEXT = {
     Phase.CONFLICT: "Answer each conflict in the draft: `reconciler pr show {name}` lists them.",
     Phase.REJECTED: 'Change it, or set reconciler.dev/retry: "1" on its manifest.',
     Phase.PAUSED: "Remove reconciler.dev/paused.",
-    Phase.HELD_BACK: "docs/reasons.md has what {reason} means, and what ends it.",
+    Phase.HELD_BACK: "Run `reconciler plan`: it has each refusal and problem with its hint.",
     Phase.STALLED: "Correct the manifest or the repository; `reconciler doctor` checks repositories.",
 }
 
@@ -169,7 +169,7 @@ def _state(plan: Plan, change: Change, name: str) -> Iterator[Obstacle]:
         step = (
             "Run `reconciler plan`: it has every wave."
             if is_rolling
-            else _NEXT[status.phase].format(name=name, reason=change.reason)
+            else _NEXT[status.phase].format(name=name)
         )
         yield Obstacle(_state_text(status, change), step)
     if change.postponed is not None:

@@ -205,7 +205,12 @@ def test_variant_that_is_not_resolved_has_its_state_as_obstacle() -> None:
         "",
         "",
         "",
-        (Obstacle("It is held back: Why", "docs/reasons.md has what UpToDate means, and what ends it."),),
+        (
+            Obstacle(
+                "It is held back: Why",
+                "Run `reconciler plan`: it has each refusal and problem with its hint.",
+            ),
+        ),
     )
 
 
