@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, UsageError
 from reconciler.cli.check import LEVELS, check
 from reconciler.cli.differences import write_page
 from reconciler.cli.output import Output, make_printer, usable_cache, with_shard
@@ -19,7 +20,6 @@ from reconciler.cli.workflow import (
     current_runner,
     pull_number,
 )
-from reconciler.errors import ConfigurationError, Exit, ReconcilerError, UsageError
 from reconciler.git.urls import local_path
 
 if TYPE_CHECKING:

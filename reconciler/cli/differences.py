@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import UsageError
+from reconciler.base.escape import terminal
+from reconciler.base.progress import current_display, open_task
+from reconciler.base.redact import Redactor
+from reconciler.base.suggestions import suggest
 from reconciler.cli.output import require_readable
-from reconciler.errors import UsageError
-from reconciler.progress import current_display, open_task
-from reconciler.report.escape import terminal
-from reconciler.report.redact import Redactor
-from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer

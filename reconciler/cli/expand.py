@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit, UsageError, worst
+from reconciler.base.escape import terminal
+from reconciler.base.suggestions import suggest
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -13,16 +16,13 @@ from reconciler.cli.output import (
     show_standing,
     show_unread,
 )
-from reconciler.errors import Exit, UsageError, worst
-from reconciler.report.escape import terminal
-from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from reconciler.cli.output import Printer
     from reconciler.expand import Desired, DesiredVariant
-    from reconciler.inventory import Inventory
+    from reconciler.inventory.inventory import Inventory
     from reconciler.run.options import RunOptions
 
 API_VERSION = "reconciler.dev/v1alpha1"

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit, UsageError
+from reconciler.base.escape import message_line, terminal
+from reconciler.base.suggestions import suggest
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -14,9 +17,6 @@ from reconciler.cli.output import (
     require_readable,
     show_standing,
 )
-from reconciler.errors import Exit, UsageError
-from reconciler.report.escape import message_line, terminal
-from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from reconciler.expand import DesiredVariant

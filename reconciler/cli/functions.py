@@ -1,17 +1,17 @@
 """`functions`: list the functions that run here, and pin the images of the others."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
+from reconciler.base.errors import Exit, UnavailableError, UsageError
+from reconciler.base.progress import track
 from reconciler.cli.output import Output, cache_dir_option, config_option, make_printer, output_options
 from reconciler.cli.package import read_function_policy, runtime_option
-from reconciler.errors import Exit, UnavailableError, UsageError
-from reconciler.progress import track
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -104,8 +104,8 @@ def pull(
     Example:
       reconciler functions pull --config reconciler.yaml --package-dir blueprints/nginx --runtime podman
     """
+    from reconciler.functions.runtimes.container import ContainerRuntime
     from reconciler.krm.yaml import SetValue, apply_edits
-    from reconciler.runtime.container import ContainerRuntime
 
     if control is not None and config is not None:
         raise UsageError("--control and --config are two places for the pins", hint="Name one of them.")
@@ -140,8 +140,7 @@ def pull(
     return Exit.DONE
 
 
-@dataclass(frozen=True, slots=True)
-class _Lock:
+class _Lock(Struct, frozen=True):
     """The lock of a control repository, and its policy."""
 
     control: str
@@ -194,9 +193,9 @@ def _named_by(directory: Path, policy: Any) -> set[str]:
     """Return the images of a package that nothing here runs, by name and tag."""
     from reconciler.functions.catalog import parse_image
     from reconciler.functions.pipeline import declared_steps, find_engine
+    from reconciler.functions.runtimes.pipelines import open_runtimes
     from reconciler.functions.step import InvalidPipelineError, Unrunnable
     from reconciler.read.files import read_directory
-    from reconciler.runtime.pipelines import open_runtimes
 
     images = set()
     with open_runtimes(replace(policy, images={})) as runtimes:

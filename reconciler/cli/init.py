@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
+from reconciler.base.errors import ConfigurationError, Exit, RefusedError, UsageError
+from reconciler.base.progress import current_display
+from reconciler.base.redact import Redactor
 from reconciler.cli.output import Output, make_printer, output_options, show_files
-from reconciler.errors import ConfigurationError, Exit, RefusedError, UsageError
-from reconciler.progress import current_display
-from reconciler.report.redact import Redactor
 from reconciler.workdir.starter import FILES, FORGES, SCHEMAS, Starter
 
 _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
@@ -197,8 +197,8 @@ def _check(name: str, files: Mapping[str, str]) -> None:
     Raises:
         UsageError: A file would be wrong.
     """
-    from reconciler.config import parse_configuration
     from reconciler.krm.yaml import YamlError, load_documents
+    from reconciler.read.configuration import parse_configuration
 
     try:
         parse_configuration(files["reconciler.yaml"].encode(), "reconciler.yaml", {})

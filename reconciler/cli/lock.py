@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import Exit, RefusedError, UsageError, worst
+from reconciler.base.progress import open_task
+from reconciler.base.wording import plural
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -17,9 +20,6 @@ from reconciler.cli.output import (
     show_unread,
     writing_control_options,
 )
-from reconciler.errors import Exit, RefusedError, UsageError, worst
-from reconciler.progress import open_task
-from reconciler.wording import plural
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
+from reconciler.base.errors import ConfigurationError, Exit, Location, UsageError
+from reconciler.base.escape import terminal
+from reconciler.base.redact import Redactor
 from reconciler.cli.output import (
     Output,
     config_option,
@@ -18,15 +21,12 @@ from reconciler.cli.output import (
     out_directory_option,
     output_options,
 )
-from reconciler.errors import ConfigurationError, Exit, Location, UsageError
 from reconciler.git import effects
 from reconciler.policy import Engine, MergeMode, OnConflict, Strategy
-from reconciler.report.escape import terminal
-from reconciler.report.redact import Redactor
 
 if TYPE_CHECKING:
     from reconciler.functions.step import PipelineResult
-    from reconciler.objects import Files
+    from reconciler.names.objects import Files
     from reconciler.policy import FunctionPolicy
     from reconciler.render.update import Conflict, Updated, UpdateRefused
 
@@ -302,9 +302,9 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     """
     from reconciler.functions.package_files import other_documents
     from reconciler.functions.pipeline import run_pipeline
+    from reconciler.functions.runtimes.pipelines import open_runtimes
+    from reconciler.functions.runtimes.time_limits import limited
     from reconciler.read.files import read_package
-    from reconciler.runtime.pipelines import open_runtimes
-    from reconciler.runtime.time_limits import limited
     from reconciler.workdir.directory import check_writable, write_directory
 
     policy = _policy(**{name: options[name] for name in _POLICY})
@@ -362,8 +362,8 @@ def read_function_policy(config: Path | None) -> "FunctionPolicy":
     Raises:
         ConfigurationError: The file is no configuration.
     """
-    from reconciler.config import parse_configuration
     from reconciler.policy import FunctionPolicy
+    from reconciler.read.configuration import parse_configuration
 
     if config is None:
         return FunctionPolicy()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import Exit, UsageError
 from reconciler.cli.common import complete_names
 from reconciler.cli.differences import (
     changed_files,
@@ -30,7 +31,6 @@ from reconciler.cli.output import (
     shard_option,
     with_shard,
 )
-from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from reconciler.cli.measuring import Measuring

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit, RefusedError, UsageError, worst
+from reconciler.base.escape import terminal
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -15,13 +17,11 @@ from reconciler.cli.output import (
     show_files,
     show_unread,
 )
-from reconciler.errors import Exit, RefusedError, UsageError, worst
-from reconciler.ids import ObjectName
+from reconciler.names.ids import ObjectName
 from reconciler.report.console import table_lines
-from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
-    from reconciler.inventory import RepositoryView
+    from reconciler.inventory.inventory import RepositoryView
     from reconciler.policy import Policy
     from reconciler.run.options import RunOptions
 
@@ -94,8 +94,8 @@ def _working_copy(control: str) -> "tuple[Path, Policy]":
         UsageError: There is no working copy with a configuration.
         ConfigurationError: The configuration is wrong.
     """
-    from reconciler.config import FILE, parse_configuration
     from reconciler.git.working_copy import find_working_copy
+    from reconciler.read.configuration import FILE, parse_configuration
 
     copy = find_working_copy(Path(control))
     if copy is None or not (copy.root / FILE).is_file():

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit, UsageError, worst
+from reconciler.base.progress import current_display
+from reconciler.base.suggestions import suggest
+from reconciler.base.wording import plural
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -18,11 +22,7 @@ from reconciler.cli.output import (
     show_standing,
     show_unread,
 )
-from reconciler.errors import Exit, UsageError, worst
 from reconciler.git import effects
-from reconciler.progress import current_display
-from reconciler.suggestions import suggest
-from reconciler.wording import plural
 
 if TYPE_CHECKING:
     from reconciler.read.snapshot.importing import SnapshotFiles
@@ -140,8 +140,8 @@ def _configured_directory() -> Path:
     Raises:
         UsageError: There is no working copy with a configuration here.
     """
-    from reconciler.config import FILE, parse_configuration
     from reconciler.git.working_copy import find_working_copy
+    from reconciler.read.configuration import FILE, parse_configuration
     from reconciler.read.governance import CONFIG_VARIABLE
 
     copy = find_working_copy(Path.cwd())

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit, UsageError, worst
+from reconciler.base.escape import terminal
+from reconciler.base.progress import current_display
+from reconciler.base.suggestions import suggest
 from reconciler.cli.common import complete_names
 from reconciler.cli.differences import html_option, write_page
 from reconciler.cli.output import (
@@ -20,10 +24,6 @@ from reconciler.cli.output import (
     output_options,
     show_standing,
 )
-from reconciler.errors import Exit, UsageError, worst
-from reconciler.progress import current_display
-from reconciler.report.escape import terminal
-from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from reconciler.report.status import Owner, StatusFilter

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import ConfigurationError, Exit, UsageError
+from reconciler.base.escape import message_line
+from reconciler.base.progress import current_display
+from reconciler.base.wording import plural
 from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.errors import ConfigurationError, Exit, UsageError
 from reconciler.git import effects
-from reconciler.progress import current_display
-from reconciler.report.escape import message_line
-from reconciler.wording import plural
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -54,9 +54,9 @@ def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes]]":
     Raises:
         UsageError: A path does not exist, or none is named and none is configured.
     """
-    from reconciler.config import FILE, parse_configuration
     from reconciler.git.working_copy import find_working_copy
     from reconciler.policy import Policy
+    from reconciler.read.configuration import FILE, parse_configuration
     from reconciler.workdir.control_files import read_manifest_files
 
     copy = find_working_copy(Path.cwd())

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.progress import track
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.repository import Mirror
-from reconciler.ids import Oid, PackageKey
-from reconciler.objects import Files
+from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.impact import ImpactReader
 from reconciler.plan.obstacles import Standstill, find_obstacles
 from reconciler.plan.overview import version_label
 from reconciler.plan.provenance import Origin, find_origins
-from reconciler.progress import track
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
-from reconciler.reasons import Reason
 from reconciler.report.history import HistoryEntry
 from reconciler.resolve import Needs
 from reconciler.resolve.ownership import package_name

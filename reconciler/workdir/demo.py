@@ -6,7 +6,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
-from reconciler.errors import UsageError
+from reconciler.base.errors import UsageError
 from reconciler.git.working_copy import NewCommit, clone, create_bare, create_with_files
 from reconciler.workdir.starter import Starter, shipped
 
