@@ -374,7 +374,7 @@
       ...(row[AT.conditions] ? part("Conditions", plainTable("Conditions", ["Type", "Status", "Reason", "Message"], records(row, "conditions"))) : []),
       ...(origins.length ? part("Where its fields come from", plainTable("Where its fields come from", ["Field", "Value", "From", "Place"], origins)) : []),
       ...(history.length ? part("History", plainTable("History", ["Revision", "Date", "Commit", "By", "Subject"], history)) : []),
-      ...(older > 0 ? [element("p", { class: "muted" }, `${count(older, "older revision")}: reconciler history ${name}`)] : []));
+      ...(older > 0 ? [element("p", { class: "muted" }, `${count(older, "older revision")}: reconciler explain ${name} --history`)] : []));
     return undefined;
   };
 

@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.base.errors import ConfigurationError, Exit, Location, ReconcilerError, UsageError
+from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, UsageError
 from reconciler.cli.check import LEVELS, check
-from reconciler.cli.html import write_page
+from reconciler.cli.differences import write_page
 from reconciler.cli.output import Output, make_printer, usable_cache, with_shard
 from reconciler.cli.plan import show_plan
-from reconciler.cli.workflow import Annotation, Runner, check_event, current_runner, pull_number
+from reconciler.cli.workflow import (
+    Runner,
+    annotate_error,
+    annotate_problem,
+    check_event,
+    current_runner,
+    pull_number,
+)
 from reconciler.git.urls import local_path
 
 if TYPE_CHECKING:
@@ -58,15 +65,11 @@ def _report_fatal(runner: Runner, error: Exception, inputs: "Inputs") -> None:
     if isinstance(error, ReconcilerError):
         title, hint = title.removesuffix("Error"), error.hint
     if not isinstance(error, ConfigurationError) or error.location is None:
-        runner.annotate([_annotation(title, message, hint)])
+        runner.annotate([annotate_error(title, message, hint)])
     elif inputs.text("mode") not in {"", "check"}:
-        runner.annotate(_annotation(title, e.message, e.hint, e.location) for e in error.parts)
+        runner.annotate(annotate_error(title, e.message, e.hint, e.location) for e in error.parts)
     texts = [(str(part), part.hint) for part in error.parts] if isinstance(error, ReconcilerError) else []
     runner.summarise(fatal_markdown(title, texts or [(message, hint)]))
-
-
-def _annotation(title: str, message: str, hint: str, location: Location | None = None) -> Annotation:
-    return Annotation("error", title, f"{message}. {hint}" if hint else message, location)
 
 
 class Inputs:
@@ -186,7 +189,6 @@ def _tell(
     """Give the runner the annotations, summary and outputs of a plan or its outcome."""
     import orjson
 
-    from reconciler.cli.workflow import annotate_failure, annotate_problem, annotate_refusal
     from reconciler.report.json import outcome_value, plan_value
     from reconciler.report.markdown import plan_markdown
     from reconciler.report.sarif import plan_sarif
@@ -201,8 +203,8 @@ def _tell(
     runner.annotate(
         [
             *map(annotate_problem, plan.problems),
-            *map(annotate_refusal, plan.refusals),
-            *(annotate_failure(*failure) for failure in (failures(outcome) if outcome else ())),
+            *(annotate_error(r.reason, r.message, r.hint) for r in plan.refusals),
+            *(annotate_error("Failed", *failure) for failure in (failures(outcome) if outcome else ())),
         ]
     )
     runner.summarise(plan_markdown(plan, names, outcome))

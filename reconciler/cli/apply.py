@@ -9,7 +9,7 @@ import click
 
 from reconciler.base.errors import Exit, RefusedError, UsageError
 from reconciler.base.progress import open_task
-from reconciler.cli.html import html_option, write_page
+from reconciler.cli.differences import html_option, write_page
 from reconciler.cli.measuring import measuring_options
 from reconciler.cli.output import (
     Output,

@@ -19,11 +19,11 @@ from reconciler.cli.output import (
     show_unread,
     writing_control_options,
 )
+from reconciler.names.ids import Oid
 from reconciler.names.refs import TAGS, short_tag
 
 if TYPE_CHECKING:
-    from reconciler.cli.pull_requests import ListedPull
-    from reconciler.cli.readiness import Readiness, ReadinessReader
+    from reconciler.cli.pull_requests import ListedPull, Readiness, ReadinessReader
     from reconciler.plan.changes import Plan
     from reconciler.run.inputs import RunInputs
     from reconciler.run.options import RunOptions
@@ -140,7 +140,7 @@ def _approve_all(
     pulls: "Sequence[ListedPull]", world: "RunInputs", plans: _Plans, *, dry_run: bool
 ) -> list[Approved]:
     """Approve what nothing forbids, those of one repository together; the results are in the given order."""
-    from reconciler.cli.readiness import ReadinessReader
+    from reconciler.cli.pull_requests import ReadinessReader
 
     reader = ReadinessReader(world, plans.before)
     reader.fetch(pulls)
@@ -193,7 +193,12 @@ def _approve_ready(chosen: "Sequence[ListedPull]", plan: "Callable[[], PlannedRu
     if isinstance(forge, LocalForge):
         merges = forge.approve_all([LocalMerge(each.pull.number, each.pull.head_oid) for each in chosen])
     else:
-        merges = {each.pull.number: _merge(each) for each in track(chosen, "approving")}
+        merges = {}
+        for each in track(chosen, "approving"):
+            try:
+                merges[each.pull.number] = each.forge.approve(each.pull.number, expect=each.pull.head_oid)
+            except ReconcilerError as error:
+                merges[each.pull.number] = error
     tags: dict[str, str] = {}
     for ref, oid in sorted(mirror.refs().items()):
         if ref.startswith(TAGS):
@@ -206,13 +211,6 @@ def _approve_ready(chosen: "Sequence[ListedPull]", plan: "Callable[[], PlannedRu
             yield Approved(listed, error=merge)
         else:
             yield Approved(listed, merge, tags.get(merge, ""))
-
-
-def _merge(listed: "ListedPull") -> str | ReconcilerError:
-    try:
-        return listed.forge.approve(listed.pull.number, expect=listed.pull.head_oid)
-    except ReconcilerError as error:
-        return error
 
 
 def _propose(listed: "ListedPull", *, dry_run: bool) -> Approved:
@@ -258,7 +256,6 @@ def _lines(results: Sequence[Approved], none: str, *, propose_only: bool) -> Ite
 def _became(result: Approved) -> str:
     """Return what approving did where it published no revision at once."""
     from reconciler.forge.local.merge import DeletionHead, parse_head
-    from reconciler.names.ids import Oid
 
     if not result.listed.is_local:
         return "merged; the next `reconciler apply` records it"

@@ -9,8 +9,7 @@ import click
 from reconciler.base.errors import ConfigurationError, Exit, UsageError, worst
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Reason
-from reconciler.cli.differences import diff_option, show_check_differences
-from reconciler.cli.html import html_option, write_page
+from reconciler.cli.differences import diff_option, html_option, show_check_differences, write_page
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -18,8 +17,7 @@ from reconciler.cli.output import (
     make_printer,
     output_options,
 )
-from reconciler.cli.workflow import Runner, current_runner
-from reconciler.names.problems import Problem
+from reconciler.cli.workflow import Runner, annotate_error, annotate_problem, current_runner
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -145,7 +143,6 @@ def _tell(
     """Give the runner of a workflow what it shows, and write the files that were asked for."""
     import orjson
 
-    from reconciler.cli.workflow import annotate_problem, annotate_refusal
     from reconciler.report.comparison import comparison_value, counts, sentence
     from reconciler.report.markdown import comparison_markdown
     from reconciler.report.sarif import comparison_sarif
@@ -156,7 +153,7 @@ def _tell(
     runner.annotate(
         [
             *map(annotate_problem, comparison.new),
-            *map(annotate_refusal, comparison.refusals),
+            *(annotate_error(r.reason, r.message, r.hint) for r in comparison.refusals),
             *(annotate_problem(problem, "warning") for problem in comparison.unread),
             *(annotate_problem(problem, "warning") for problem in comparison.old),
         ]
@@ -209,10 +206,8 @@ def _exit_of(checked: "CheckResult", level: str, *, strict: bool, detailed: bool
 
 def _say_unusable(runner: Runner, error: ConfigurationError) -> None:
     """Annotate a configuration that cannot be read; nothing else is known about the change."""
-    from reconciler.cli.workflow import annotate_problem
-
     runner.annotate(
-        annotate_problem(Problem(part.location, Reason.INVALID_MANIFEST, part.message, part.hint))
+        annotate_error(Reason.INVALID_MANIFEST, part.message, part.hint, part.location)
         for part in error.parts
         if part.location is not None
     )

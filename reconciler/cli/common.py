@@ -23,9 +23,13 @@ _KEY = "reconciler.common"
 
 
 def add_common_options(command: click.Command) -> None:
-    """Give a command `--quiet`, `--verbose` and `--no-color`, unless it has them."""
+    """Give a command `--quiet`, and one that reads repositories `--verbose`, unless it has them."""
     present = {parameter.name for parameter in command.params}
     command.params += [option for option in _options() if option.name not in present]
+    if "cache_dir" in present and "verbose" not in present:
+        command.params.append(
+            _flag("--verbose", "-v", text="Name each Git command and forge request with its time.")
+        )
     if "quiet" not in present and command.callback is not None:
         command.callback = _in_directory(command.callback)
 
@@ -36,34 +40,24 @@ def _in_directory(callback: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(callback)
     def run(*args: Any, **options: Any) -> Any:
         require_known_format()
-        _check_directory()
+        try:
+            Path.cwd()
+        except FileNotFoundError as error:  # no relative path means anything, and no Git command starts
+            hint = "Go to a directory that exists, then run again."
+            raise UsageError("The current directory was deleted", hint=hint) from error
         with open_task("working"):
             return callback(*args, **options)
 
     return run
 
 
-def _check_directory() -> None:
-    """Refuse to run where no relative path means anything, and no Git command starts.
-
-    Raises:
-        UsageError: The current directory was deleted.
-    """
-    try:
-        Path.cwd()
-    except FileNotFoundError as error:
-        hint = "Go to a directory that exists, then run again."
-        raise UsageError("The current directory was deleted", hint=hint) from error
+def _flag(*names: str, text: str) -> click.Option:
+    return click.Option(names, is_flag=True, expose_value=False, callback=_remember, help=text)
 
 
 def _options() -> list[click.Option]:
-    def flag(*names: str, text: str) -> click.Option:
-        return click.Option(names, is_flag=True, expose_value=False, callback=_remember, help=text)
-
     return [
-        flag("--quiet", "-q", text="Leave out progress and notes."),
-        flag("--verbose", "-v", text="Name each Git command and forge request with its time."),
-        flag("--no-color", text="No colours, also on a terminal."),
+        _flag("--quiet", "-q", text="Leave out progress and notes."),
     ]
 
 
@@ -102,8 +96,8 @@ def is_quiet() -> bool:
 
 
 def wants_color() -> bool:
-    """Return whether to use colors: on a terminal, unless `--no-color` or NO_COLOR is given."""
-    refused = _is_set("no_color") or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    """Return whether to use colors: on a terminal, unless NO_COLOR is set."""
+    refused = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return not refused and sys.stdout.isatty()
 
 

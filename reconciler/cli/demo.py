@@ -6,11 +6,24 @@ from pathlib import Path
 import click
 
 from reconciler.base.errors import Exit, UsageError
+from reconciler.base.wording import plural
+from reconciler.cli.init import editor_schemas
 from reconciler.cli.output import Output, make_printer, output_options, show_files
+from reconciler.workdir.demo import (
+    MONOREPO,
+    SEPARATE,
+    TUTORIAL,
+    TUTORIAL_STEPS,
+    WALKTHROUGH,
+    walkthrough,
+    write_demo,
+    write_tutorial,
+)
+from reconciler.workdir.starter import FILES
 
 _LEAST, _MOST = 3, 2000
 _CLUSTERS = 6
-_LAYOUTS = ("separate", "monorepo", "tutorial")
+_LAYOUTS = (SEPARATE, MONOREPO, TUTORIAL)
 
 
 @click.command()
@@ -34,43 +47,23 @@ def demo(directory: Path, *, clusters: int, layout: str, output: str) -> Exit:
       reconciler demo /tmp/fleet --clusters 50
       reconciler demo --layout monorepo
     """
-    if layout == "tutorial":
-        lines = _write_tutorial(directory, clusters)
+    if layout == TUTORIAL:
+        if clusters != _CLUSTERS:
+            raise UsageError("The tutorial has two clusters", hint="Leave out --clusters, or --layout.")
+        kinds = ("Repository", "PackageVariantSet")
+        write_tutorial(directory, editor_schemas([f"manifests/{FILES[kind]}" for kind in kinds]))
+        first = f"Wrote the fleet of the tutorial to {directory}. Begin with:"
+        lines = [first, "", *_steps(directory, TUTORIAL_STEPS)]
     else:
-        lines = _write_demo(directory, clusters, monorepo=layout == "monorepo")
+        write_demo(directory, layout, clusters)
+        first = f"Wrote a fleet of {plural(clusters, 'cluster')} to {directory}. Try, in this order:"
+        script = f"Or all at once: sh {directory / WALKTHROUGH}"
+        lines = [first, "", *_steps(directory, walkthrough(layout, clusters)), "", script]
     show_files(make_printer(color=False, wraps=False), output, lines, written=[directory])
     return Exit.DONE
 
 
-def _write_demo(directory: Path, clusters: int, *, monorepo: bool) -> list[str]:
-    from reconciler.base.wording import plural
-    from reconciler.workdir.demo import MONOREPO, SEPARATE, WALKTHROUGH, walkthrough, write_demo
-
-    world = MONOREPO if monorepo else SEPARATE
-    write_demo(directory, world, clusters)
-    return [
-        f"Wrote a fleet of {plural(clusters, 'cluster')} to {directory}. Try, in this order:",
-        "",
-        *_steps(directory, walkthrough(world, clusters)),
-        "",
-        f"Or all at once: sh {directory / WALKTHROUGH}",
-    ]
-
-
-def _write_tutorial(directory: Path, clusters: int) -> list[str]:
-    from reconciler.cli.init import editor_schemas
-    from reconciler.workdir.starter import FILES
-    from reconciler.workdir.tutorial import STEPS, write_tutorial
-
-    if clusters != _CLUSTERS:
-        raise UsageError("The tutorial has two clusters", hint="Leave out --clusters, or --layout.")
-    kinds = ("Repository", "PackageVariantSet")
-    write_tutorial(directory, editor_schemas([f"manifests/{FILES[kind]}" for kind in kinds]))
-    first = f"Wrote the fleet of the tutorial to {directory}. Begin with:"
-    return [first, "", *_steps(directory, STEPS)]
-
-
-def _steps(directory: Path, steps: Sequence[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
+def _steps(directory: Path, steps: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
     yield f"  cd {directory}"
     for title, commands in steps:
         yield from ("", f"  # {title}", *(f"  {command}" for command in commands))

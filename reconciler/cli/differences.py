@@ -1,23 +1,82 @@
-"""`--diff`: what a plan or a proposed change does to the files of packages, as patches on the terminal."""
+"""`--diff` and `--html`: a plan or a proposed change as patches on the terminal, or as one page."""
 
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.base.progress import current_display
+from reconciler.base.errors import UsageError
+from reconciler.base.escape import terminal
+from reconciler.base.progress import current_display, open_task
+from reconciler.base.redact import Redactor
+from reconciler.base.suggestions import suggest
+from reconciler.cli.output import require_readable
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
     from reconciler.plan.changes import Change
+    from reconciler.report.html import HtmlReport
     from reconciler.run.check import CheckResult
     from reconciler.run.plan import PlannedRun
 
 diff_option = click.option(
     "--diff", "shows_diff", is_flag=True, help="Print the differences of files; `git apply` takes them."
 )
+
+html_option = click.option(
+    "--html",
+    "html_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write the report as one HTML page to this file.",
+)
+
+
+def write_page(path: Path, report: "HtmlReport") -> None:
+    """Write the page of a report; the environment gives secrets to mask."""
+    from reconciler.report.html import html_page
+
+    with open_task("writing the page"):
+        text = html_page(report, Redactor.of_environment(os.environ))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def select_changes(planned: "PlannedRun", texts: Sequence[str]) -> "list[Change]":
+    """Return the changes of the packages that the texts name, in the order of reports.
+
+    A text is `REPO/PACKAGE`, a pattern of it, or a set as `NAME` or `NAMESPACE/NAME`.
+
+    Raises:
+        UsageError: A text names no package and no set.
+        UnavailableError: The repository that it names could not be read.
+    """
+    from reconciler.report.summary import sorted_changes
+
+    changes = sorted_changes(planned.plan)
+    names = {change.package: _names(planned, change) for change in changes}
+    every = {name for own in names.values() for name in own}
+    for text in texts:
+        if not any(fnmatchcase(name, text) for name in every):
+            require_readable(planned.inputs.inventory, [text])
+            hint = suggest(text, every, otherwise="`reconciler status` shows every package.")
+            raise UsageError(f"The fleet has no package and no PackageVariantSet {text}", hint=hint)
+    return [c for c in changes if any(fnmatchcase(n, text) for n in names[c.package] for text in texts)]
+
+
+def _names(planned: "PlannedRun", change: "Change") -> set[str]:
+    """Return the names of a package: its own, that with its whole path, and those of its set."""
+    from reconciler.plan.overview import variant_set
+
+    names = {planned.names.of(change), f"{change.repository.name}/{change.package.path}"}
+    if change.variant is not None and planned.plan.context is not None:
+        key = variant_set(change.variant, planned.plan.context)
+        names |= {key, key.partition("/")[2]} if key else set()
+    return names
 
 
 def changed_files(planned: "PlannedRun") -> "list[Change]":
@@ -58,7 +117,6 @@ def _lines(
     printer: "Printer", planned: "PlannedRun", changes: "Sequence[Change]", *, unfolded: bool
 ) -> Iterator[str]:
     """Yield for each distinct difference a comment with its packages, and the patch of the first of them."""
-    from reconciler.base.escape import terminal
     from reconciler.report.folding import common_text, equal_differences, general_text, names_text
     from reconciler.report.patch import package_patch
     from reconciler.report.summary import detail

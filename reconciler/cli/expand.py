@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.base.errors import Exit, UsageError, worst
+from reconciler.base.escape import terminal
 from reconciler.base.suggestions import suggest
 from reconciler.cli.output import (
     Output,
@@ -89,7 +90,6 @@ def _show(
     as_json: bool,
     trace: bool,
 ) -> None:
-    from reconciler.base.escape import terminal
     from reconciler.expand.variants import to_manifest
     from reconciler.report.json import problem_value
 

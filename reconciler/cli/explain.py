@@ -1,114 +1,174 @@
-"""`explain`: the change of one package, its causes, and the origin of its fields."""
+"""`explain`: the change of one package, its obstacles, its revisions, and the origin of its fields."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.base.errors import Exit
-from reconciler.base.escape import terminal
+from reconciler.base.errors import Exit, UsageError
+from reconciler.base.escape import message_line, terminal
+from reconciler.base.suggestions import suggest
 from reconciler.cli.output import (
     Output,
     control_options,
     make_printer,
     output_options,
+    require_readable,
     show_standing,
 )
-from reconciler.cli.selecting import find_change
 
 if TYPE_CHECKING:
     from reconciler.expand import DesiredVariant
     from reconciler.plan.changes import Change
+    from reconciler.plan.obstacles import Standstill
     from reconciler.plan.provenance import Origin
     from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
+
+_NEWEST = "newest"
 
 
 @click.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
+@click.option(
+    "--why-not",
+    "goal",
+    metavar="REVISION",
+    help=f"What keeps it from this upstream revision, or `{_NEWEST}`.",
+)
+@click.option("--history", "shows_history", is_flag=True, help="Its revisions: when, from what, by whom.")
 @click.argument("package", metavar="REPO/PACKAGE")
-def explain(settings: "RunOptions", output: str, package: str) -> Exit:
-    r"""Explain the change of one package, and the origin of each field that we put into it.
+def explain(
+    settings: "RunOptions", output: str, package: str, *, goal: str | None, shows_history: bool
+) -> Exit:
+    r"""Explain one package: its change, the reason, and the origin of each field that we put into it.
+
+    With `--why-not` or `--history` it has that section in place of the fields; JSON has both.
+    The first lists the obstacles on the way to an upstream revision, written as `v2`, `2` or `web/v2`: the
+    manifest may ask for another one, the lock may hold it, the draft may wait for people; every obstacle
+    has its next step. The second lists its revisions, the newest first, open drafts before them with their
+    difference from main. BY is the author of the commit on main: of a merge the person who approved it.
 
     \b
     Examples:
       reconciler explain edge-east/nginx
+      reconciler explain edge-east/nginx --why-not newest
+      reconciler explain edge-east/nginx --why-not v7
+      reconciler explain edge-east/nginx --history
       reconciler explain edge-east/nginx -o json
     """
     from reconciler.plan.obstacles import problems_of
     from reconciler.plan.status import current_states
+    from reconciler.report.history import history_items, history_lines
     from reconciler.report.json import API_VERSION, change_value, problem_value
     from reconciler.report.text import change_lines, problem_lines
+    from reconciler.run.explain import explain_standstill, read_history, read_origins, trace_variant
     from reconciler.run.plan import plan_run
 
     planned = plan_run(settings)
-    change = find_change(planned, package)
-    variant = _variant(planned, change)
-    origins = _origins(planned, change, variant)
-    view = planned.inputs.inventory.repositories.get(change.repository)
+    inventory = planned.inputs.inventory
+    change = _find_change(planned, package)
+    variant = trace_variant(planned, change)
+    origins = read_origins(planned, change, variant)
+    standstill = history = None
+    if goal is not None:
+        standstill = explain_standstill(planned, change, variant, "" if goal == _NEWEST else goal)
+    if shows_history:
+        history = tuple(read_history(planned.inputs, change))
+    view = inventory.repositories.get(change.repository)
     address = view.remote if view else ""
-    problems = (
-        problems_of(planned.plan.problems, planned.inputs.inventory, change.variant) if change.variant else []
-    )
+    problems = problems_of(planned.plan.problems, inventory, change.variant) if change.variant else []
     status = current_states(planned.plan).get(change.package)
     printer = make_printer()
-    show_standing(printer, planned.inputs.inventory.control.standing)
+    show_standing(printer, inventory.control.standing)
     if output == Output.JSON:
-        trace = dict(_trace(variant))
-        fields = [_value(origin) for origin in origins]
         value = {
             **change_value(change, planned.names, status),
             "apiVersion": API_VERSION,
             "kind": "Explanation",
             "address": address,
-            "trace": trace,
-            "fields": fields,
+            "trace": dict(_trace(variant)),
+            "fields": [_value(origin) for origin in origins],
             "problems": [problem_value(problem) for problem in problems],
         }
+        if standstill is not None:
+            obstacles = [obstacle._asdict() for obstacle in standstill.obstacles]
+            value["standstill"] = {**standstill._asdict(), "obstacles": obstacles}
+        if history is not None:
+            value["history"] = history_items(history)
         printer.value(value)
-    else:
-        lines = change_lines(change, planned.names, address=address, status=status, paint=printer.paint)
-        printer.lines(lines)
+        return Exit.DONE
+    printer.lines(change_lines(change, planned.names, address=address, status=status, paint=printer.paint))
+    if standstill is None:
         printer.lines(problem_lines(problems, paint=printer.paint))
-        sources = [origin.source for origin in origins]
-        others = (
-            (n, v) for n, v in _trace(variant) if not any(f": {n} = {v}" in source for source in sources)
-        )
-        printer.lines(f"  {name}: {terminal(value)}" for name, value in others)
-        printer.lines(_lines(origins))
+    sources = [origin.source for origin in origins]
+    others = ((n, v) for n, v in _trace(variant) if not any(f": {n} = {v}" in source for source in sources))
+    printer.lines(f"  {name}: {terminal(value)}" for name, value in others)
+    if standstill is not None:
+        printer.lines(_standstill_lines(standstill))
+    if history is not None:
+        printer.lines(["  history:"])
+        width = printer.width and printer.width - 4
+        printer.lines(f"    {line}" for line in history_lines(history, width=width, paint=printer.paint))
+    if standstill is None and history is None:
+        printer.lines(_field_lines(origins))
     return Exit.DONE
 
 
-def _variant(planned: "PlannedRun", change: "Change") -> "DesiredVariant | None":
-    """Return the change's variant with the origin of every field that a set gave it."""
-    from reconciler.expand import expand
+def _find_change(planned: "PlannedRun", package: str) -> "Change":
+    """Return the change of the package that a text names.
 
-    traced = {v.key: v for v in expand(planned.inputs.inventory, trace=True).variants}
-    variant = next((v for v in planned.desired.variants if v.key == change.variant), None)
-    return traced.get(variant.key, variant) if variant else None
+    Raises:
+        UsageError: No repository has such a package, and none is planned.
+        UnavailableError: Its repository could not be read.
+    """
+    from reconciler.run.explain import named_changes
 
-
-def _origins(
-    planned: "PlannedRun", change: "Change", variant: "DesiredVariant | None"
-) -> "tuple[Origin, ...]":
-    """Return where each field of the package came from; none where no variant makes it."""
-    from reconciler.plan.provenance import find_origins
-    from reconciler.read.contents import fetch_contents
-    from reconciler.resolve import Needs
-
-    resolved = next((r for r in planned.resolution.variants if r.variant.key == change.variant), None)
-    if variant is None or resolved is None or resolved.downstream != change.package:
-        return ()
-    inventory = planned.inputs.inventory
-    files = change.written.files if change.written else None
-    if not files and change.after is not None:
-        needs = Needs({change.package.url: frozenset({change.after})})
-        files = fetch_contents(needs, planned.inputs.mirrors, inventory.policy.limits).get(change.after)
-    return find_origins(resolved, files or {}, inventory, variant.trace)
+    changes = list(named_changes(planned))
+    for *names, change in changes:
+        if package in names:
+            return change
+    require_readable(planned.inputs.inventory, [package])
+    hint = suggest(
+        package, [name for name, *_ in changes], otherwise="`reconciler status` shows every package."
+    )
+    if problem := next(iter(planned.plan.problems), None):
+        # A manifest that nobody can parse names no package: it may be this one's.
+        hint += f" Or mend its manifest: {problem}."
+    raise UsageError(f"The plan has no package {package}", hint=hint)
 
 
-def _lines(origins: "Sequence[Origin]") -> Iterator[str]:
+def _trace(variant: "DesiredVariant | None") -> Iterator[tuple[str, str]]:
+    """Yield where the variant came from: its set, and which expression gave which field."""
+    if variant is None:
+        return
+    if variant.set_key:
+        yield "set", f"PackageVariantSet {variant.set_key}"
+    if variant.requested_by:
+        yield "required by", ", ".join(variant.requested_by)
+    yield from sorted(variant.trace.items())
+
+
+def _standstill_lines(standstill: "Standstill") -> Iterator[str]:
+    versions = {
+        "on main": standstill.main,
+        "in review": standstill.review,
+        "requested": standstill.requested,
+        "newest": standstill.newest,
+    }
+    yield f"  revisions: {'; '.join(f'{k} {terminal(v)}' for k, v in versions.items() if v) or 'unknown'}"
+    if not standstill.obstacles:
+        yield "  Nothing keeps it: main has this revision."
+        return
+    yield "  what keeps it:"
+    for number, obstacle in enumerate(standstill.obstacles, start=1):
+        yield f"    {number}. {message_line(obstacle.message)}"
+        if obstacle.hint:
+            yield f"       next: {message_line(obstacle.hint)}"
+
+
+def _field_lines(origins: "Sequence[Origin]") -> Iterator[str]:
     if origins:
         yield "  fields:"
     for origin in origins:
@@ -128,14 +188,3 @@ def _value(origin: "Origin") -> dict[str, Any]:
         "source": origin.source,
         "location": location,
     }
-
-
-def _trace(variant: "DesiredVariant | None") -> Iterator[tuple[str, str]]:
-    """Yield where the variant came from: its set, and which expression gave which field."""
-    if variant is None:
-        return
-    if variant.set_key:
-        yield "set", f"PackageVariantSet {variant.set_key}"
-    if variant.requested_by:
-        yield "required by", ", ".join(variant.requested_by)
-    yield from sorted(variant.trace.items())

@@ -1,5 +1,7 @@
 """`functions`: list the functions that run here, and pin the images of the others."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -8,7 +10,7 @@ from msgspec import Struct
 
 from reconciler.base.errors import Exit, UnavailableError, UsageError
 from reconciler.base.progress import track
-from reconciler.cli.output import Output, cache_dir_option, config_option, output_options
+from reconciler.cli.output import Output, cache_dir_option, config_option, make_printer, output_options
 from reconciler.cli.package import read_function_policy, runtime_option
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def functions() -> None:
 @config_option
 @output_options(Output.TEXT, Output.JSON)
 def list_functions(config: Path | None, output: str) -> int:
-    r"""List the functions that run here: those built in, with their versions, mapped and pinned ones.
+    r"""List the functions that run here: built in, mapped and pinned.
 
     \b
     Example:
@@ -102,9 +104,8 @@ def pull(
     Example:
       reconciler functions pull --config reconciler.yaml --package-dir blueprints/nginx --runtime podman
     """
-    from dataclasses import replace
-
     from reconciler.functions.runtimes.container import ContainerRuntime
+    from reconciler.krm.yaml import SetValue, apply_edits
 
     if control is not None and config is not None:
         raise UsageError("--control and --config are two places for the pins", hint="Name one of them.")
@@ -121,10 +122,18 @@ def pull(
     results = {image: (container.digest(image) if offline else container.pull(image)) for image in pulled}
     pins = {image: digest for image, (digest, _) in results.items() if digest}
     if config is not None and pins:
-        _write_pins(config, pins)
+        keys = ("spec", "functions", "images")
+        edits = [SetValue((*keys, image), digest) for image, digest in pins.items()]
+        config.write_text(apply_edits(config.read_text(encoding="utf-8"), edits).text, encoding="utf-8")
     if lock is not None and pins:
         lock.write(pins)
-    _print_pins(results, output)
+    if output == Output.JSON:
+        value = {image: {"digest": digest, "error": error} for image, (digest, error) in results.items()}
+        _printer().value(value)
+    else:
+        _printer().lines(
+            f"{image} {digest or f'failed: {error}'}" for image, (digest, error) in results.items()
+        )
     if len(pins) < len(names):
         failed = ", ".join(image for image in names if image not in pins)
         raise UnavailableError(f"Not pinned: {failed}", hint="Check the names and the registry.")
@@ -156,8 +165,6 @@ class _Lock(Struct, frozen=True):
 
 
 def _open_lock(control: str, cache_dir: Path | None) -> _Lock:
-    import os
-
     from reconciler.read.control import open_control
     from reconciler.read.credentials import commit_signing
     from reconciler.read.governance import read_options, read_policy
@@ -184,8 +191,6 @@ def _tagged(text: str) -> str:
 
 def _named_by(directory: Path, policy: Any) -> set[str]:
     """Return the images of a package that nothing here runs, by name and tag."""
-    from dataclasses import replace
-
     from reconciler.functions.catalog import parse_image
     from reconciler.functions.pipeline import declared_steps, find_engine
     from reconciler.functions.runtimes.pipelines import open_runtimes
@@ -205,27 +210,9 @@ def _named_by(directory: Path, policy: Any) -> set[str]:
     return images
 
 
-def _write_pins(config: Path, pins: dict[str, str]) -> None:
-    from reconciler.krm.yaml import SetValue, apply_edits
-
-    edits = [SetValue(("spec", "functions", "images", image), digest) for image, digest in pins.items()]
-    config.write_text(apply_edits(config.read_text(encoding="utf-8"), edits).text, encoding="utf-8")
-
-
-def _print_pins(results: dict[str, tuple[str, str]], output: str) -> None:
-    if output == Output.JSON:
-        _printer().value(
-            {image: {"digest": digest, "error": error} for image, (digest, error) in results.items()}
-        )
-        return
-    _printer().lines(f"{image} {digest or f'failed: {error}'}" for image, (digest, error) in results.items())
-
-
 def _dotted(version: tuple[int, int, int]) -> str:
     return "v" + ".".join(map(str, version))
 
 
 def _printer() -> "Printer":
-    from reconciler.cli.output import make_printer
-
     return make_printer(color=False)

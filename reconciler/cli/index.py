@@ -74,7 +74,9 @@ def index() -> None:
 def list_(
     control: str, output: str, *, labels: tuple[str, ...], keywords: tuple[str, ...], **words: str
 ) -> Exit:
-    r"""List the packages that pass every filter; `*` marks the default of that layer.
+    r"""List the packages that pass every filter.
+
+    `*` marks the default of that layer.
 
     \b
     Example:
@@ -98,7 +100,12 @@ def list_(
     if output == Output.JSON:
         printer.value(listing("IndexPackage", map(_value, listed)))
     else:
-        printer.lines([_line(entry) for entry in listed] or ["No package in the index matches."])
+        lines = []
+        for entry in listed:
+            mark = "*" if entry.is_default else " "
+            implements = f"  implements {', '.join(entry.interfaces)}" if entry.interfaces else ""
+            lines.append(f"{mark} {entry.package}  {', '.join(entry.versions)}{implements}")
+        printer.lines(lines or ["No package in the index matches."])
     return Exit.DONE
 
 
@@ -107,7 +114,7 @@ def list_(
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("package")
 def show(control: str, output: str, package: str) -> Exit:
-    r"""Show every version of a package: its needs, its APIs, and its file.
+    r"""Show every version of a package: needs, APIs and file.
 
     \b
     Example:
@@ -160,7 +167,7 @@ def add(control: str, environment: str, cluster: str, interface: str, output: st
       reconciler index add bundle:r.example.com/helm-mysql 1.0.0 --interface mysql
     """
     from reconciler.read.dependencies import parse_version
-    from reconciler.workdir.index import HEADER, add_version, version_folder
+    from reconciler.workdir.control_files import HEADER, add_version, version_folder
 
     _one_layer(environment, cluster)
     root = _root(control)
@@ -191,7 +198,9 @@ def add(control: str, environment: str, cluster: str, interface: str, output: st
 @click.argument("version", default="", metavar="[VERSION]")
 @output_options(Output.TEXT, Output.JSON)
 def remove(control: str, package: str, version: str, output: str) -> Exit:
-    r"""Remove a package from the index and as a default, or only one version of it.
+    r"""Remove a package, or one version of it, from the index.
+
+    A package that goes is no default any more.
 
     \b
     Examples:
@@ -199,7 +208,7 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
       reconciler index remove crossplane:x.example.com/acme/aws
     """
     from reconciler.dependencies.catalog.index import IndexLayer, remove_package
-    from reconciler.workdir.index import remove_folders, write_layer
+    from reconciler.workdir.control_files import remove_folders, write_layer
 
     root = _root(control)
     index = _read(root)
@@ -231,7 +240,9 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
 def set_default(
     *, control: str, environment: str, cluster: str, interface: str, package: str, output: str
 ) -> Exit:
-    r"""Choose the package that implements an interface, for the fleet, an environment or a cluster.
+    r"""Choose the package that implements an interface.
+
+    The choice is for the fleet, an environment or a cluster.
 
     \b
     Example:
@@ -257,7 +268,7 @@ class _Chosen(NamedTuple):
 def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> _Chosen:
     from reconciler.dependencies.catalog.index import NO_DEFAULTS, IndexLayer, add_package, layer_path
     from reconciler.dependencies.dialects.references import canonical_interface
-    from reconciler.workdir.index import write_layer
+    from reconciler.workdir.control_files import write_layer
 
     _one_layer(environment, cluster)
     path = layer_path(environment=environment, cluster=cluster)
@@ -360,12 +371,6 @@ def _header(options: dict[str, Any]) -> bytes:
         "version": options["version"],
     }
     return f"{emit(head | {name: value for name, value in optional.items() if value})}\n".encode()
-
-
-def _line(entry: "IndexEntry") -> str:
-    mark = "*" if entry.is_default else " "
-    implements = f"  implements {', '.join(entry.interfaces)}" if entry.interfaces else ""
-    return f"{mark} {entry.package}  {', '.join(entry.versions)}{implements}"
 
 
 def _version_value(candidate: "Candidate") -> dict[str, Any]:

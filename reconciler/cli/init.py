@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from reconciler.base.errors import Exit, RefusedError, UsageError
+from reconciler.base.errors import ConfigurationError, Exit, RefusedError, UsageError
 from reconciler.base.progress import current_display
+from reconciler.base.redact import Redactor
 from reconciler.cli.output import Output, make_printer, output_options, show_files
 from reconciler.workdir.starter import FILES, FORGES, SCHEMAS, Starter
 
@@ -126,7 +127,6 @@ def _ask_for_clusters() -> Iterator[str]:
 
 def editor_schemas(files: Container[str]) -> dict[str, str]:
     """Return the schemas that the first files of a control repository name, by their paths."""
-    from reconciler.base.redact import Redactor
     from reconciler.cli.schema import manifest_schema
     from reconciler.report.json import dump
 
@@ -197,7 +197,6 @@ def _check(name: str, files: Mapping[str, str]) -> None:
     Raises:
         UsageError: A file would be wrong.
     """
-    from reconciler.base.errors import ConfigurationError
     from reconciler.krm.yaml import YamlError, load_documents
     from reconciler.read.configuration import parse_configuration
 

@@ -8,6 +8,7 @@ import click
 
 from reconciler.base.errors import Exit, RefusedError, UsageError, worst
 from reconciler.base.progress import open_task
+from reconciler.base.wording import plural
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -102,7 +103,9 @@ def _check_frozen(locking: "LockResult") -> None:
 @click.argument("name", metavar="[NAMESPACE/]VARIANT")
 @click.argument("what", default="", metavar="[REVISION|TAG|BRANCH]")
 def hold(settings: "RunOptions", output: str, name: str, what: str) -> Exit:
-    r"""Keep the upstream of a variant at one commit, whatever its tag, range or branch comes to mean.
+    r"""Keep the upstream of a variant at one commit.
+
+    Its tag, range or branch may come to mean another one.
 
     Without a second word it stays where it is locked now. An older one is a rollback: `apply` drafts
     it. The hold ends with `lock follow`, or when the manifest asks for something else.
@@ -127,7 +130,7 @@ def hold(settings: "RunOptions", output: str, name: str, what: str) -> Exit:
     metavar="[NAMESPACE/]VARIANT...",
 )
 def follow(settings: "RunOptions", output: str, names: tuple[str, ...]) -> Exit:
-    r"""Let the upstream of variants follow their tag, range or branch again.
+    r"""Let upstreams follow their tag, range or branch again.
 
     \b
     Examples:
@@ -173,8 +176,6 @@ def show_locking(printer: "Printer", locking: "LockResult", output: Output) -> N
 
 def _pin_notes(locking: "LockResult") -> Iterator[str]:
     """Yield which pins are not moved yet, or that none is to be moved."""
-    from reconciler.base.wording import plural
-
     if locking.deferred:
         pins = plural(len(locking.deferred), "upstream pin")
         yield f"{pins} not moved yet: the next `apply` moves them with the drafts made from them"
@@ -201,7 +202,9 @@ def what_if(
     *,
     remove: bool,
 ) -> Exit:
-    r"""Show which clusters could take a change, what moves along, and what blocks the others.
+    r"""Show which clusters could take a change.
+
+    It lists the moves that come along, and the blockers of the others.
 
     A change is a version that is published, another upstream revision of a PackageVariant, another default
     of an interface, or a package that is removed. For each blocked cluster the smallest changes are named

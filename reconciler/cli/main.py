@@ -8,8 +8,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
-from typing import NamedTuple
 
 import click
 
@@ -25,43 +23,44 @@ from reconciler.cli.watching import run_watched
 from reconciler.git import effects
 from reconciler.git.command import is_local_failure
 
-
-class Command(NamedTuple):
-    """Where a command lives, and its one line in `--help`, known without importing it."""
-
-    module: str
-    about: str
-
-
-COMMANDS = {
-    "plan": Command("plan", "Show what `apply` would do to every package, and why. Writes nothing."),
-    "apply": Command("apply", "Plan, then do it: drafts, pull requests, publications, deletions."),
-    "check": Command("check", "Check a change of the control repository before it is merged."),
-    "validate": Command("validate", "Check manifests offline, for editors and before a commit."),
-    "lock": Command("lock", "Choose the version of every package for each cluster, and lock it."),
-    "repo": Command("repo", "Register repositories, and list them with their reach and packages."),
-    "index": Command("index", "List and change the packages and defaults of the index."),
-    "approve": Command("approve", "Approve drafts and deletions of packages, on every forge."),
-    "pr": Command("pr", "List, show, merge, close and reopen pull requests, on every forge."),
-    "status": Command(
-        "status", "Show every package: version, state, age, pull request, and what it waits for."
-    ),
-    "explain": Command("explain", "Explain the change of one package, and the origin of its fields."),
-    "why-not": Command("why_not", "Explain what keeps a package from an upstream revision."),
-    "history": Command("history", "List the revisions of a package: when, from which upstream, by whom."),
-    "doctor": Command("doctor", "Check the set-up, and name the next step for whatever is wrong."),
-    "graph": Command("graph", "Draw the dependencies of the fleet as text or Mermaid."),
-    "expand": Command("expand", "Print the PackageVariants that the sets expand to."),
-    "package": Command("package", "Update, render, compare and list packages in directories."),
-    "functions": Command("functions", "List the functions that run here, and pin the images of the others."),
-    "snapshot": Command("snapshot", "Turn cluster objects into the snapshot that plans read."),
-    "init": Command("init", "Write the first files of a control repository, or convert those of Porch."),
-    "completion": Command("completion", "Print the script that completes commands and names in a shell."),
-    "schema": Command("schema", "Print the JSON schema of a manifest or an output."),
-    "action": Command("action", "Run one mode of the GitHub action, its inputs in the environment."),
-    "demo": Command("demo", "Write a small world of real Git repositories to try things on."),
+GROUPS = {
+    "Plan and apply": {
+        "plan": "Show what `apply` would do to every package, and why.",
+        "apply": "Write drafts, pull requests, publications and deletions.",
+        "check": "Check a change of the control repository before its merge.",
+        "validate": "Check manifests offline, for editors and before a commit.",
+        "lock": "Choose and lock the version of every package of a cluster.",
+    },
+    "Review": {
+        "approve": "Approve drafts and deletions of packages, on every forge.",
+        "pr": "List, show, merge, close and reopen pull requests.",
+    },
+    "Look": {
+        "status": "Show the version, state and pull request of every package.",
+        "explain": "Explain one package: reasons, obstacles, history, fields.",
+        "graph": "Draw the dependencies of the fleet as text or Mermaid.",
+        "expand": "Print the PackageVariants that the sets expand to.",
+    },
+    "Packages and index": {
+        "package": "Update, render, compare and list packages in directories.",
+        "functions": "List functions that run here, pin images of the others.",
+        "index": "List and change the packages and defaults of the index.",
+    },
+    "Set up": {
+        "init": "Write the first files of a control repository.",
+        "repo": "Register repositories, and list them.",
+        "snapshot": "Turn cluster objects into the snapshot that plans read.",
+        "doctor": "Check the set-up, and name the next step for each fault.",
+        "completion": "Print the script that completes commands in a shell.",
+        "demo": "Write a small world of real Git repositories to try.",
+    },
+    "Machines": {
+        "action": "Run one mode of the GitHub action.",
+        "schema": "Print the JSON schema of a manifest or an output.",
+    },
 }
-"""In the order of `--help`. A command is registered when its module exists: there are no stubs."""
+"""The commands in the order of `--help`, each with its one line, known without importing its module."""
+COMMANDS = {name: about for commands in GROUPS.values() for name, about in commands.items()}
 COMPLETING = "_RECONCILER_COMPLETE"
 """The variable by which a shell asks for completions, as click names it."""
 _STDERR = 2
@@ -84,18 +83,16 @@ class LazyGroup(click.Group):
     """A group that imports a command when it is called, so that `--help` is instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands that have a module."""
+        """Return the commands."""
         del ctx
-        return [name for name, command in COMMANDS.items() if find_spec(f"reconciler.cli.{command.module}")]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command."""
-        if cmd_name not in self.list_commands(ctx):
+        """Import and return one command: the object in the module of its name."""
+        del ctx
+        if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"reconciler.cli.{COMMANDS[cmd_name].module}")
-        command = getattr(module, cmd_name.replace("-", "_"))
-        if not isinstance(command, click.Command):
-            raise TypeError(f"reconciler.cli.{COMMANDS[cmd_name].module}.{cmd_name} is not a click command")
+        command: click.Command = getattr(import_module(f"reconciler.cli.{cmd_name}"), cmd_name)
         return _laid_out(command)
 
     def resolve_command(
@@ -107,14 +104,19 @@ class LazyGroup(click.Group):
             UsageError: No command has this name; the message suggests the nearest.
         """
         name = args[0]
-        if name.startswith("-") or name in self.list_commands(ctx):
+        if name.startswith("-") or name in COMMANDS:
             return super().resolve_command(ctx, args)
-        raise _no_such_command(name, self.list_commands(ctx), ctx)
+        near = close_names(name, COMMANDS, most=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands from the table, without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name].about) for name in self.list_commands(ctx)])
+        """Write the groups of commands, without importing them."""
+        del ctx
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", about) for name, about in commands.items()])
 
 
 def _laid_out(command: click.Command) -> click.Command:
@@ -126,13 +128,6 @@ def _laid_out(command: click.Command) -> click.Command:
         for sub in command.commands.values():
             _laid_out(sub)
     return command
-
-
-def _no_such_command(name: str, names: Sequence[str], context: click.Context) -> click.UsageError:
-    """Return the error of a command that does not exist."""
-    near = close_names(name, names, most=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return click.UsageError(f"No such command {name!r}.{hint}", context)
 
 
 @click.group(

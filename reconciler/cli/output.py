@@ -21,9 +21,9 @@ from reconciler.cli.log import Event, rendered
 from reconciler.report.console import Paint, ansi, folded, plain
 
 if TYPE_CHECKING:
-    from reconciler.names.problems import Problem
     from reconciler.inventory.inventory import Inventory
     from reconciler.inventory.standing import Standing
+    from reconciler.names.problems import Problem
     from reconciler.policy import OnUnavailable
     from reconciler.run.options import RunOptions
     from reconciler.run.report_cache import ReportCache

@@ -1,21 +1,27 @@
 """`package`: update, render, compare and list packages in directories, as kpt does."""
 
+import os
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
+from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
 from reconciler.base.errors import ConfigurationError, Exit, Location, UsageError
+from reconciler.base.escape import terminal
+from reconciler.base.redact import Redactor
 from reconciler.cli.output import (
     Output,
     config_option,
     detailed_exitcode_option,
+    make_printer,
     out_directory_option,
     output_options,
 )
+from reconciler.git import effects
 from reconciler.policy import Engine, MergeMode, OnConflict, Strategy
 
 if TYPE_CHECKING:
@@ -107,7 +113,6 @@ def diff(first: Path, second: Path, output: str, *, detailed_exitcode: bool) -> 
     Example:
       reconciler package diff blueprints/nginx edge-east/nginx
     """
-    from reconciler.cli.output import make_printer
     from reconciler.read.files import read_package
     from reconciler.report.json import API_VERSION
 
@@ -133,7 +138,6 @@ def tree(directory: Path, output: str) -> int:
     Example:
       reconciler package tree edge-east/nginx
     """
-    from reconciler.cli.output import make_printer
     from reconciler.read.files import read_package
     from reconciler.render.update.documents import list_package, package_contents
     from reconciler.report.json import API_VERSION
@@ -149,8 +153,6 @@ def tree(directory: Path, output: str) -> int:
 
 def _file_diff(path: str, old: Any, new: Any) -> Iterator[str]:
     """Yield the unified diff of one file, after the change of its mode if there is one."""
-    from difflib import unified_diff
-
     names = (f"a/{path}" if old else "/dev/null", f"b/{path}" if new else "/dev/null")
     if old and new and old.mode != new.mode:
         yield f"mode of {path}: {old.mode:o} -> {new.mode:o}"
@@ -209,8 +211,6 @@ def _changes(before: "Files", after: "Files") -> dict[str, list[str]]:
 
 
 def _conflict_value(conflict: "Conflict", sides: tuple["Files", ...]) -> dict[str, Any]:
-    from msgspec.structs import asdict
-
     from reconciler.functions.secrets import MASK, holds_secret
 
     value: dict[str, Any] = asdict(conflict)
@@ -251,15 +251,10 @@ def _shown(*sides: Any) -> Iterator[list[str]]:
 
 
 def _print(lines: list[str]) -> None:
-    from reconciler.base.escape import terminal
-    from reconciler.cli.output import make_printer
-
     make_printer(color=False, wraps=False).lines("\n".join(map(terminal, line.split("\n"))) for line in lines)
 
 
 def _print_json(value: Any) -> None:
-    from reconciler.cli.output import make_printer
-
     make_printer(color=False).value(value)
 
 
@@ -305,12 +300,10 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     Example:
       reconciler package render edge-east/nginx --out-dir rendered
     """
-    from reconciler.cli.output import make_printer
     from reconciler.functions.package_files import other_documents
     from reconciler.functions.pipeline import run_pipeline
     from reconciler.functions.runtimes.pipelines import open_runtimes
     from reconciler.functions.runtimes.time_limits import limited
-    from reconciler.git import effects
     from reconciler.read.files import read_package
     from reconciler.workdir.directory import check_writable, write_directory
 
@@ -369,8 +362,6 @@ def read_function_policy(config: Path | None) -> "FunctionPolicy":
     Raises:
         ConfigurationError: The file is no configuration.
     """
-    import os
-
     from reconciler.policy import FunctionPolicy
     from reconciler.read.configuration import parse_configuration
 
@@ -387,9 +378,6 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 def _write_results(directory: Path, result: "PipelineResult") -> None:
-    import os
-
-    from reconciler.base.redact import Redactor
     from reconciler.functions.step import result_list
     from reconciler.krm.yaml import emit
 
@@ -399,9 +387,6 @@ def _write_results(directory: Path, result: "PipelineResult") -> None:
 
 
 def _print_result(result: "PipelineResult", before: "Files", output: str) -> None:
-    from reconciler.base.escape import terminal
-    from reconciler.cli.output import make_printer
-
     printer = make_printer(color=False)
     if output == Output.JSON:
         printer.value(_rendered_value(result, before))

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.base.errors import Exit, UsageError
-from reconciler.cli.differences import changed_files, diff_option, show_differences
-from reconciler.cli.html import html_option, write_page
+from reconciler.cli.differences import (
+    changed_files,
+    diff_option,
+    html_option,
+    select_changes,
+    show_differences,
+    write_page,
+)
 from reconciler.cli.measuring import measuring_options
 from reconciler.cli.output import (
     Output,
@@ -24,7 +30,6 @@ from reconciler.cli.output import (
     shard_option,
     with_shard,
 )
-from reconciler.cli.selecting import select_changes
 
 if TYPE_CHECKING:
     from reconciler.cli.measuring import Measuring

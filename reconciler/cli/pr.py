@@ -28,7 +28,6 @@ from reconciler.report.console import table_lines
 if TYPE_CHECKING:
     from reconciler.cli.pull_requests import ListedPull
     from reconciler.inventory.inventory import RecordedStatus
-    from reconciler.run.inputs import RunInputs
     from reconciler.run.options import RunOptions
 
     Recorded = Mapping[tuple[str, str], RecordedStatus]
@@ -131,7 +130,9 @@ def show(settings: "RunOptions", output: str, name: str) -> Exit:
 @click.argument("name")
 @dry_run_option
 def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> Exit:
-    r"""Merge a pull request that is ready; a draft is approved with `reconciler approve`.
+    r"""Merge a pull request that is ready.
+
+    A draft is approved with `reconciler approve`.
 
     \b
     Examples:
@@ -144,7 +145,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
 
     chosen = _choose(settings, name)
     plan = cache(lambda: plan_run(settings))
-    if closed := next(filter(None, map(closed_error, chosen.pulls)), None):
+    if closed := next(filter(None, map(closed_error, chosen)), None):
         raise closed
 
     def act(listed: "ListedPull") -> dict[str, str]:
@@ -154,7 +155,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
             raise outdated_error(error, listed, plan) from error
 
     done = _Step("Merge", "merged", "merge", "merged")
-    return done.take(chosen.pulls, act, make_printer(), output, dry_run=dry_run)
+    return done.take(chosen, act, make_printer(), output, dry_run=dry_run)
 
 
 @pr.command()
@@ -164,7 +165,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
 @click.option("--comment", default="", help="Why.")
 @dry_run_option
 def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_run: bool) -> Exit:
-    r"""Close a pull request: exactly this content is not proposed again.
+    r"""Close a pull request: its content is not proposed again.
 
     \b
     Example:
@@ -173,7 +174,7 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
     from reconciler.inventory.inventory import PullState
 
     chosen = _choose(settings, name)
-    merged = next((each for each in chosen.pulls if each.pull.state is PullState.MERGED), None)
+    merged = next((each for each in chosen if each.pull.state is PullState.MERGED), None)
     if merged is not None:
         hint = "Revert its commit on the base, or change what its variant asks for."
         raise RefusedError(f"Pull request {merged.name} was merged and cannot be closed", hint=hint)
@@ -183,7 +184,7 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
         return {}
 
     done = _Step("Close", "closed", "close", "closed")
-    return done.take(chosen.pulls, act, make_printer(), output, dry_run=dry_run)
+    return done.take(chosen, act, make_printer(), output, dry_run=dry_run)
 
 
 @pr.command()
@@ -192,7 +193,9 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
 @click.argument("name")
 @dry_run_option
 def reopen(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> Exit:
-    r"""Open a closed pull request again, as its branch is now: it is no rejection any more.
+    r"""Open a closed pull request again, as its branch is now.
+
+    It is no rejection any more.
 
     \b
     Example:
@@ -205,24 +208,17 @@ def reopen(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> 
 
     done = _Step("Reopen", "reopened", "reopen", "open")
     chosen = _choose(settings, name)
-    return done.take(chosen.pulls, act, make_printer(), output, dry_run=dry_run)
+    return done.take(chosen, act, make_printer(), output, dry_run=dry_run)
 
 
-class _Chosen(NamedTuple):
-    """The inputs of a run, and the pull requests that the user named."""
-
-    world: "RunInputs"
-    pulls: "Sequence[ListedPull]"
-
-
-def _choose(settings: "RunOptions", name: str) -> _Chosen:
-    """Read the inputs of a run, and return the pull requests that match `name`."""
+def _choose(settings: "RunOptions", name: str) -> "list[ListedPull]":
+    """Return the pull requests that match `name`."""
     from reconciler.cli.pull_requests import find_pulls, list_pulls
     from reconciler.run.inputs import read_inputs
 
     world = read_inputs(settings, writes=True, lists_ended=True)
     require_readable(world.inventory, [name])
-    return _Chosen(world, find_pulls(list_pulls(world), name))
+    return find_pulls(list_pulls(world), name)
 
 
 class _Step(NamedTuple):
@@ -288,14 +284,13 @@ def _table(
         yield f"{none}{'' if is_whole else ' in the repositories that were read'}."
         return
     heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "SINCE", "STATUS")
-    yield from table_lines(heads, [_row(f, _recorded(f, recorded) or {}) for f in listed], width)
-
-
-def _row(listed: "ListedPull", status: Mapping[str, Any]) -> tuple[str, ...]:
-    why = ": ".join(filter(None, (status.get("phase"), status.get("message"))))
-    since = (status.get("since") or "")[:10]
-    cells = (listed.name, _state(listed), listed.package, listed.pull.title, since, why)
-    return tuple(terminal(cell) for cell in cells)
+    rows = []
+    for each in listed:
+        status = _recorded(each, recorded) or {}
+        why = ": ".join(filter(None, (status.get("phase"), status.get("message"))))
+        since = (status.get("since") or "")[:10]
+        rows.append([*map(terminal, (each.name, _state(each), each.package, each.pull.title, since, why))])
+    yield from table_lines(heads, rows, width)
 
 
 def _details(listed: "ListedPull") -> Iterator[str]:

@@ -1,15 +1,19 @@
-"""Pull requests on every forge: lookup by `REPO/PACKAGE`, `REPO#3` or `3`, filters, refusals with a hint."""
+"""Pull requests on every forge: lookup by `REPO/PACKAGE`, `REPO#3` or `3`, filters, readiness (D10, D18)."""
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec import Struct
 
+from reconciler.api.kptfile import KPTFILE
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.base.errors import Location, RefusedError, UsageError
+from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import OutdatedError, parse_head
@@ -18,12 +22,14 @@ from reconciler.forge.local.transaction import missing_branch_hint
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.refs import HEADS, short_branch
-from reconciler.plan.changes import Change, WriteDraft, WriteRemoval
+from reconciler.plan.changes import Change, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
-from reconciler.records.state import PackageVariantRecord
+from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
+from reconciler.records.state import PackageVariantRecord, functions_failed
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.render.kptfile import unmet_gates
 from reconciler.run.inputs import RunInputs
 from reconciler.run.plan import PlannedRun
 
@@ -111,7 +117,13 @@ class PullFilter(Struct, frozen=True):
 
     def select(self, listed: Iterable[ListedPull]) -> list[ListedPull]:
         """Return the pull requests that match, in the same order."""
-        return [each for each in listed if self._matches(each)]
+        own = [(each, _with_short_names(each.sets)) for each in listed]
+        return [
+            each
+            for each, names in own
+            if (not self.sets or not names.isdisjoint(self.sets))
+            and {*each.pull.labels}.issuperset(self.labels)
+        ]
 
     def check_sets(self, inventory: Inventory) -> None:
         """Refuse the name of a set that does not exist: it would look like a set without pull requests.
@@ -120,18 +132,15 @@ class PullFilter(Struct, frozen=True):
             UsageError: No PackageVariantSet has a name of the filter, now or when the last run was recorded.
         """
         names = _with_short_names(_set_names(inventory))
+        declared = sorted(name for name in names if "/" in name)
+        more = f" and {len(declared) - _MOST_NAMES} more" if len(declared) > _MOST_NAMES else ""
+        otherwise = f"PackageVariantSets of this fleet: {', '.join(declared[:_MOST_NAMES])}{more}."
         for name in self.sets:
             if name not in names:
-                otherwise = "No PackageVariantSet is declared." if not names else _set_list(names)
-                raise UsageError(
-                    f"There is no PackageVariantSet {name}", hint=suggest(name, names, otherwise=otherwise)
+                hint = suggest(
+                    name, names, otherwise=otherwise if names else "No PackageVariantSet is declared."
                 )
-
-    def _matches(self, listed: ListedPull) -> bool:
-        names = _with_short_names(listed.sets)
-        return (not self.sets or not names.isdisjoint(self.sets)) and set(self.labels) <= {
-            *listed.pull.labels
-        }
+                raise UsageError(f"There is no PackageVariantSet {name}", hint=hint)
 
 
 def _set_names(inventory: Inventory) -> Iterator[str]:
@@ -145,12 +154,6 @@ def _set_names(inventory: Inventory) -> Iterator[str]:
 def _with_short_names(names: Iterable[str]) -> frozenset[str]:
     """Return names with namespace together with those without."""
     return frozenset(part for name in names for part in (name, name.partition("/")[2]))
-
-
-def _set_list(names: Iterable[str]) -> str:
-    declared = sorted(name for name in names if "/" in name)
-    more = f" and {len(declared) - _MOST_NAMES} more" if len(declared) > _MOST_NAMES else ""
-    return f"PackageVariantSets of this fleet: {', '.join(declared[:_MOST_NAMES])}{more}."
 
 
 def _of_lock(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull]:
@@ -209,7 +212,11 @@ def find_or_open_pulls(world: RunInputs, listed: Sequence[ListedPull], text: str
                 continue
             drafts = package.drafts
             if len(drafts) == 1 and not _is_proposed(drafts[0], view, listed):
-                return [_opened(world, view, short_branch(drafts[0].ref), text)]
+                mirror = world.mirrors.open(view.remote)
+                forge = world.forges.of(mirror)
+                title, body = f"Propose {text}", "Proposed by hand.\n"
+                proposal = PullRequest(short_branch(drafts[0].ref), view.branch, title, body)
+                return [ListedPull(view, forge.ensure(proposal), forge, mirror)]
     return find_pulls(listed, text)
 
 
@@ -226,13 +233,6 @@ def _is_proposed(draft: Draft, view: RepositoryView, listed: Sequence[ListedPull
     if newest.state is PullState.MERGED:  # other forges than the local one leave its branch to the next run
         return newest.head_oid == draft.tip.oid
     return newest.state is PullState.OPEN or newest.head_oid in ("", draft.tip.oid)
-
-
-def _opened(world: RunInputs, view: RepositoryView, head: str, text: str) -> ListedPull:
-    mirror = world.mirrors.open(view.remote)
-    forge = world.forges.of(mirror)
-    proposal = PullRequest(head, view.branch, f"Propose {text}", "Proposed by hand.\n")
-    return ListedPull(view, forge.ensure(proposal), forge, mirror)
 
 
 def _some(named: list[ListedPull], text: str, candidates: Iterable[str]) -> list[ListedPull]:
@@ -293,7 +293,8 @@ def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], 
         then = "proposes the deletion anew, with that change in it" if removes else "brings it into the draft"
         return RefusedError(str(error), hint=f"Run `reconciler apply`: it {then}. Then approve again.")
     change = next((change for change in changes if change.package.path == error.path), None)
-    why = f" `reconciler apply` leaves the branch as it is: {_reason(change)}." if change else ""
+    reason = ": ".join(filter(None, (change.reason, change.message))) if change else ""
+    why = f" `reconciler apply` leaves the branch as it is: {reason}." if change else ""
     return RefusedError(str(error), hint=f"{error.hint}{why}")
 
 
@@ -306,5 +307,111 @@ def _renews(write: object, listed: ListedPull) -> bool:
     return short_branch(write.ref) in head_branches(listed.pull.head) and base in renewed
 
 
-def _reason(change: Change) -> str:
-    return f"{change.reason}: {change.message}" if change.message else str(change.reason)
+class Readiness(NamedTuple):
+    """Open `conflicts` and `unmet` gates forbid approval, `shown` a person should know."""
+
+    conflicts: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+
+    @property
+    def against(self) -> tuple[str, ...]:
+        """Everything that forbids approval."""
+        return self.conflicts + self.unmet
+
+    @property
+    def hint(self) -> str:
+        """The next steps of a person that make approval possible."""
+        steps = ["Answer the conflicts in the draft, as its pull request says."] if self.conflicts else []
+        if functions_failed(self.unmet):
+            steps.append("Correct the pipeline or its inputs, and run `reconciler apply`.")
+        elif self.unmet:
+            steps.append("Meet each condition: it is read from status.conditions of the draft's Kptfile.")
+        return " ".join(steps)
+
+
+class ReadinessReader:
+    """The unmet conditions of pull requests' heads; a deletion is always ready.
+
+    Unmet gates forbid approval where packages are deployed, and are shown elsewhere. Open conflicts forbid
+    it everywhere: approving one would choose a side silently. If the record is not about exactly this
+    draft, `plan` is called, once.
+
+    Source: porch pkg/cli/commands/rpkg/approve, which asks the same of every repository.
+    """
+
+    def __init__(self, world: RunInputs, plan: Callable[[], Plan]) -> None:
+        self._inventory = world.inventory
+        self._plan = plan
+
+    def fetch(self, pulls: Iterable[ListedPull]) -> None:
+        """Fetch what the gates are read from, in one batch per repository."""
+        blobs: dict[Mirror, set[Oid]] = {}
+        for listed in pulls:
+            for draft in self._drafts_of(listed):
+                if blob := _kptfile(draft, listed.mirror):
+                    blobs.setdefault(listed.mirror, set()).add(blob)
+        for mirror, oids in blobs.items():
+            mirror.ensure(oids)
+
+    def find(self, listed: ListedPull) -> Readiness:
+        """Return the unmet conditions of a pull request."""
+        each = [self._readiness(draft, listed) for draft in self._drafts_of(listed)]
+        return Readiness(*(tuple(chain.from_iterable(texts)) for texts in zip(*each, strict=True)))
+
+    def _readiness(self, draft: Draft, listed: ListedPull) -> Readiness:
+        conflicts, unready = self._find_unmet(draft, listed)
+        blob = _kptfile(draft, listed.mirror)
+        unmet = unmet_gates(listed.mirror.blob(blob, MAX_KPTFILE_BYTES)) if blob else ()
+        gates = tuple(dict.fromkeys((*unmet, *unready)))
+        return Readiness(conflicts, gates) if listed.view.deployment else Readiness(conflicts, shown=gates)
+
+    def _find_unmet(self, draft: Draft, listed: ListedPull) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the open conflicts of a draft, and what else it is not ready for."""
+        package = PackageKey(listed.view.url, draft.path)
+        record = self._records.get(package)
+        if (
+            record is not None
+            and record.output_tree == draft.tree
+            and not (record.conflicts or draft.append_only)
+        ):
+            return (), record.unready
+        change = self._changes.get(package)
+        if change is None:
+            return (), ()
+        # What is held back conflicts with an update that is not in the draft: the draft asks nothing.
+        notes = () if change.reason is Reason.HELD_BACK else change.conflicts
+        conflicts = (f"conflict in {n.path}{f' at {n.field}' if n.field else ''}" for n in notes)
+        return tuple(conflicts), change.unready
+
+    def _drafts_of(self, listed: ListedPull) -> list[Draft]:
+        drafts = self._drafts.get((listed.view.url, listed.pull.head), {})
+        return [drafts[path] for path in sorted(drafts)]
+
+    @cached_property
+    def _drafts(self) -> dict[tuple[str, str], dict[str, Draft]]:
+        """The drafts by the URL of their repository and their branch, then by their path."""
+        drafts: dict[tuple[str, str], dict[str, Draft]] = {}
+        for view in self._inventory.repositories.values():
+            for package in view.packages.values():
+                for draft in package.drafts:
+                    drafts.setdefault((view.url, short_branch(draft.ref)), {})[draft.path] = draft
+        return drafts
+
+    @cached_property
+    def _records(self) -> dict[PackageKey, PackageVariantRecord]:
+        records: dict[PackageKey, PackageVariantRecord] = {}
+        for record in self._inventory.records.values():
+            records.setdefault(PackageKey(record.url, record.path), record)
+        return records
+
+    @cached_property
+    def _changes(self) -> dict[PackageKey, Change]:
+        changes: dict[PackageKey, Change] = {}
+        for change in self._plan().changes:
+            changes.setdefault(change.package, change)
+        return changes
+
+
+def _kptfile(draft: Draft, mirror: Mirror) -> Oid | None:
+    return mirror.blob_at(draft.tip.oid, f"{draft.path}/{KPTFILE}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.base.errors import Exit, RefusedError, UsageError, worst
+from reconciler.base.escape import terminal
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -16,6 +17,8 @@ from reconciler.cli.output import (
     show_files,
     show_unread,
 )
+from reconciler.names.ids import ObjectName
+from reconciler.report.console import table_lines
 
 if TYPE_CHECKING:
     from reconciler.inventory.inventory import RepositoryView
@@ -61,7 +64,7 @@ def repo() -> None:
 @click.argument("name")
 @click.argument("url")
 def add(*, control: str, name: str, url: str, output: str, **options: Any) -> Exit:
-    r"""Register a repository: write a Repository manifest into the working copy, to be committed.
+    r"""Register a repository: write its manifest into the working copy.
 
     It goes to repositories.yaml below the first manifest path. A name is registered once.
 
@@ -71,7 +74,7 @@ def add(*, control: str, name: str, url: str, output: str, **options: Any) -> Ex
       reconciler repo add edge-east https://git.example/acme/edge-east.git --deployment --cluster east-1
       reconciler repo add teams https://git.example/acme/mono.git --directory teams
     """
-    from reconciler.workdir.manifests import append_document
+    from reconciler.workdir.control_files import append_document
 
     root, policy = _working_copy(control)
     document = _manifest(name, url, **options)
@@ -121,9 +124,8 @@ def _check(document: dict[str, Any], root: Path, policy: "Policy") -> None:
         RefusedError: The name is registered.
     """
     from reconciler.krm.yaml import emit
-    from reconciler.names.ids import ObjectName
     from reconciler.read.manifests import parse_manifests
-    from reconciler.workdir.manifests import read_manifest_files
+    from reconciler.workdir.control_files import read_manifest_files
 
     if not document["spec"]["git"]["repo"].strip():
         raise UsageError("The address of the repository is empty", hint="Write reconciler repo add NAME URL.")
@@ -145,7 +147,7 @@ def _check(document: dict[str, Any], root: Path, policy: "Policy") -> None:
 @control_options
 @output_options(*FORMS)
 def list_(settings: "RunOptions", output: str) -> Exit:
-    r"""List the registered repositories: type, packages, drafts, newest commit, and whether they can be read.
+    r"""List the registered repositories, and whether they can be read.
 
     Exits 5 if one cannot be read.
 
@@ -155,7 +157,6 @@ def list_(settings: "RunOptions", output: str) -> Exit:
       reconciler repo list -o json
     """
     from reconciler.plan.unread import find_unread
-    from reconciler.report.console import table_lines
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
 
@@ -193,8 +194,6 @@ def _value(view: "RepositoryView") -> dict[str, Any]:
 
 
 def _cells(view: "RepositoryView") -> Iterator[str]:
-    from reconciler.base.escape import terminal
-
     value = _value(view)
     yield terminal(view.key.name)
     yield value["type"]

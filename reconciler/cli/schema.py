@@ -21,7 +21,6 @@ OUTPUTS = {
     "Files": ("index add", "index remove", "index set-default", "init", "demo", "repo add"),
     "Functions": ("functions list",),
     "Graph": ("graph",),
-    "History": ("history",),
     "Images": ("functions pull",),
     "IndexPackage": ("index list",),
     "IndexVersion": ("index show",),
@@ -36,7 +35,6 @@ OUTPUTS = {
     "SnapshotImport": ("snapshot import",),
     "SnapshotKind": ("snapshot kinds",),
     "RegisteredRepository": ("repo list",),
-    "Standstill": ("why-not",),
     "Status": ("status",),
     "Validation": ("validate",),
 }

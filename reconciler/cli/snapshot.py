@@ -10,6 +10,8 @@ import click
 
 from reconciler.base.errors import Exit, UsageError, worst
 from reconciler.base.progress import current_display
+from reconciler.base.suggestions import suggest
+from reconciler.base.wording import plural
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -22,7 +24,7 @@ from reconciler.cli.output import (
 from reconciler.git import effects
 
 if TYPE_CHECKING:
-    from reconciler.read.snapshot.importing import KindCount, SnapshotFiles
+    from reconciler.read.snapshot.importing import SnapshotFiles
     from reconciler.run.options import RunOptions
 
 
@@ -78,7 +80,7 @@ def import_(
     taken: str,
     api_resources: Path | None,
 ) -> Exit:
-    r"""Write what `kubectl get -A -o json|yaml` prints into the layout of a snapshot.
+    r"""Write the output of `kubectl get -A -o json|yaml` as a snapshot.
 
     Each imported kind is replaced whole: an object that is not in the input is gone. Name the kinds
     with --kinds, so that one without objects is known to be empty. Data of Secrets, managed fields,
@@ -121,7 +123,10 @@ def import_(
     if output == Output.JSON:
         printer.value(_import_value(directory, planned))
         return Exit.DONE
-    printer.lines(map(_line, planned.counts))
+    for count in planned.counts:
+        incomplete = "" if count.complete else ", incomplete"
+        objects = plural(count.now, "object")
+        printer.lines([f"{count.kind}: {objects} (before: {count.before}){incomplete}"])
     printer.lines([f"written to {directory}"])
     printer.notes(planned.notes)
     return Exit.DONE
@@ -154,7 +159,9 @@ def _configured_directory() -> Path:
 @control_options
 @output_options(Output.TEXT, Output.JSON)
 def kinds(settings: "RunOptions", output: str) -> Exit:
-    r"""Print the kinds that this fleet needs from its clusters, on one line as kubectl takes them.
+    r"""Print the kinds that this fleet needs from its clusters.
+
+    They are on one line, as kubectl takes them.
 
     These are the kinds that sets select, those that packages want to have injected, and, where
     packages have dependencies, what clusters show of those. What could not be read may need more kinds:
@@ -190,7 +197,6 @@ def kinds(settings: "RunOptions", output: str) -> Exit:
 
 
 def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
-    from reconciler.base.suggestions import suggest
     from reconciler.dependencies.catalog.cluster_state import read_platforms
     from reconciler.dependencies.model.packages import Platform
 
@@ -202,14 +208,6 @@ def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
         hint = otherwise if is_platform else suggest(unknown[0], Platform, otherwise=otherwise)
         raise UsageError(f"{unknown[0]}={versions[unknown[0]]} is no version of a platform", hint=hint)
     return versions
-
-
-def _line(count: "KindCount") -> str:
-    from reconciler.base.wording import plural
-
-    objects = plural(count.now, "object")
-    incomplete = "" if count.complete else ", incomplete"
-    return f"{count.kind}: {objects} (before: {count.before}){incomplete}"
 
 
 def _seconds(text: str) -> int:

@@ -3,14 +3,17 @@
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.base.errors import Exit, UsageError, worst
+from reconciler.base.escape import terminal
 from reconciler.base.progress import current_display
-from reconciler.cli.html import html_option, write_page
+from reconciler.base.suggestions import suggest
+from reconciler.cli.differences import html_option, write_page
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -117,7 +120,6 @@ def status(
 def _show(
     printer: Printer, observed: "FleetStatus", filters: "StatusFilter", output: str, sort: str | None
 ) -> Exit:
-    from reconciler.base.escape import terminal
     from reconciler.report.json import exits_value, listing, problem_value
     from reconciler.report.rollouts import rollout_lines, rollout_value
     from reconciler.report.status import condition, sort_owners, status_csv, status_json_lines, status_lines
@@ -172,9 +174,6 @@ def _check_names(owners: "Iterable[Owner]", filters: "StatusFilter") -> None:
     Raises:
         UsageError: No owner, package, set, repository or label has a name.
     """
-    from fnmatch import fnmatchcase
-
-    from reconciler.base.suggestions import suggest
     from reconciler.report.status import owner_names, set_names
 
     every = list(owners)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.base.errors import ConfigurationError, Exit, UsageError
+from reconciler.base.escape import message_line
 from reconciler.base.progress import current_display
+from reconciler.base.wording import plural
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.git import effects
 
@@ -55,7 +57,7 @@ def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes]]":
     from reconciler.git.working_copy import find_working_copy
     from reconciler.policy import Policy
     from reconciler.read.configuration import FILE, parse_configuration
-    from reconciler.workdir.manifests import read_manifest_files
+    from reconciler.workdir.control_files import read_manifest_files
 
     copy = find_working_copy(Path.cwd())
     root = copy.root if copy else Path.cwd()
@@ -99,9 +101,6 @@ def _show(printer: "Printer", result: "Validation", form: Output) -> None:
 
 def _lines(result: "Validation") -> Iterator[str]:
     """Yield `file:line:column: reason: message` for each error, as compilers do, then the counts."""
-    from reconciler.base.escape import message_line
-    from reconciler.base.wording import plural
-
     for problem in result.problems:
         yield message_line(str(problem))
         yield from (f"  hint: {message_line(line)}" for line in problem.hint.splitlines()[:1])

@@ -5,7 +5,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -13,9 +13,6 @@ from reconciler.base.errors import Location, RefusedError
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
 from reconciler.names.problems import Problem
-
-if TYPE_CHECKING:
-    from reconciler.plan.changes import Refusal
 
 _PULL_REQUEST = "pull_request"
 
@@ -113,19 +110,14 @@ def check_event(environment: Mapping[str, str]) -> None:
 
 def annotate_problem(problem: Problem, level: str = "error") -> Annotation:
     """Return the annotation of a problem."""
-    message = f"{problem.message}. {problem.hint}" if problem.hint else problem.message
-    return Annotation(level, problem.reason, message, problem.location)
+    return annotate_error(problem.reason, problem.message, problem.hint, problem.location, level)
 
 
-def annotate_refusal(refusal: "Refusal") -> Annotation:
-    """Return the annotation of a refusal, which has no place."""
-    message = f"{refusal.message}. {refusal.hint}" if refusal.hint else refusal.message
-    return Annotation("error", refusal.reason, message)
-
-
-def annotate_failure(message: str, hint: str) -> Annotation:
-    """Return the annotation of effects that failed, which have no place in a file."""
-    return Annotation("error", "Failed", f"{message}. {hint}" if hint else message)
+def annotate_error(
+    title: str, message: str, hint: str, location: Location | None = None, level: str = "error"
+) -> Annotation:
+    """Return the annotation of what is wrong, with the next step; a refusal and a failure have no place."""
+    return Annotation(level, title, f"{message}. {hint}" if hint else message, location)
 
 
 def annotation_lines(annotations: Iterable[Annotation]) -> Iterator[str]:

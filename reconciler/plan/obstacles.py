@@ -25,7 +25,7 @@ _NEXT = {
     Phase.CONFLICT: "Answer each conflict in the draft: `reconciler pr show {name}` lists them.",
     Phase.REJECTED: 'Change it, or set reconciler.dev/retry: "1" on its manifest.',
     Phase.PAUSED: "Remove reconciler.dev/paused.",
-    Phase.HELD_BACK: "Run `reconciler explain {name}`: it has every detail.",
+    Phase.HELD_BACK: "Run `reconciler plan`: it has each refusal and problem with its hint.",
     Phase.STALLED: "Correct the manifest or the repository; `reconciler doctor` checks repositories.",
 }
 

@@ -8,7 +8,7 @@ from reconciler.base.escape import terminal
 from reconciler.plan.impact import Impact
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.folding import impact_text, risk_texts
-from reconciler.report.json import impact_value, listing, risk_value
+from reconciler.report.json import impact_value, risk_value
 
 _SHORT = 8
 
@@ -59,9 +59,9 @@ def history_lines(
             yield from (paint(line, Color.RED) for line in indented(terminal(text), width))
 
 
-def history_value(name: str, entries: Sequence[HistoryEntry]) -> dict[str, Any]:
-    """Return the history of a package as a JSON value."""
-    items = [
+def history_items(entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
+    """Return the revisions of a package as JSON values."""
+    return [
         {
             "revision": entry.revision,
             "commit": entry.commit,
@@ -74,4 +74,3 @@ def history_value(name: str, entries: Sequence[HistoryEntry]) -> dict[str, Any]:
         }
         for entry in entries
     ]
-    return {**listing("History", items), "name": name}

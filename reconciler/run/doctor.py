@@ -45,13 +45,17 @@ def diagnose(options: RunOptions) -> tuple[Diagnosis, ...]:
     except UsageError:
         raise
     except ConfigurationError as error:
-        return (*findings, *map(_configuration_error, error.parts))
+        for part in error.parts:
+            where = str(part.location or "reconciler.yaml")
+            findings.append(Diagnosis("configuration", where, Severity.ERROR, part.message, part.hint))
+        return tuple(findings)
     except ReconcilerError as error:
         return (*findings, _error("control repository", options.control, error))
     inventory = inputs.inventory
     findings += [
         Diagnosis("configuration", f"{inventory.policy.config_path} of instance {inventory.policy.instance}"),
-        *_control(inventory),
+        Diagnosis("control repository", inventory.control.remote),
+        *(_warning("control repository", inventory.control.remote, note, "") for note in inventory.notes),
         *_manifests(inventory),
         *_tokens(inventory.policy),
         *_engines(inventory.policy),
@@ -68,22 +72,11 @@ def _error(check: str, subject: str, error: ReconcilerError) -> Diagnosis:
     return Diagnosis(check, subject, Severity.ERROR, str(error), error.hint)
 
 
-def _configuration_error(error: ConfigurationError) -> Diagnosis:
-    where = str(error.location or "reconciler.yaml")
-    return Diagnosis("configuration", where, Severity.ERROR, error.message, error.hint)
-
-
 def _warning(check: str, subject: str, message: str, hint: str) -> Diagnosis:
     return Diagnosis(check, subject, Severity.WARNING, message, hint)
 
 
 # The control repository and this machine
-
-
-def _control(inventory: Inventory) -> Iterator[Diagnosis]:
-    yield Diagnosis("control repository", inventory.control.remote)
-    for note in inventory.notes:
-        yield _warning("control repository", inventory.control.remote, note, "")
 
 
 def _manifests(inventory: Inventory) -> Iterator[Diagnosis]:

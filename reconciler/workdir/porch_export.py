@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from reconciler.api.meta import Manifest
@@ -77,7 +78,11 @@ def convert_export(exports: Mapping[str, bytes]) -> Conversion:
     """
     objects = [item for name, data in exports.items() for item in _objects(name, data)]
     notes: list[Note] = []
-    sets = {_key(item): _uid(item) for item in objects if item.get("kind") == "PackageVariantSet"}
+    sets = {
+        _key(item): str(_mapping(item.get("metadata")).get("uid", ""))
+        for item in objects
+        if item.get("kind") == "PackageVariantSet"
+    }
     owners = [_owner(item, sets) for item in objects]
     owned = Counter(owner for owner in owners if owner)
     kinds = defaultdict[str, dict[str, Any]](dict)
@@ -94,7 +99,10 @@ def convert_export(exports: Mapping[str, bytes]) -> Conversion:
         )
         for owner, n in owned.items()
     ]
-    return Conversion({kind: _text(group) for kind, group in kinds.items()}, tuple(dict.fromkeys(notes)))
+    texts = {
+        kind: "---\n".join(f"{emit(group[key])}\n" for key in sorted(group)) for kind, group in kinds.items()
+    }
+    return Conversion(texts, tuple(dict.fromkeys(notes)))
 
 
 def _objects(name: str, data: bytes) -> Iterator[dict[str, Any]]:
@@ -120,10 +128,6 @@ def _flatten(value: Any) -> Iterator[dict[str, Any]]:
         yield value
 
 
-def _text(group: Mapping[str, Any]) -> str:
-    return "---\n".join(f"{emit(group[key])}\n" for key in sorted(group))
-
-
 # One object
 
 
@@ -139,7 +143,7 @@ def _convert(item: dict[str, Any], notes: list[Note], owned: Mapping[str, int]) 
         "apiVersion": item["apiVersion"],
         "kind": kind,
         "metadata": _metadata(_mapping(item.get("metadata"))),
-        "spec": _copy(_mapping(item.get("spec"))),
+        "spec": deepcopy(_mapping(item.get("spec"))),
     }
     subject = _key(manifest)
     if kind == "PackageVariantSet" and item["apiVersion"] != PACKAGE_VARIANT_SET:
@@ -211,10 +215,6 @@ def _owner(item: Mapping[str, Any], sets: Mapping[str, str]) -> str:
     return next((name for name, uid in sets.items() if uid and uid in uids), "")
 
 
-def _uid(item: Mapping[str, Any]) -> str:
-    return str(_mapping(item.get("metadata")).get("uid", ""))
-
-
 def _key(item: Mapping[str, Any]) -> str:
     metadata = _mapping(item.get("metadata"))
     return f"{item.get('kind')} {metadata.get('namespace', 'default')}/{metadata.get('name', '')}"
@@ -229,12 +229,6 @@ def _remove(value: Any, path: Iterable[str | int]) -> bool:
         except (KeyError, IndexError, TypeError):
             return False
     return isinstance(value, dict) and value.pop(last, None) is not None
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(child) for key, child in value.items()}
-    return [_copy(child) for child in value] if isinstance(value, list) else value
 
 
 def _mapping(value: Any) -> dict[str, Any]:

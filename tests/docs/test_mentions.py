@@ -25,7 +25,7 @@ PAGES = [
     *sorted((ROOT / "tests").glob("*/README.md")),
 ]
 FILES = [
-    *sorted((ROOT / "templates").glob("*.*")),
+    *sorted((ROOT / "templates").rglob("*.*")),
     *(file for file in sorted((ROOT / "deploy").rglob("*")) if file.is_file()),
     *sorted((ROOT / ".github").rglob("*.*")),
     *(ROOT / name for name in ("action.yml", "Dockerfile", ".ci/run", ".pre-commit-hooks.yaml")),

@@ -21,7 +21,7 @@ FORMS = (
         "doctor",
         "expand -o json",
     ),
-    *(f"explain {NAME}", f"explain {NAME} -o json", f"why-not {NAME}", f"history {NAME}"),
+    *(f"explain {NAME}", f"explain {NAME} -o json", f"explain {NAME} --why-not newest --history"),
     *(f"status -o {form}" for form in ("text", "wide", "csv", "json", "jsonl", "yaml")),
     *(f"graph -o {form}" for form in ("text", "json", "mermaid")),
     *("pr list", "pr list -o json", f"pr show {NAME}", f"pr show {NAME} -o json"),

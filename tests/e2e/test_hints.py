@@ -489,8 +489,8 @@ QUESTIONS = (
     ("pr", "list"),
     ("lock", "--check"),
     ("explain", "edge-1/web"),
-    ("why-not", "edge-1/web"),
-    ("why-not", "edge-1/db"),
+    ("explain", "edge-1/web", "--why-not", "newest"),
+    ("explain", "edge-1/db", "--why-not", "newest"),
     ("approve", "edge-1/web"),
 )
 

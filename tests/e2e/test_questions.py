@@ -1,4 +1,4 @@
-"""`history` and `why-not` answer from Git alone what happened to a package, and what keeps it."""
+"""`explain` answers from Git alone what happened to a package, and what keeps it from a revision."""
 
 import json
 import re
@@ -56,52 +56,55 @@ def schema_of(kind: str, capfd: pytest.CaptureFixture[str]) -> dict[str, object]
 def test_history_has_drafts_and_revisions_with_their_differences(
     world: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    schema = schema_of("history", capfd)
-    value = json.loads(world.run("history", "edge-1/web", "-o", "json").out)
-    text = world.run("history", "edge-1/web").out.splitlines()
+    schema = schema_of("explanation", capfd)
+    value = json.loads(world.run("explain", "edge-1/web", "--history", "-o", "json").out)
+    text = world.run("explain", "edge-1/web", "--history").out
+    _, _, rows = text.partition("  history:\n")
 
     assert violations(schema, value) == []
-    assert [(item["revision"], item["upstream"]) for item in value["items"]] == [
+    assert [(item["revision"], item["upstream"]) for item in value["history"]] == [
         ("draft packagevariant-2", "web/v2"),
         ("v1", "web/v1"),
     ]
-    draft, first = (item["diff"] for item in value["items"])
+    draft, first = (item["diff"] for item in value["history"])
     assert (draft["files"], first["files"]) == (2, 3)
     assert first["removed"] == 0 < draft["removed"]
-    assert [line.split()[0] for line in text] == ["REVISION", "draft", "v1"]
+    assert [line.split()[0] for line in rows.splitlines()[:3]] == ["REVISION", "draft", "v1"]
 
 
-def test_history_of_an_unknown_package_suggests_a_name(world: World) -> None:
-    said = world.run("history", "edge-1/wbe")
+def test_unknown_package_suggests_a_name(world: World) -> None:
+    said = world.run("explain", "edge-1/wbe")
 
     assert said.code == 2
     assert "Did you mean edge-1/web" in said.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "messages", "hint"),
+    ("package", "revision", "messages", "hint"),
     [
-        (("edge-1/web",), ["It is in review as #3"], "reconciler approve edge-1/web"),
-        (("edge-1/web", "v1"), ["The manifest asks for web/v2: spec.upstream.revision"], "Change it there"),
+        ("edge-1/web", "newest", ["It is in review as #3"], "reconciler approve edge-1/web"),
+        ("edge-1/web", "v1", ["The manifest asks for web/v2: spec.upstream.revision"], "Change it there"),
         (
-            ("edge-1/web", "web/v7"),
+            "edge-1/web",
+            "web/v7",
             ["The upstream has no revision web/v7"],
             "Ask for one that it has: web/v1, web/v2.",
         ),
-        (("edge-1/db",), ["It is rejected as #1: "], "reconciler.dev/retry"),
-        (("edge-1/broken",), ["could not find upstream package revision"], "v1"),
+        ("edge-1/db", "newest", ["It is rejected as #1: "], "reconciler.dev/retry"),
+        ("edge-1/broken", "newest", ["could not find upstream package revision"], "v1"),
     ],
 )
 def test_every_obstacle_is_named_with_the_next_step(
-    world: World, arguments: tuple[str, ...], messages: list[str], hint: str
+    world: World, package: str, revision: str, messages: list[str], hint: str
 ) -> None:
-    value = json.loads(world.run("why-not", *arguments, "-o", "json").out)
-    text = world.run("why-not", *arguments).out
+    line = ("explain", package, "--why-not", revision)
+    standstill = json.loads(world.run(*line, "-o", "json").out)["standstill"]
+    text = world.run(*line).out
 
-    found = [obstacle["message"] for obstacle in value["obstacles"]]
+    found = [obstacle["message"] for obstacle in standstill["obstacles"]]
     assert len(found) == len(messages), found
     assert all(message in each for message, each in zip(messages, found, strict=True))
-    assert hint in value["obstacles"][-1]["hint"]
+    assert hint in standstill["obstacles"][-1]["hint"]
     assert all(message in text for message in messages)
 
 
@@ -112,23 +115,31 @@ def test_fault_of_a_set_is_an_obstacle_of_its_packages(tmp_path: Path) -> None:
     control = Repo(world.control, time=world.clock + 60)
     control.commit({"manifests/set.yaml": SITE.replace("package: web", "package: wbe")})
 
-    said = world.run("why-not", "edge-1/site").out.splitlines()
+    said = world.run("explain", "edge-1/site", "--why-not", "newest").out
+    _, _, lines = said.partition("  what keeps it:\n")
 
-    assert said[1] == (
+    assert lines.splitlines()[0].strip() == (
         "1. could not find upstream package revision 'wbe/1' in repo 'blueprints' (manifests/set.yaml:8:5)"
     )
-    assert said[2] == (
-        "   next: Correct the name, or publish it first: there is no package wbe yet. Did you mean web?"
+    assert lines.splitlines()[1].strip() == (
+        "next: Correct the name, or publish it first: there is no package wbe yet. Did you mean web?"
     )
-    assert "Nothing keeps it" not in said[-1]
+    assert "Nothing keeps it" not in said
 
 
 def test_package_on_the_revision_has_no_obstacle(world: World, capfd: pytest.CaptureFixture[str]) -> None:
-    schema = schema_of("standstill", capfd)
-    said = world.run("why-not", "edge-1/web", "2", "-o", "json")
+    schema = schema_of("explanation", capfd)
+    said = world.run("explain", "edge-1/web", "--why-not", "2", "-o", "json")
 
     assert violations(schema, json.loads(said.out)) == []
-    assert json.loads(said.out)["newest"] == "web/v2"
+    assert json.loads(said.out)["standstill"]["newest"] == "web/v2"
+
+
+def test_package_that_no_plan_has_is_explained(world: World) -> None:
+    said = world.run("explain", "blueprints/web", "--history")
+
+    assert said.out.startswith("blueprints/web: keep (NotOurs)\n")
+    assert re.findall(r"(?m)^    (v\d)", said.out) == ["v2", "v1"]
 
 
 def test_explain_has_state_and_pull_request(world: World) -> None:

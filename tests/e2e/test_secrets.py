@@ -97,7 +97,7 @@ def outputs(world: World) -> Iterator[tuple[str, str]]:
     for line in (
         *(f"plan -o {form}" for form in ("text", "json", "markdown", "sarif")),
         *("plan --diff --all", f"plan --diff {NAME}", f"plan --html {page}", "plan --verbose"),
-        *(f"explain {NAME}", f"explain {NAME} -o json", f"why-not {NAME}", f"history {NAME}"),
+        *(f"explain {NAME}", f"explain {NAME} -o json", f"explain {NAME} --why-not newest --history"),
         *("status -o wide", "status -o json", "status -o yaml", "status -o csv", "status -o jsonl"),
         *("doctor", "graph", "graph -o json", "check", "check --diff"),
         *(f"check --html {tables}", "check -o markdown", "check -o sarif", "check -o json"),

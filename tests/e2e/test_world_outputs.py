@@ -48,7 +48,9 @@ def test_every_command_about_a_fleet_is_sampled() -> None:
     changing = ("lock hold", "lock follow", "pr show", "pr merge", "pr close", "pr reopen", "apply")
     commands = {name for names in OUTPUTS.values() for name in names if not name.startswith(about_files)}
 
-    sampled = {" ".join(line).partition(" -")[0] for _, *line in (*FIRST, *IN_TURN, *OF_A_PACKAGE)}
+    sampled = {
+        " ".join(line).partition(" -")[0] for _, *line in (*FIRST, *IN_TURN, ("Explanation", "explain"))
+    }
 
     assert commands - {*changing, "status", "expand", "lock what-if"} == sampled - {"graph why"}
 
@@ -71,8 +73,8 @@ IN_TURN = [
     ("Validation", "validate"),
 ]
 """Other commands about all of a world: each world runs some of them."""
-OF_A_PACKAGE = [("History", "history"), ("Standstill", "why-not"), ("Explanation", "explain")]
-"""Commands about one package: each world runs one of them."""
+SECTIONS = [("--history",), ("--why-not", "newest"), ()]
+"""Sections of `explain`: each world runs one of them."""
 SOME = 4
 """One in so many of the other commands runs on a world."""
 
@@ -83,8 +85,8 @@ def _in_turn(world: World, number: int) -> Iterator[tuple[str, ...]]:
     items = json.loads(world.run("status", "-o", "json").out)["items"]
     packages = [f"{p['repository']}/{p['name']}" for item in items if (p := item.get("package"))]
     if packages:
-        line = OF_A_PACKAGE[number % len(OF_A_PACKAGE)]
-        yield *line, packages[number % len(packages)]
+        section = SECTIONS[number % len(SECTIONS)]
+        yield "Explanation", "explain", packages[number % len(packages)], *section
 
 
 def _last(world: World) -> Iterator[tuple[str, ...]]:

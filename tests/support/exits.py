@@ -24,8 +24,6 @@ LINES = {
         "pr reopen": "pr reopen edge-1/web",
         "status": "status",
         "explain": "explain edge-1/web",
-        "why-not": "why-not edge-1/web",
-        "history": "history edge-1/web",
         "graph": "graph",
         "expand": "expand",
         "snapshot kinds": "snapshot kinds",

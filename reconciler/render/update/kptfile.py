@@ -304,9 +304,11 @@ def _root(path: str, file: File | None) -> Node | None:
     try:
         root = root_of(Tree.parse(file.data.decode(errors="replace")))
     except YamlError as error:
-        raise _invalid(path, f"{path} cannot be read: {error}") from error
+        message = f"{path} cannot be read: {error}"
+        raise UpdateRefused("InvalidKptfile", message, paths=(path,), exit_code=Exit.INVALID_INPUT) from error
     if root is not None and not root.is_mapping:
-        raise _invalid(path, f"{path} is no mapping")
+        message = f"{path} is no mapping"
+        raise UpdateRefused("InvalidKptfile", message, paths=(path,), exit_code=Exit.INVALID_INPUT)
     return root
 
 

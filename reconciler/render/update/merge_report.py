@@ -84,8 +84,7 @@ class Updated(Struct, frozen=True):
 class UpdateRefused(Exception):  # noqa: N818 - a result about one package, not a failure of the run
     """A package cannot be updated; nothing of it was changed.
 
-    `reason` is one word for machines, `paths` are the files that cause it, `exit_code` is the class of a
-    command that ends with it.
+    `reason` is one word for machines, `paths` are the files that cause it, `exit_code` is that of a command.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from reconciler.cli.main import invoke, main
 from reconciler.cli.schema import NAMES, OUTPUTS
 from tests.support.cli_reference import walk
 
-EVERYWHERE = {"--quiet", "-q", "--verbose", "-v", "--no-color"}
+EVERYWHERE = {"--quiet", "-q"}
 WITHOUT_JSON = {
     "action": "runs another command, whose outputs a workflow gets",
     "completion": "prints a script for a shell",
@@ -61,7 +61,10 @@ EVERY = dict(commands())
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_every_command_has_the_common_options(name: str) -> None:
-    assert set(dict(options(LEAVES[name]))) >= EVERYWHERE
+    names = set(dict(options(LEAVES[name])))
+
+    assert names >= EVERYWHERE
+    assert ("--verbose" in names) == ("--cache-dir" in names), "what reads repositories tells about it"
 
 
 def test_an_option_has_one_type_in_all_commands() -> None:
@@ -149,6 +152,17 @@ def test_a_value_like_no_choice_gets_none(capfd: pytest.CaptureFixture[str]) -> 
     assert invoke(["plan", "-o", "zzzz"]) == 2
 
     assert "Did you mean" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, command in EVERY.items() if isinstance(command, click.Group)]
+)
+def test_each_command_of_a_group_has_a_whole_line(name: str) -> None:
+    context = click.Context(EVERY[name], terminal_width=80)
+
+    lines = EVERY[name].get_help(context).partition("Commands:")[2].splitlines()
+
+    assert [line for line in lines if line.endswith("...") or line.startswith("      ")] == []
 
 
 def test_help_lists_every_exit_code() -> None:

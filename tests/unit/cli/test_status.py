@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from reconciler.base.errors import Exit
-from reconciler.base.reasons import Phase
 from reconciler.cli.main import invoke
 from reconciler.cli.status import SORT_KEYS, STATES
+from reconciler.plan.status import Phase
 from reconciler.report import status as report
 from reconciler.report.status import row, sort_owners, status_csv, status_lines
 from reconciler.run import queries
@@ -54,7 +54,7 @@ def show(
     monkeypatch.setattr(
         queries, "read_status", lambda _: FleetStatus(list(owners), planned=None, exits=exits)
     )
-    code = invoke(["status", "--no-color", "--control", "unused", *arguments])
+    code = invoke(["status", "--control", "unused", *arguments])
     return code, capsys.readouterr().out
 
 

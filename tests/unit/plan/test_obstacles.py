@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.base.errors import Location
+from reconciler.base.errors import Location, Problem
 from reconciler.base.reasons import Reason
 from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import PackageRevision, PackageState, PullState
 from reconciler.names.ids import Lifecycle, ObjectName
-from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed, WriteDraft
 from reconciler.plan.obstacles import Obstacle, Standstill, find_obstacles
 from reconciler.policy import Policy
@@ -207,7 +206,12 @@ def test_variant_that_is_not_resolved_has_its_state_as_obstacle() -> None:
         "",
         "",
         "",
-        (Obstacle("It is held back: Why", "Run `reconciler explain edge/web`: it has every detail."),),
+        (
+            Obstacle(
+                "It is held back: Why",
+                "Run `reconciler plan`: it has each refusal and problem with its hint.",
+            ),
+        ),
     )
 
 

@@ -1,0 +1,101 @@
+"""The run of `explain`: one package of a planned fleet, its obstacles, its revisions and its fields."""
+
+from collections.abc import Iterator
+
+from reconciler.api.kptfile import KPTFILE
+from reconciler.base.progress import track
+from reconciler.base.reasons import Reason
+from reconciler.expand import DesiredVariant, expand
+from reconciler.git.repository import Mirror
+from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.objects import Files
+from reconciler.plan.changes import Change, Op
+from reconciler.plan.impact import ImpactReader
+from reconciler.plan.obstacles import Standstill, find_obstacles
+from reconciler.plan.overview import version_label
+from reconciler.plan.provenance import Origin, find_origins
+from reconciler.read.contents import fetch_contents
+from reconciler.read.repositories.kptfiles import read_header
+from reconciler.report.history import HistoryEntry
+from reconciler.resolve import Needs
+from reconciler.resolve.ownership import package_name
+from reconciler.run.inputs import RunInputs
+from reconciler.run.plan import PlannedRun
+
+
+def named_changes(planned: PlannedRun) -> Iterator[tuple[str, str, Change]]:
+    """Yield the change of every package of the plan and of every other repository, with both of its names."""
+    for change in planned.plan.changes:
+        yield planned.names.of(change), f"{change.repository.name}/{change.package.path}", change
+    planned_packages = {change.package for change in planned.plan.changes}
+    for _, view in sorted(planned.inputs.inventory.repositories.items()):
+        for path, package in sorted(view.packages.items()):
+            key = PackageKey(view.url, path)
+            if key not in planned_packages:
+                change = Change(key, view.key, Op.KEEP, Reason.NOT_OURS, before=package.main_tree)
+                yield f"{view.key.name}/{package_name(view, path)}", f"{view.key.name}/{path}", change
+
+
+def trace_variant(planned: PlannedRun, change: Change) -> DesiredVariant | None:
+    """Return the variant of a change with the origin of every field that a set gave it."""
+    traced = {v.key: v for v in expand(planned.inputs.inventory, trace=True).variants}
+    variant = next((v for v in planned.desired.variants if v.key == change.variant), None)
+    return traced.get(variant.key, variant) if variant else None
+
+
+def explain_standstill(
+    planned: PlannedRun, change: Change, variant: DesiredVariant | None, revision: str
+) -> Standstill:
+    """Return what keeps a package from an upstream revision, "" for the newest one."""
+    trace = {variant.key: variant.trace} if variant else {}
+    return find_obstacles(planned.plan, change, planned.names.of(change), revision, trace)
+
+
+def read_origins(planned: PlannedRun, change: Change, variant: DesiredVariant | None) -> tuple[Origin, ...]:
+    """Return where each field of a package came from; none where no variant makes it."""
+    resolved = next((r for r in planned.resolution.variants if r.variant.key == change.variant), None)
+    if variant is None or resolved is None or resolved.downstream != change.package:
+        return ()
+    inventory = planned.inputs.inventory
+    files = change.written.files if change.written else None
+    if not files and change.after is not None:
+        needs = Needs({change.package.url: frozenset({change.after})})
+        files = fetch_contents(needs, planned.inputs.mirrors, inventory.policy.limits).get(change.after)
+    return find_origins(resolved, files or {}, inventory, variant.trace)
+
+
+def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:
+    """Yield the revisions of a package, the newest first; open drafts come before them."""
+    view = inputs.inventory.repositories[change.repository]
+    package = view.packages.get(change.package.path)
+    if package is None:
+        return
+    mirror = inputs.mirrors.open(view.remote)
+    drafts = sorted(package.drafts, key=lambda draft: -draft.tip.time)
+    untagged = sorted(package.unpublished, key=lambda state: -state.commit.time)
+    numbered = sorted((r for r in package.published if r.revision > 0), key=lambda r: -r.revision)
+    stages = [
+        *((f"draft {draft.workspace}", draft.tip.oid, draft.tree) for draft in drafts),
+        *(("untagged", state.commit.oid, state.tree) for state in untagged),
+        *((f"v{r.revision}", r.commit.oid, r.tree) for r in numbered),
+    ]
+    trees = [tree for _, _, tree in stages]
+    older = [*(package.main_tree for _ in drafts), *trees[len(drafts) + 1 :], None]
+    needs = Needs({view.url: frozenset(trees)})
+    contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits).files
+    reader = ImpactReader(inputs.inventory.policy.risks)
+    for (label, commit, tree), base in zip(track(stages, "comparing revisions"), older, strict=False):
+        before = contents.get(base, {}) if base else {}
+        after = contents.get(tree, {})
+        impact = reader.impact(before, after, ()) if tree in contents else None
+        yield _entry(label, commit, after, mirror)._replace(impact=impact)
+
+
+def _entry(label: str, commit: Oid, files: Files, mirror: Mirror) -> HistoryEntry:
+    data = mirror.find_commit(commit)
+    kptfile = files.get(KPTFILE)
+    upstream = version_label(read_header(kptfile.data)) if kptfile else ""
+    if data is None:
+        return HistoryEntry(label, commit, upstream)
+    subject = data.message.strip().partition("\n")[0]
+    return HistoryEntry(label, commit, upstream, data.committer.time, data.author.name, subject)
