@@ -183,7 +183,7 @@ def entrypoint() -> None:
 
 
 def _work() -> int:
-    # What a run makes lives to its end and has few cycles: the collector looks for them rarely (the replies of
+    # What a run makes lives to its end and has few cycles: the collector looks for them rarely (replies of
     # forges have some), and not at the end, where it would take a fifth of a short run.
     gc.set_threshold(200_000, 20, 100)
     _show_progress()
