@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit
+from reconciler.base.escape import terminal
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -13,8 +15,6 @@ from reconciler.cli.output import (
     show_standing,
 )
 from reconciler.cli.selecting import find_change
-from reconciler.errors import Exit
-from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.expand import DesiredVariant

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import Exit
+from reconciler.base.escape import message_line, terminal
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -12,8 +14,6 @@ from reconciler.cli.output import (
     show_standing,
 )
 from reconciler.cli.selecting import find_change
-from reconciler.errors import Exit
-from reconciler.report.escape import message_line, terminal
 
 if TYPE_CHECKING:
     from reconciler.run.options import RunOptions

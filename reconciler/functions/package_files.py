@@ -7,12 +7,14 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.resource import Resource
 from reconciler.functions.values import copy_value
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
-from reconciler.objects import File, Files, Mode
-from reconciler.values import dataclass, replace
+from reconciler.names.objects import File, Files, Mode
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -64,8 +66,7 @@ def _is_ignored(path: str, spec: "GitIgnoreSpec") -> bool:
     return any(spec.match_file(step if step == path else f"{step}/") for step in steps)
 
 
-@dataclass(frozen=True, slots=True)
-class PackageResources:
+class PackageResources(Struct, frozen=True):
     """The resources of a package and its sub-packages, by the directory of the package."""
 
     files: Files

@@ -11,10 +11,11 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
+
+from tests.support.values import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import RefusedError, UnavailableError
+from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import Oid
-from reconciler.objects import File, Signature
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Signature
 from tests.support.git import Repo, make_repository, run
 
 BOT = Signature("Bot", "bot@example.com", 1_767_225_600)
@@ -242,7 +242,7 @@ from pathlib import Path
 from reconciler.git.push import RefUpdate, push
 from reconciler.git.repository import Mirrors
 from reconciler.git.pack import Pack
-from reconciler.objects import File, Signature
+from reconciler.names.objects import File, Signature
 
 remote, cache, name = sys.argv[1:]
 mirror = Mirrors(Path(cache)).open(remote)
@@ -280,7 +280,7 @@ from pathlib import Path
 from reconciler.git.push import RefUpdate, push
 from reconciler.git.repository import Mirrors
 from reconciler.git.pack import Pack
-from reconciler.objects import File, Signature
+from reconciler.names.objects import File, Signature
 
 remote, cache = sys.argv[1:]
 mirror = Mirrors(Path(cache)).open(remote)

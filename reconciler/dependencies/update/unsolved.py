@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import field
 
+from msgspec import Struct, field
 from pydantic import ValidationError
 
 from reconciler import __version__
+from reconciler.base.errors import Problem
 from reconciler.dependencies.lock.format import (
     SCHEMA,
     SOLVER,
@@ -20,8 +21,6 @@ from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.memo import CanonicalText
-from reconciler.errors import Problem
-from reconciler.values import dataclass
 
 
 class UnsolvedCluster(StateRecord):
@@ -58,8 +57,7 @@ class UnsolvedCluster(StateRecord):
         return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-@dataclass(slots=True)
-class UnsolvedClusters:
+class UnsolvedClusters(Struct):
     """The records of the status branch, by path, and digests of inputs that were computed in this run."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)

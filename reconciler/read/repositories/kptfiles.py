@@ -4,13 +4,15 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, KptfileHeader
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import Oid
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
-from reconciler.values import dataclass, replace
+from reconciler.names.ids import Oid
 
 MAX_KPTFILE_BYTES = 1 << 20
 
@@ -104,8 +106,7 @@ def _upstream(text: "_Texts", field: str) -> GitUpstream | None:
     return GitUpstream(*(text.at(field, "git", name) for name in ("repo", "directory", "ref", "commit")))
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
+class _Texts(Struct, frozen=True):
     """Fields of a document as they are written: a name or commit of digits is text, not a number."""
 
     document: Document

@@ -1,0 +1,157 @@
+"""The pipelines of many packages: cached results are looked up, others are computed."""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from reconciler.api.kptfile import KPTFILE
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.progress import open_task
+from reconciler.base.timing import SpanKind, is_watched, timed
+from reconciler.functions.pipeline import (
+    RunPipelines,
+    declared_steps,
+    find_engine,
+    may_have_pipeline,
+    run_pipeline,
+)
+from reconciler.functions.runtime import FunctionRuntime
+from reconciler.functions.runtimes.container import ContainerRuntime
+from reconciler.functions.runtimes.process import ExecRuntime
+from reconciler.functions.runtimes.result_cache import PackageCache
+from reconciler.functions.runtimes.schemas import SchemaRuntime
+from reconciler.functions.runtimes.starlark import StarlarkRuntime
+from reconciler.functions.runtimes.time_limits import RunLimit, limited
+from reconciler.functions.step import InvalidPipelineError, PipelineResult, Unrunnable
+from reconciler.names.objects import Files
+from reconciler.policy import FunctionPolicy
+
+_LOCATION: Final = lazy_pattern(rb"reconciler\.dev/location:[ \t]*[\"']?([^\s\"']+)")
+
+Definitions = Sequence[Mapping[str, Any]]
+"""CustomResourceDefinitions for validation, besides those in each package."""
+
+
+@contextmanager
+def open_runtimes(
+    policy: FunctionPolicy,
+    cache: Path | None = None,
+    definitions: Definitions = (),
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[FunctionRuntime, ...]]:
+    """Yield the runtimes of a policy in the order in which they are tried (D11); end their processes.
+
+    `cache` is a directory for the results of containers; what `check` raises ends a function that runs.
+    """
+    with StarlarkRuntime(policy, check) as starlark:
+        containers = ContainerRuntime(policy, cache, check)
+        yield (starlark, SchemaRuntime(definitions), ExecRuntime(policy, check), containers)
+
+
+@contextmanager
+def open_pipelines(
+    policy: FunctionPolicy, cache: Path | None = None, definitions: Definitions = ()
+) -> Iterator[RunPipelines]:
+    """Yield a function that runs the pipelines of packages; end its processes.
+
+    Deterministic: each package is rendered by itself, and the results come in the order of the packages.
+    `cache` is a directory for results.
+    """
+    cached = PackageCache(cache and cache / "packages", policy, definitions)
+    spent_s = 0.0
+    limit = RunLimit(policy)
+    with open_runtimes(policy, cache, definitions, limit.check) as runtimes:
+
+        def run(packages: Sequence[Files]) -> list[PipelineResult]:
+            nonlocal spent_s
+            hits = [
+                cached.find(files) if may_have_pipeline(files) else PipelineResult(files)
+                for files in packages
+            ]
+            missing = _fairly(packages, (number for number, hit in enumerate(hits) if hit is None), cached)
+            begun = time.monotonic()
+            limit.ends_s = begun + max(0.0, policy.run_timeout_s - spent_s)
+            with open_task("running functions", len(missing)) as task:
+
+                def render(number: int) -> PipelineResult:
+                    result = _measured(packages[number], runtimes, policy, limit.ends_s)
+                    task.advance()
+                    return result
+
+                done = _render_all(packages, missing, render, policy, limit)
+            spent_s += time.monotonic() - begun
+            for number, result in done.items():
+                cached.keep(packages[number], result)
+                if result.is_late:
+                    cached.keep_slow(packages[number])
+            return [hit or done[number] for number, hit in enumerate(hits)]
+
+        yield run
+    cached.prune()
+
+
+def _fairly(packages: Sequence[Files], numbers: Iterable[int], cached: PackageCache) -> list[int]:
+    """Return the numbers of packages in the order in which to render them before the time is over.
+
+    Another order in each run, and those that took too long before come last: none keeps the others from being
+    rendered for ever. The order decides about nothing else.
+    """
+    shuffled = list(numbers)
+    random.shuffle(shuffled)
+    return sorted(shuffled, key=lambda number: cached.is_slow(packages[number]))
+
+
+def _render_all(
+    packages: Sequence[Files],
+    numbers: Sequence[int],
+    render: Callable[[int], PipelineResult],
+    policy: FunctionPolicy,
+    limit: RunLimit,
+) -> dict[int, PipelineResult]:
+    """Render packages by their numbers: those that wait for executables or containers side by side."""
+    waiting = [number for number in numbers if _waits(packages[number], policy)]
+    with ThreadPoolExecutor(max(1, policy.parallel), "functions") as pool:
+        try:
+            futures = {number: pool.submit(render, number) for number in waiting}
+            here = {number: render(number) for number in numbers if number not in futures}
+            return here | {number: future.result() for number, future in futures.items()}
+        except BaseException:
+            limit.ends_s = -math.inf  # what runs ends, and nothing begins any more
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _waits(files: Files, policy: FunctionPolicy) -> bool:
+    """Tell whether a package has a function that may run in an executable or a container."""
+    if not policy.runtime and not policy.exec:
+        return False
+    try:
+        steps = declared_steps(files)
+    except InvalidPipelineError:
+        return False
+    return any(isinstance(find_engine(step, (), policy), Unrunnable) for step in steps)
+
+
+def _measured(
+    files: Files, runtimes: Sequence[FunctionRuntime], policy: FunctionPolicy, ends_s: float
+) -> PipelineResult:
+    """Render a package within the limits of time; its functions are spans if there is a watcher."""
+    if not is_watched():
+        return run_pipeline(files, runtimes, policy, limited(policy, ends_s))
+    with timed(SpanKind.PACKAGE, _location(files)) as span:
+        spans = limited(policy, ends_s, lambda name: timed(SpanKind.FUNCTION, name))
+        result = run_pipeline(files, runtimes, policy, spans)
+        span.is_kept = result.declared
+    return result
+
+
+def _location(files: Files) -> str:
+    """Return repository and path of a package from its Kptfile, "" if they are not there."""
+    kptfile = files.get(KPTFILE)
+    match = _LOCATION.search(kptfile.data) if kptfile else None
+    return match[1].decode(errors="replace") if match else ""
