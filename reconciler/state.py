@@ -10,8 +10,8 @@ import msgspec
 import orjson
 
 from reconciler.ids import ObjectName
-from reconciler.models import Model
 from reconciler.values import record_dataclass
+from reconciler.wire import Record, canonical_json, read_record
 
 SCHEMA = "reconciler.dev/v1alpha1"
 LINES_SCHEMA = "reconciler.dev/v1alpha2"
@@ -168,7 +168,7 @@ class PackageVariantRecord:
         return ObjectName(self.namespace, self.name)
 
 
-class SetRecord(Model, frozen=True, kw_only=True):
+class SetRecord(Record, frozen=True, kw_only=True):
     """One PackageVariantSet as last applied: how many variants it had, and where it was declared."""
 
     api_version: str = SCHEMA
@@ -185,7 +185,7 @@ class SetRecord(Model, frozen=True, kw_only=True):
         return ObjectName(self.namespace, self.name)
 
 
-class RolloutPin(Model, frozen=True, kw_only=True):
+class RolloutPin(Record, frozen=True, kw_only=True):
     """An upstream revision as a package had it before a rollout: `package` is its path in the Repository."""
 
     repository: str
@@ -199,7 +199,7 @@ UNTIMED = 1
 """The time of what was observed without one: where a time is needed, it counts from the run that needs it."""
 
 
-class RolloutMember(Model, frozen=True, kw_only=True):
+class RolloutMember(Record, frozen=True, kw_only=True):
     """One variant of a rollout: its wave, what it moves to, and what it had before (None: it was not there).
 
     `target` tells one upstream revision from another, "" if it is not known yet. `published` is the time of
@@ -220,7 +220,7 @@ class RolloutMember(Model, frozen=True, kw_only=True):
         return ObjectName(self.namespace, self.name)
 
 
-class RolloutRecord(Model, frozen=True, kw_only=True):
+class RolloutRecord(Record, frozen=True, kw_only=True):
     """The rollout of one set: its targets are those of its start, each in its wave (D20).
 
     `revision` is what travels, as people call it; `waves` are those with targets, in their order. It is
@@ -242,7 +242,7 @@ class RolloutRecord(Model, frozen=True, kw_only=True):
         return ObjectName(self.namespace, self.name)
 
 
-class WantedLockRecord(Model, frozen=True, kw_only=True):
+class WantedLockRecord(Record, frozen=True, kw_only=True):
     """The tree of the reviewed lock that was computed last, to recognise a proposal that a person closed."""
 
     api_version: str = SCHEMA
@@ -250,7 +250,7 @@ class WantedLockRecord(Model, frozen=True, kw_only=True):
     tree: str
 
 
-class AppliedRecord(Model, frozen=True, kw_only=True):
+class AppliedRecord(Record, frozen=True, kw_only=True):
     """The commit of the control repository that was applied last (D28)."""
 
     api_version: str = SCHEMA
@@ -258,7 +258,7 @@ class AppliedRecord(Model, frozen=True, kw_only=True):
     commit: str
 
 
-class RefusedPackage(Model, frozen=True, kw_only=True):
+class RefusedPackage(Record, frozen=True, kw_only=True):
     """A package with a refused deletion after its variant moved; `of` counts the owned packages then."""
 
     url: str
@@ -266,7 +266,7 @@ class RefusedPackage(Model, frozen=True, kw_only=True):
     of: int
 
 
-class RefusedVariant(Model, frozen=True, kw_only=True):
+class RefusedVariant(Record, frozen=True, kw_only=True):
     """A variant with a refused deletion; `of` is the number of variants then."""
 
     namespace: str
@@ -274,7 +274,7 @@ class RefusedVariant(Model, frozen=True, kw_only=True):
     of: int
 
 
-class RefusedDeletionsRecord(Model, frozen=True, kw_only=True):
+class RefusedDeletionsRecord(Record, frozen=True, kw_only=True):
     """The deletions that were refused and wait for consent, each with how many there were of its kind.
 
     What leaves in the meantime makes no refused deletion small enough to go without consent.
@@ -294,7 +294,7 @@ class PullMark(NamedTuple):
     changed: float
 
 
-class EndedPull(Model, frozen=True, kw_only=True):
+class EndedPull(Record, frozen=True, kw_only=True):
     """A pull request that ended: what a plan may need of it. `closed` is in seconds, 0 if unknown."""
 
     number: int
@@ -305,7 +305,7 @@ class EndedPull(Model, frozen=True, kw_only=True):
     url: str = ""
 
 
-class PullHistory(Model, frozen=True, kw_only=True):
+class PullHistory(Record, frozen=True, kw_only=True):
     """Ended pull requests of one repository, so that no run lists what ended long ago.
 
     The next run lists what changed after `mark`. `pulls` has all of `branches`, the drafts that
@@ -324,7 +324,7 @@ NOTHING_REFUSED = RefusedDeletionsRecord()
 """The default without a record."""
 
 
-Record = (
+AnyRecord = (
     PackageVariantRecord
     | SetRecord
     | RolloutRecord
@@ -335,7 +335,7 @@ Record = (
 )
 
 
-def record_bytes(record: Record) -> bytes:
+def record_bytes(record: AnyRecord) -> bytes:
     """Return the record's canonical bytes, with sorted keys and a final newline. Deterministic.
 
     The record of a variant is one line without defaults; any other is indented by two spaces.
@@ -343,22 +343,7 @@ def record_bytes(record: Record) -> bytes:
     if isinstance(record, PackageVariantRecord):
         options = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
         return orjson.dumps(_without_defaults(record), default=dict, option=options)
-    data = record.model_dump()
-    return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-
-
-def read_variant_record(data: bytes) -> PackageVariantRecord:
-    """Return the record of a variant that one line or file has.
-
-    Raises:
-        ValueError: It is none; the message tells why.
-    """
-    try:
-        return _VARIANT.decode(data)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f"Invalid JSON: {error}") from error
+    return canonical_json(record)
 
 
 def _without_defaults(value: PackageVariantRecord | OpenConflict | AnsweredConflict) -> dict[str, Any]:
@@ -378,7 +363,6 @@ def _fields(kind: type[Any]) -> Iterator[tuple[str, str, Any]]:
         yield each.encode_name, each.name, each.default if make is msgspec.NODEFAULT else make()
 
 
-_VARIANT = msgspec.json.Decoder(PackageVariantRecord)
 _FIELDS = {kind: (*_fields(kind),) for kind in (PackageVariantRecord, OpenConflict, AnsweredConflict)}
 _DIRECTORIES: dict[type[Any], str] = {
     PackageVariantRecord: VARIANTS_DIRECTORY,
@@ -464,7 +448,7 @@ def _of_older_version(path: str, data: bytes) -> bytes:
     if not path.startswith(f"{VARIANTS_DIRECTORY}/"):
         return data
     try:
-        return record_bytes(read_variant_record(data))
+        return record_bytes(read_record(data, PackageVariantRecord))
     except ValueError:
         return data
 

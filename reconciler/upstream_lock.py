@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-import orjson
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from reconciler.ids import ObjectName
-from reconciler.models import Checked, Model
+from reconciler.wire import Record, canonical_json
 
 LOCK_SCHEMA = "reconciler.dev/v1alpha1"
 LOCKS_DIRECTORY = "locks"
@@ -21,9 +21,7 @@ EXACT = ("revision", "workspaceName")
 """The selectors that name one revision for good; every other one floats."""
 
 
-_Digest = Annotated[
-    str, Meta(pattern=r"^(?:id:)?sha256:[0-9a-f]{64}\Z"), Checked(pattern=r"^(?:id:)?sha256:[0-9a-f]{64}$")
-]
+_Digest = Annotated[str, Meta(pattern=r"^(?:id:)?sha256:[0-9a-f]{64}\Z")]
 
 
 class UpstreamRequest(NamedTuple):
@@ -34,7 +32,7 @@ class UpstreamRequest(NamedTuple):
     selector: Mapping[str, Any]
 
 
-class UpstreamLock(Model, frozen=True, kw_only=True):
+class UpstreamLock(Record, frozen=True, kw_only=True):
     """One floating upstream and the commit that it means, until it is decided anew.
 
     `selector` is how the manifest asks for it; empty means the latest published revision. `commit`
@@ -49,7 +47,7 @@ class UpstreamLock(Model, frozen=True, kw_only=True):
     repository: str
     package: str
     selector: dict[str, Any]
-    commit: Annotated[str, Meta(pattern=r"^[0-9a-f]{40}\Z"), Checked(pattern=r"^[0-9a-f]{40}$")]
+    commit: Annotated[str, Meta(pattern=r"^[0-9a-f]{40}\Z")]
     tree: str
     ref: str = ""
     held: bool = False
@@ -69,7 +67,7 @@ class UpstreamLock(Model, frozen=True, kw_only=True):
         return self.request == request_of(upstream)
 
 
-class ImagesLock(Model, frozen=True, kw_only=True):
+class ImagesLock(Record, frozen=True, kw_only=True):
     """Digests of function images by name and tag; `id:` marks the digest of a local image."""
 
     api_version: str = LOCK_SCHEMA
@@ -78,7 +76,7 @@ class ImagesLock(Model, frozen=True, kw_only=True):
 
     def pinned(self, images: Mapping[str, str]) -> "ImagesLock":
         """Return the lock with these digests as well."""
-        return self.model_copy(update={"images": dict(sorted({**self.images, **images}.items()))})
+        return replace(self, images=dict(sorted({**self.images, **images}.items())))
 
 
 def request_of(upstream: Mapping[str, Any]) -> UpstreamRequest:
@@ -114,8 +112,7 @@ def lock_upstream(
 
 def lock_bytes(lock: UpstreamLock | ImagesLock) -> bytes:
     """Return the lock's canonical bytes: sorted keys, two-space indent, final newline. Deterministic."""
-    data = lock.model_dump()
-    return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    return canonical_json(lock)
 
 
 def lock_path(lock: UpstreamLock) -> str:

@@ -1,19 +1,28 @@
 """Base models of manifests: metadata, selectors and conditions of Kubernetes objects."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
-from msgspec import field
-
-from reconciler.models import Model
-
-
-class ApiModel(Model, frozen=True):
-    """Base of every manifest model: immutable, camelCase on disk, unknown fields refused."""
-
-    strict: ClassVar[bool] = True
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 
-class OwnerReference(ApiModel, frozen=True):
+class ApiModel(BaseModel):
+    """Base of every manifest model: immutable, camelCase on disk, unknown fields refused.
+
+    A value of another type is refused too, such as `"3"` for a number.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        serialize_by_alias=True,
+        strict=True,
+    )
+
+
+class OwnerReference(ApiModel):
     """A reference from a dependent to its owner."""
 
     api_version: str
@@ -30,7 +39,7 @@ class OwnerReference(ApiModel, frozen=True):
     """Written by a cluster, ignored."""
 
 
-class ObjectMeta(ApiModel, frozen=True):
+class ObjectMeta(ApiModel):
     """Metadata of an object, with every field that `kubectl get -o yaml` prints."""
 
     name: str = ""
@@ -65,7 +74,7 @@ class ObjectMeta(ApiModel, frozen=True):
     """Written by a cluster, ignored."""
 
 
-class LabelSelectorRequirement(ApiModel, frozen=True):
+class LabelSelectorRequirement(ApiModel):
     """One term of a label selector; the operator is checked where the selector is used."""
 
     key: str = ""
@@ -76,7 +85,7 @@ class LabelSelectorRequirement(ApiModel, frozen=True):
     """Values for `In` and `NotIn`."""
 
 
-class LabelSelector(ApiModel, frozen=True):
+class LabelSelector(ApiModel):
     """A label query: all terms are ANDed, an empty selector selects everything."""
 
     match_labels: dict[str, str] | None = None
@@ -85,7 +94,7 @@ class LabelSelector(ApiModel, frozen=True):
     """Further terms; all must hold."""
 
 
-class Condition(ApiModel, frozen=True):
+class Condition(ApiModel):
     """A condition as Kubernetes spells it; ours carry no times, so that they never flap."""
 
     type: str
@@ -96,14 +105,14 @@ class Condition(ApiModel, frozen=True):
     last_transition_time: str | None = None
 
 
-class Manifest(ApiModel, frozen=True):
+class Manifest(ApiModel):
     """Base of all manifests; `status` is ignored on reading."""
 
     api_version: str
     """API version of the kind."""
     kind: str
     """Kind of the object."""
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     """Name, namespace, labels and annotations."""
     status: dict[str, object] | None = None
     """Written by a cluster, ignored; our conditions are on the status branch."""

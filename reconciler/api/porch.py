@@ -6,10 +6,9 @@ and an empty one differ there.
 
 from typing import Annotated
 
-from msgspec import field
+from pydantic import BeforeValidator, Field
 
 from reconciler.api.meta import ApiModel, LabelSelector, Manifest
-from reconciler.models import Before
 
 GROUP = "config.porch.kpt.dev"
 PACKAGE_VARIANT = f"{GROUP}/v1alpha1"
@@ -29,10 +28,10 @@ def _revision(value: object) -> object:
     return value
 
 
-Revision = Annotated[int, Before(_revision)]
+Revision = Annotated[int, BeforeValidator(_revision)]
 
 
-class Upstream(ApiModel, frozen=True):
+class Upstream(ApiModel):
     """The package to derive from; design D9 lists the valid combinations of selectors."""
 
     repo: str | None = None
@@ -51,7 +50,7 @@ class Upstream(ApiModel, frozen=True):
     """Branch with a head to follow."""
 
 
-class Downstream(ApiModel, frozen=True):
+class Downstream(ApiModel):
     """Repository and package name of the variant."""
 
     repo: str | None = None
@@ -60,7 +59,7 @@ class Downstream(ApiModel, frozen=True):
     """Path of the package below the directory of the Repository."""
 
 
-class PackageContext(ApiModel, frozen=True):
+class PackageContext(ApiModel):
     """Keys to set in, then remove from, the package context."""
 
     data: dict[str, str] | None = None
@@ -69,7 +68,7 @@ class PackageContext(ApiModel, frozen=True):
     """Keys to remove from it."""
 
 
-class FunctionSelector(ApiModel, frozen=True):
+class FunctionSelector(ApiModel):
     """Which resources a function sees: all given fields must be equal."""
 
     api_version: str | None = None
@@ -86,7 +85,7 @@ class FunctionSelector(ApiModel, frozen=True):
     """Annotations that the resources have."""
 
 
-class Function(ApiModel, frozen=True):
+class Function(ApiModel):
     """One step of a pipeline, as in a Kptfile."""
 
     image: str | None = None
@@ -107,7 +106,7 @@ class Function(ApiModel, frozen=True):
     """Resources that it does not get: those that any item selects."""
 
 
-class Pipeline(ApiModel, frozen=True):
+class Pipeline(ApiModel):
     """Functions to put before the package's own."""
 
     mutators: list[Function] | None = None
@@ -116,7 +115,7 @@ class Pipeline(ApiModel, frozen=True):
     """Functions that check resources, after all mutators."""
 
 
-class InjectionTarget(ApiModel, frozen=True):
+class InjectionTarget(ApiModel):
     """The in-package object that an injector is meant for; an addition to Porch's API."""
 
     kind: str | None = None
@@ -125,7 +124,7 @@ class InjectionTarget(ApiModel, frozen=True):
     """Name of the resource in the package."""
 
 
-class InjectionSelector(ApiModel, frozen=True):
+class InjectionSelector(ApiModel):
     """Which cluster object feeds an injection point; absent fields match anything."""
 
     group: str | None = None
@@ -140,7 +139,7 @@ class InjectionSelector(ApiModel, frozen=True):
     """Resource of the package that this injector is for; empty: any of that kind."""
 
 
-class PackageVariantSpec(ApiModel, frozen=True):
+class PackageVariantSpec(ApiModel):
     """Desired state of one variant."""
 
     upstream: Upstream | None = None
@@ -165,14 +164,14 @@ class PackageVariantSpec(ApiModel, frozen=True):
     """Objects of the snapshot to inject, in the order in which they are tried."""
 
 
-class PackageVariant(Manifest, frozen=True):
+class PackageVariant(Manifest):
     """One variant of one upstream package."""
 
-    spec: PackageVariantSpec = field(default_factory=PackageVariantSpec)
+    spec: PackageVariantSpec = Field(default_factory=PackageVariantSpec)
     """Desired state."""
 
 
-class RepositoryTarget(ApiModel, frozen=True):
+class RepositoryTarget(ApiModel):
     """A repository named outright, with the packages to create in it."""
 
     name: str | None = None
@@ -181,7 +180,7 @@ class RepositoryTarget(ApiModel, frozen=True):
     """Packages to make in it; empty: one with the name of the upstream package."""
 
 
-class ObjectSelector(LabelSelector, frozen=True):
+class ObjectSelector(LabelSelector):
     """Any kind of object in the set's namespace, by labels and name."""
 
     api_version: str | None = None
@@ -192,7 +191,7 @@ class ObjectSelector(LabelSelector, frozen=True):
     """Name of the one object; empty: any."""
 
 
-class MapExpr(ApiModel, frozen=True):
+class MapExpr(ApiModel):
     """One entry of a map, each side a literal or an expression."""
 
     key: str | None = None
@@ -205,7 +204,7 @@ class MapExpr(ApiModel, frozen=True):
     """CEL expression of the value."""
 
 
-class DownstreamTemplate(ApiModel, frozen=True):
+class DownstreamTemplate(ApiModel):
     """Where a target's variant goes, by literal or expression."""
 
     repo: str | None = None
@@ -218,7 +217,7 @@ class DownstreamTemplate(ApiModel, frozen=True):
     """CEL expression of the path of the package."""
 
 
-class PackageContextTemplate(ApiModel, frozen=True):
+class PackageContextTemplate(ApiModel):
     """Package context with expressions."""
 
     data: dict[str, str] | None = None
@@ -231,14 +230,14 @@ class PackageContextTemplate(ApiModel, frozen=True):
     """CEL expressions of keys to remove."""
 
 
-class FunctionTemplate(Function, frozen=True):
+class FunctionTemplate(Function):
     """A function with expressions in its configMap."""
 
     config_map_exprs: list[MapExpr] | None = None
     """Entries of `configMap` by expressions."""
 
 
-class PipelineTemplate(ApiModel, frozen=True):
+class PipelineTemplate(ApiModel):
     """Functions with expressions."""
 
     validators: list[FunctionTemplate] | None = None
@@ -247,14 +246,14 @@ class PipelineTemplate(ApiModel, frozen=True):
     """Functions that change resources, in order."""
 
 
-class InjectionSelectorTemplate(InjectionSelector, frozen=True):
+class InjectionSelectorTemplate(InjectionSelector):
     """An injector with an optional expression for its name."""
 
     name_expr: str | None = None
     """CEL expression of the name of the object."""
 
 
-class VariantTemplate(ApiModel, frozen=True):
+class VariantTemplate(ApiModel):
     """Template of the variants of a target."""
 
     downstream: DownstreamTemplate | None = None
@@ -279,7 +278,7 @@ class VariantTemplate(ApiModel, frozen=True):
     """Objects of the snapshot to inject, in the order in which they are tried."""
 
 
-class Target(ApiModel, frozen=True):
+class Target(ApiModel):
     """Targets of variants: exactly one of three selectors, and a template."""
 
     repositories: list[RepositoryTarget] | None = None
@@ -292,7 +291,7 @@ class Target(ApiModel, frozen=True):
     """Fields of the variants of this target."""
 
 
-class PackageVariantSetSpec(ApiModel, frozen=True):
+class PackageVariantSetSpec(ApiModel):
     """One upstream and the targets of its variants."""
 
     upstream: Upstream | None = None
@@ -301,21 +300,21 @@ class PackageVariantSetSpec(ApiModel, frozen=True):
     """Targets; each has one of `repositories`, `repositorySelector` and `objectSelector`."""
 
 
-class PackageVariantSet(Manifest, frozen=True):
+class PackageVariantSet(Manifest):
     """A generator of PackageVariants."""
 
-    spec: PackageVariantSetSpec = field(default_factory=PackageVariantSetSpec)
+    spec: PackageVariantSetSpec = Field(default_factory=PackageVariantSetSpec)
     """Desired state."""
 
 
-class SecretRef(ApiModel, frozen=True):
+class SecretRef(ApiModel):
     """Name of a Secret in the cluster; ignored, because credentials come from the environment."""
 
     name: str = ""
     """Not used."""
 
 
-class GitRepository(ApiModel, frozen=True):
+class GitRepository(ApiModel):
     """URL, branch and directory of a repository."""
 
     repo: str
@@ -334,7 +333,7 @@ class GitRepository(ApiModel, frozen=True):
     """Address of the author of our commits; without `author` it is the name too."""
 
 
-class RepositorySync(ApiModel, frozen=True):
+class RepositorySync(ApiModel):
     """Polling schedule of Porch; ignored by batch runs."""
 
     schedule: str | None = None
@@ -343,7 +342,7 @@ class RepositorySync(ApiModel, frozen=True):
     """Not used."""
 
 
-class RepositorySpec(ApiModel, frozen=True):
+class RepositorySpec(ApiModel):
     """A registered repository."""
 
     type: str = "git"
@@ -368,8 +367,8 @@ class RepositorySpec(ApiModel, frozen=True):
     """Not used."""
 
 
-class Repository(Manifest, frozen=True):
+class Repository(Manifest):
     """A registration, as Porch does it."""
 
-    spec: RepositorySpec = field(default_factory=RepositorySpec)
+    spec: RepositorySpec = Field(default_factory=RepositorySpec)
     """The registration."""

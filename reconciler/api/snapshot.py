@@ -1,6 +1,6 @@
 """Schema of `snapshot.yaml`: cluster, time, and completeness of the lists of objects."""
 
-from msgspec import field
+from pydantic import Field
 
 from reconciler.api.meta import ApiModel, Manifest
 
@@ -9,7 +9,7 @@ KIND = "Snapshot"
 FILE = "snapshot.yaml"
 
 
-class ObjectList(ApiModel, frozen=True, kw_only=True):
+class ObjectList(ApiModel):
     """One list of objects; only in a `complete` one does a missing object mean that it does not exist.
 
     `namespace` is `*` for a list over all namespaces and empty for cluster-scoped kinds. `time` is
@@ -30,7 +30,7 @@ class ObjectList(ApiModel, frozen=True, kw_only=True):
     """When the objects were listed, if not with the others."""
 
 
-class SnapshotSpec(ApiModel, frozen=True):
+class SnapshotSpec(ApiModel):
     """Lists of objects and their time; `served` holds `apiVersion Kind`, absent if it was not recorded."""
 
     time: str | None = None
@@ -39,12 +39,12 @@ class SnapshotSpec(ApiModel, frozen=True):
     """Versions of platforms by name, as packages demand them."""
     served: list[str] | None = None
     """Kinds that the cluster serves, as `apiVersion Kind`; absent: unknown."""
-    lists: list[ObjectList] = field(default_factory=list)
+    lists: list[ObjectList] = Field(default_factory=list)
     """Lists of objects that the snapshot holds."""
 
 
-class SnapshotHeader(Manifest, frozen=True):
+class SnapshotHeader(Manifest):
     """The header of a snapshot; `metadata.name` is the cluster."""
 
-    spec: SnapshotSpec = field(default_factory=SnapshotSpec)
+    spec: SnapshotSpec = Field(default_factory=SnapshotSpec)
     """Time, versions and lists of objects."""

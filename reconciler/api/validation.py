@@ -4,32 +4,17 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import groupby
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    NamedTuple,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import msgspec
+from pydantic import BaseModel, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
 
-from reconciler.models import Model, to_camel
 from reconciler.policy import refuse_field
 from reconciler.reasons import Reason
 from reconciler.suggestions import suggest
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
-    from pydantic_core import ErrorDetails
-
-AnyModel = Union["BaseModel", Model]
-M = TypeVar("M", bound=AnyModel)
+M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
 
 _TYPES: Mapping[str, str] = {
@@ -68,18 +53,13 @@ def parse_model(model: type[M], data: object) -> M | tuple[FieldError, ...]:
     Total: no data raises. Field names are those on disk; Python's snake_case names are unknown fields.
     """
     try:
-        return cast("M", model.model_validate(data, by_alias=True, by_name=False))
-    except ValueError as error:
+        return model.model_validate(data, by_alias=True, by_name=False)
+    except ValidationError as error:
         return tuple(_field_errors(model, _details(error)))
 
 
-def first_error(model: type[AnyModel], error: ValueError) -> str:
-    """Return the first error of a record that was validated elsewhere, in one sentence."""
-    return next(_field_errors(model, _details(error))).message
-
-
-def _details(error: ValueError) -> "Iterable[ErrorDetails]":
-    details = cast("ValidationError", error).errors(include_url=False)
+def _details(error: ValidationError) -> list[ErrorDetails]:
+    details = error.errors(include_url=False)
     # Pydantic counts the valid items of a list: one with a wrong item is not also too short.
     wrong = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
     return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in wrong]
@@ -97,7 +77,7 @@ def field_text(path: Iterable[str | int]) -> str:
     return "".join(parts)
 
 
-def _field_errors(model: type[Any], details: "Iterable[ErrorDetails]") -> Iterator[FieldError]:
+def _field_errors(model: type[Any], details: Iterable[ErrorDetails]) -> Iterator[FieldError]:
     """Yield the errors of the fields; a field of several types has the errors of the type that was meant."""
     for path, group in groupby(details, lambda detail: _union_path(model, detail["loc"])):
         if path is None:
@@ -122,7 +102,7 @@ def _union_path(model: type[Any], location: Path) -> Path | None:
     return None
 
 
-def _field_error(model: type[Any], detail: "ErrorDetails", path: Path) -> FieldError:
+def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldError:
     kind, value, where = detail["type"], detail["input"], field_text(path)
     if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
         hint = suggest(str(path[-1]), _fields_at(model, path[:-1]), most=1)
@@ -191,10 +171,7 @@ def _step_into(annotation: Any, step: str | int) -> Any:
 
 def disk_fields(annotation: Any) -> Iterator[tuple[str, Any]]:
     """Yield name on disk and type of each field of a model or settings dataclass; nothing for other types."""
-    if isinstance(annotation, type) and issubclass(annotation, Model):
-        for each in msgspec.structs.fields(annotation):
-            yield each.encode_name, _unwrapped(each.type)
-    elif hasattr(annotation, "model_fields"):
+    if hasattr(annotation, "model_fields"):
         for name, info in annotation.model_fields.items():
             yield info.alias or name, _unwrapped(info.annotation)
     elif isinstance(annotation, type) and is_dataclass(annotation):

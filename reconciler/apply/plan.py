@@ -48,6 +48,7 @@ from reconciler.state import (
 )
 from reconciler.upstream_lock import lock_bytes, lock_path
 from reconciler.values import replace
+from reconciler.wire import read_record
 from reconciler.wording import plural
 
 _OF_CLUSTERS = (f"{PACKAGES_DIRECTORY}/", f"{UNSOLVED_DIRECTORY}/")
@@ -246,7 +247,7 @@ def _is_newer(records: Mapping[str, bytes], applied: Oid | None, control: Mirror
     if applied is None or data is None:
         return False
     try:
-        there = Oid(AppliedRecord.model_validate_json(data, by_alias=True, by_name=False).commit)
+        there = Oid(read_record(data, AppliedRecord).commit)
     except ValueError:
         return False
     return there != applied and control.contains(there, applied)

@@ -15,8 +15,6 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from reconciler.models import SOURCE
-
 
 class DescribedFields(GenerateJsonSchema):
     """Generates the schema of a model with descriptions of its fields."""
@@ -31,7 +29,7 @@ class DescribedFields(GenerateJsonSchema):
 
 
 def _describe(schema: JsonSchemaValue, cls: type[Any]) -> JsonSchemaValue:
-    descriptions = _field_docstrings(getattr(cls, SOURCE, cls))
+    descriptions = _field_docstrings(cls)
     for name, field in schema.get("properties", {}).items():
         if name in descriptions:
             field.setdefault("description", descriptions[name])

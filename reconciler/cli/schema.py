@@ -92,8 +92,12 @@ def _model(kind: str) -> "type[BaseModel]":
     from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
     from reconciler.api.snapshot import SnapshotHeader
     from reconciler.config import Configuration
-    from reconciler.models import pydantic_model
 
-    manifests = (PackageVariant, PackageVariantSet, Repository, SnapshotHeader)
-    models: tuple[type[BaseModel], ...] = (Configuration, *map(pydantic_model, manifests))
+    models: tuple[type[BaseModel], ...] = (
+        Configuration,
+        PackageVariant,
+        PackageVariantSet,
+        Repository,
+        SnapshotHeader,
+    )
     return dict(zip(NAMES, models, strict=True))[kind]

@@ -5,6 +5,8 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
+
 from reconciler.dependencies.catalog.published import VERSION_KIND, read_package_version
 from reconciler.dependencies.dialects import read_kpt
 from reconciler.dependencies.dialects.reading import Document, ParsedManifest
@@ -306,7 +308,7 @@ class _Rehearsal:
             for item in before.resolution.packages
             if package is None or item.instance.name != package.name
         )
-        return replace(before, resolution=before.resolution.model_copy(update={"packages": packages}))
+        return replace(before, resolution=msgspec.structs.replace(before.resolution, packages=packages))
 
     def _resolver(self, upgrade: frozenset[str]) -> ClusterResolver:
         if upgrade not in self._resolvers:

@@ -281,7 +281,7 @@ class _Compiler:
         overlay = self.overlay(name, function.config_map, function.config_map_exprs, path)
         given = {
             name: value
-            for name in Function.__struct_fields__
+            for name in Function.model_fields
             if name != "config_map" and (value := getattr(function, name)) is not None
         }
         return lambda scope: Function(**given, config_map=overlay.render(scope))

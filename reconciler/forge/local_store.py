@@ -5,22 +5,22 @@ from typing import Annotated
 
 import orjson
 from msgspec import Meta, field
+from msgspec.structs import replace
 
-from reconciler.api.validation import first_error
 from reconciler.inventory import PullRequest, PullState
-from reconciler.models import Checked, Model
 from reconciler.refs import DRAFTS, HEADS, PROPOSED
 from reconciler.report.redact import mask_credentials_in
+from reconciler.wire import Record, canonical_json, read_record
 
 FILE = "pull.json"
 PULLS = "refs/reconciler/pulls/"
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 """Valid numbers; other refs below `PULLS` are ignored."""
 LARGEST_NUMBER = 999_999_999
-_Oid = Annotated[str, Meta(pattern=r"^([0-9a-f]{40})?\Z"), Checked(pattern=r"^([0-9a-f]{40})?$")]
+_Oid = Annotated[str, Meta(pattern=r"^([0-9a-f]{40})?\Z")]
 
 
-class PullRecord(Model, frozen=True, kw_only=True):
+class PullRecord(Record, frozen=True, kw_only=True):
     """A pull request on disk.
 
     Attributes:
@@ -85,9 +85,7 @@ def head_branches(head: str) -> tuple[str, ...]:
 
 def record_bytes(record: PullRecord) -> bytes:
     """Return the record's canonical bytes. Deterministic."""
-    data = record.model_dump()
-    option = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    return mask_credentials_in(orjson.dumps(data, option=option))
+    return mask_credentials_in(canonical_json(record))
 
 
 def parse_record(data: bytes, *, ref: str) -> PullRecord | PullRequest:
@@ -97,9 +95,9 @@ def parse_record(data: bytes, *, ref: str) -> PullRecord | PullRequest:
     """
     number = number_of(ref) or 0
     try:
-        return PullRecord.model_validate_json(data).model_copy(update={"number": number})
+        return replace(read_record(data, PullRecord), number=number)
     except ValueError as error:
-        return unreadable_pull(ref, first_error(PullRecord, error), head=_read_head(data))
+        return unreadable_pull(ref, str(error), head=_read_head(data))
 
 
 def unreadable_pull(ref: str, reason: str, *, head: str = "") -> PullRequest:

@@ -6,6 +6,8 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from reconciler.errors import RefusedError, UnavailableError
 from reconciler.forge.local_merge import DeletionHead, LockHead, parse_head, proposed_packages
 from reconciler.forge.local_store import (
@@ -74,12 +76,12 @@ class LocalTransaction:
             merged = record is not None and self._has_content(record)
             self._moved[ref] = None
             if record and merged:
-                self._put(record.model_copy(update=self._merged(record)))
+                self._put(msgspec.structs.replace(record, **self._merged(record)))
             return
         self._moved[ref] = oid
         self._ages[oid] = time
         if record:
-            self._put(record.model_copy(update={"head_oid": oid}))
+            self._put(msgspec.structs.replace(record, head_oid=oid))
 
     def observed(self, record: PullRecord) -> PullRecord:
         """Return a record updated from the refs: an open one is merged or closed if its head is. Pure."""
@@ -89,13 +91,13 @@ class LocalTransaction:
         tip = head or Oid(record.head_oid)
         main = self._at(f"{HEADS}{record.base}")
         if main and tip and tip in self.mirror.ancestry(main):
-            return record.model_copy(update={**self._merged(record), "head_oid": tip})
+            return msgspec.structs.replace(record, **self._merged(record), head_oid=tip)
         if head is None:
-            return record.model_copy(update={"state": PullState.CLOSED})
+            return msgspec.structs.replace(record, state=PullState.CLOSED)
         proposed = not record.draft or self._at(record.head_refs[0]) is None
         if (head, not proposed) == (record.head_oid, record.draft):
             return record
-        return record.model_copy(update={"head_oid": head, "draft": not proposed})
+        return msgspec.structs.replace(record, head_oid=head, draft=not proposed)
 
     def find(self, number: int) -> PullRecord:
         """Return a pull request.
@@ -131,7 +133,7 @@ class LocalTransaction:
             "digest": desired.digest,
         }
         if present:
-            return self._put(present.model_copy(update={**text, "base": desired.base}))
+            return self._put(msgspec.structs.replace(present, **text, base=desired.base))
         number = self._free_number()
         fresh = PullRecord(
             number=number, draft=desired.draft, head=head_branches(desired.head)[0], base=desired.base, **text
@@ -139,7 +141,7 @@ class LocalTransaction:
         head = self._head(fresh)
         if head is None:
             raise RefusedError(f"{self.mirror.remote} has no branch {desired.head}")
-        return self._put(fresh.model_copy(update={"head_oid": head}))
+        return self._put(msgspec.structs.replace(fresh, head_oid=head))
 
     def mark_ready(self, number: int) -> list[RefUpdate]:
         """Mark a draft as ready for review; its branch moves to `proposed/`, as in Porch."""
@@ -148,7 +150,7 @@ class LocalTransaction:
             return []
         old, *other = record.head_refs
         head = self._at(old)
-        self._put(record.model_copy(update={"draft": False}))
+        self._put(msgspec.structs.replace(record, draft=False))
         if head is None or not other:
             return []
         self._moved |= {old: None, other[0]: head}
@@ -161,7 +163,7 @@ class LocalTransaction:
             return []
         old, *other = record.head_refs
         head = self._at(other[0]) if other else None
-        self._put(record.model_copy(update={"draft": True}))
+        self._put(msgspec.structs.replace(record, draft=True))
         if head is None:
             return []
         self._moved |= {other[0]: None, old: head}
@@ -178,7 +180,7 @@ class LocalTransaction:
         update: dict[str, object] = self._merged(record) if merged else closed
         if comment and not merged:
             update["comments"] = {**record.comments, "close": comment}
-        return self._put(record.model_copy(update=update))
+        return self._put(msgspec.structs.replace(record, **update))
 
     def reopen(self, number: int) -> PullRecord:
         """Reopen a closed pull request with its present head; do nothing if it is open.
@@ -202,13 +204,13 @@ class LocalTransaction:
         if other is not None:
             raise RefusedError(f"Pull request {other.number} of the same branch is open")
         update = {"state": PullState.OPEN, "withdrawn": False, "head_oid": head}
-        return self._put(record.model_copy(update=update))
+        return self._put(msgspec.structs.replace(record, **update))
 
     def mark_merged(self, number: int, merge: Oid, time: int) -> None:
         """Note that the commit `merge` merges a pull request."""
         record = self.find(number)
         update = {"state": PullState.MERGED, "merge_oid": merge, "draft": False}
-        self._put(record.model_copy(update=update), time)
+        self._put(msgspec.structs.replace(record, **update), time)
 
     def pull_request(self, record: PullRecord) -> PullRequest:
         """Return a pull request without the local forge's fields; an open one with its present branch."""
@@ -219,7 +221,7 @@ class LocalTransaction:
     def comment(self, number: int, key: str, body: str) -> PullRecord:
         """Write the comment with this key, or update its text."""
         record = self._records[self.find(number).number]
-        return self._put(record.model_copy(update={"comments": {**record.comments, key: body}}))
+        return self._put(msgspec.structs.replace(record, comments={**record.comments, key: body}))
 
     def updates(self) -> list[RefUpdate]:
         """Return the ref updates of changed records; their objects are in the pack."""

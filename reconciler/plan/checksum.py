@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 import orjson
 
 from reconciler.dependencies.update.locks import LockUpdate
@@ -118,7 +119,7 @@ def _decided_locks(
         return
     for scope in decision.scopes:
         if scope.changed and not scope.is_refresh:
-            lock = scope.after.lock.model_dump_json(by_alias=True).encode() if scope.after else None
+            lock = msgspec.json.encode(scope.after.lock) if scope.after else None
             yield f"cluster {scope.cluster}", hashlib.sha256(lock).hexdigest() if lock else None
 
 

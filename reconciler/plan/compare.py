@@ -17,6 +17,7 @@ from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.values import dataclass
+from reconciler.wire import read_record
 
 LockFiles = Mapping[str, bytes]
 
@@ -46,7 +47,7 @@ def _pins(files: LockFiles) -> dict[str, UpstreamLock]:
     for path, data in files.items():
         if path.startswith(f"{UPSTREAMS_DIRECTORY}/"):
             try:
-                lock = UpstreamLock.model_validate_json(data)
+                lock = read_record(data, UpstreamLock)
             except ValueError:
                 continue
             pins[str(lock.key)] = lock

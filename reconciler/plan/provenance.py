@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from pydantic.alias_generators import to_camel
+
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE
 from reconciler.errors import Location
 from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET
 from reconciler.inventory import FieldPath, Inventory
-from reconciler.models import to_camel
 from reconciler.objects import Files
 from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.injection import choose_source, find_points, injected_field

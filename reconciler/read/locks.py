@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from reconciler.api.validation import first_error
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
@@ -28,6 +27,7 @@ from reconciler.upstream_lock import (
     UpstreamLock,
     lock_path,
 )
+from reconciler.wire import read_record
 
 MAX_LOCK_BYTES = 1 << 30
 MAX_LOCK_FILES = 1_000_000
@@ -83,9 +83,9 @@ def parse_pins(
             continue
         check_schema(path, data)
         try:
-            lock = UpstreamLock.model_validate_json(data, by_alias=True, by_name=False)
+            lock = read_record(data, UpstreamLock)
         except ValueError as error:
-            problems.append(_unreadable(path, first_error(UpstreamLock, error)))
+            problems.append(_unreadable(path, str(error)))
             continue
         if lock_path(lock) == path:
             pins[lock.key] = lock
@@ -187,9 +187,9 @@ def read_image_digests(objects: Mirror, commit: Oid | None, limit: int) -> Image
     try:
         data = objects.blob(oid, limit)
         check_schema(IMAGES_PATH, data)
-        return ImageDigests(ImagesLock.model_validate_json(data, by_alias=True, by_name=False))
+        return ImageDigests(read_record(data, ImagesLock))
     except ValueError as error:
-        return ImageDigests(problem=_unreadable_images(first_error(ImagesLock, error)))
+        return ImageDigests(problem=_unreadable_images(str(error)))
     except PackageRefusedError as error:
         return ImageDigests(problem=_unreadable_images(error.reason))
 

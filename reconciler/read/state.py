@@ -11,13 +11,11 @@ from typing import Any, NamedTuple, TypeVar, cast
 import orjson
 from msgspec.structs import force_setattr
 
-from reconciler.api.validation import first_error
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import RecordedStatus
-from reconciler.models import Model
 from reconciler.policy import Limits
 from reconciler.read.files import FileEntry, fetch_files
 from reconciler.reasons import Reason
@@ -44,15 +42,15 @@ from reconciler.state import (
     SharedSpec,
     WantedLockRecord,
     is_lines_file,
-    read_variant_record,
     split_lines,
 )
 from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.values import dataclass, replace
+from reconciler.wire import Record, read_record
 from reconciler.wording import plural
 
 R = TypeVar("R", SetRecord, RolloutRecord, UpstreamLock)
-M = TypeVar("M", bound=Model | PackageVariantRecord)
+M = TypeVar("M", bound=Record | PackageVariantRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +196,7 @@ class _Reader:
                 lines.damage.append((number, why))
                 continue
             try:
-                record = self._shared(read_variant_record(line))
+                record = self._shared(read_record(line, PackageVariantRecord))
                 lines.records[record.key] = record
             except ValueError as error:
                 lines.damage.append((number, str(error)))
@@ -304,11 +302,9 @@ class _Reader:
 def _parse(model: type[M], data: bytes) -> M | str:
     """Return the record, or why it is unreadable."""
     try:
-        if issubclass(model, Model):
-            return model.model_validate_json(data, by_alias=True, by_name=False)
-        return cast("M", read_variant_record(data))
+        return read_record(data, model)
     except ValueError as error:
-        return first_error(model, error) if issubclass(model, Model) else str(error)
+        return str(error)
 
 
 _CONSENT_HINT = (
@@ -403,7 +399,7 @@ def read_histories(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[
     for file in fetch_files(objects, commit, PULLS_DIRECTORY):
         with suppress(PackageRefusedError, ValueError):
             data = objects.blob(file.oid, limits.manifest_bytes)
-            history = PullHistory.model_validate_json(data, by_alias=True, by_name=False)
+            history = read_record(data, PullHistory)
             histories[history.url] = history
     return histories
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel
+from msgspec import to_builtins
 
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
@@ -142,21 +142,13 @@ def _scope_value(scope: ClusterUpdate) -> dict[str, Any]:
         "resolution": after.lock.resolution if after else "",
         "changed": scope.changed,
         "changes": [change._asdict() for change in scope.changes],
-        "packages": [_record(item) for item in resolution.packages],
-        "revisions": [_record(item) for item in after.lock.revisions] if after else [],
-        "customResourceDefinitions": _records(resolution.custom_resource_definitions),
-        "compositions": _records(resolution.compositions),
+        "packages": to_builtins(resolution.packages),
+        "revisions": to_builtins(after.lock.revisions) if after else [],
+        "customResourceDefinitions": to_builtins(resolution.custom_resource_definitions),
+        "compositions": to_builtins(resolution.compositions),
         "unused": [str(instance) for instance in resolution.unused],
         "explanations": [explanation_value(item) for item in scope.explanations],
     }
-
-
-def _record(model: BaseModel) -> dict[str, Any]:
-    return model.model_dump(mode="json", by_alias=True)
-
-
-def _records(models: Mapping[str, BaseModel]) -> dict[str, Any]:
-    return {name: _record(model) for name, model in models.items()}
 
 
 def explanation_value(explanation: Explanation) -> Mapping[str, Any]:

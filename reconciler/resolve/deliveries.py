@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
+from msgspec.structs import asdict
 
 from reconciler.api.porch import Downstream, PackageVariantSpec
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
@@ -248,7 +249,7 @@ def _lock_digest(
         generation.FORMAT_VERSION,
         lock.input_digest,
         lock.resolution,
-        *(revision.model_dump_json() for revision in lock.revisions),
+        *(orjson.dumps(asdict(revision)).decode() for revision in lock.revisions),
         owner_text(policy.instance, owner),
         policy.dependencies.shared_namespace,
         str(target.view.key),

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
 from reconciler.errors import Location, Problem, UsageError
@@ -196,7 +198,7 @@ def hold(variant: DesiredVariant, what: str, lock: UpstreamLock | None, inventor
         UsageError: Its package has nothing of that name.
     """
     if not what and lock is not None and lock.answers(upstream_data(variant)):
-        return lock.model_copy(update={"held": True})
+        return msgspec.structs.replace(lock, held=True)
     pin = find_upstream(variant, inventory) if not what else _find(variant, what, inventory)
     if isinstance(pin, Problem):
         raise UsageError(pin.message, hint=pin.hint)

@@ -4,6 +4,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import NamedTuple
 
+import msgspec
+
 from reconciler.api.meta import LabelSelector
 from reconciler.errors import Problem
 from reconciler.expand.selectors import compile_selector
@@ -150,7 +152,7 @@ def _current_record(rolling: _Set) -> RolloutRecord | None:
         members = tuple(
             _observed(rolling, member, now) for member in old.members if member.key in rolling.variants
         )
-        old = old.model_copy(update={"members": members})
+        old = msgspec.structs.replace(old, members=members)
         if not old.finished or _orders(rolling, old).is_rolled_back:
             return old
     if any(_differs(rolling, key) for key in rolling.variants):
@@ -238,7 +240,7 @@ def _observed(rolling: _Set, member: RolloutMember, now: int) -> RolloutMember:
         published = published if published > UNTIMED else now
     elif published and isinstance(rolling.outcomes.get(member.key), ResolvedVariant):
         published = UNTIMED
-    return member.model_copy(update={"target": target, "published": published})
+    return msgspec.structs.replace(member, target=target, published=published)
 
 
 def _place(rolling: _Set, outcome: object) -> tuple[RepositoryView, PackageState] | None:
@@ -346,7 +348,7 @@ def _rollout(rolling: _Set, record: RolloutRecord) -> tuple[Rollout, dict[Object
         recorded_waves(record.waves, rolling.policy.waves), members, orders, rolling.inventory.now
     )
     is_over = judged.current is None
-    record = record.model_copy(update={"finished": is_over or record.finished})
+    record = msgspec.structs.replace(record, finished=is_over or record.finished)
     phase = _rollout_phase(judged, orders) if not record.finished else RolloutPhase.COMPLETE
     why = {
         member.key: _held_text(rolling, record, judged, orders, wave)
@@ -433,8 +435,8 @@ def _rolled_back(
         if name in by_wave
     )
     # Going forward again starts anew: what is back now was not reverted by anybody else.
-    cleared = tuple(member.model_copy(update={"published": 0}) for member in record.members)
-    record = record.model_copy(update={"members": cleared, "finished": False})
+    cleared = tuple(msgspec.structs.replace(member, published=0) for member in record.members)
+    record = msgspec.structs.replace(record, members=cleared, finished=False)
     rollout = Rollout(
         key=rolling.key,
         phase=RolloutPhase.ROLLED_BACK,

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from reconciler.api.validation import first_error
 from reconciler.apply.outcome import Result
 from reconciler.apply.state import MOST_TRIES, Branch, read_branch, state_ref, write_branch
 from reconciler.errors import Exit, RefusedError
 from reconciler.git.repository import Mirror
 from reconciler.policy import Policy
 from reconciler.upstream_lock import IMAGES_PATH, ImagesLock, lock_bytes
+from reconciler.wire import read_record
 
 
 def pin_on_branch(control: Mirror, policy: Policy, pins: Mapping[str, str], time: int) -> Result:
@@ -48,11 +48,10 @@ def pin_in_copy(root: Path, pins: Mapping[str, str]) -> None:
 
 def _with_pins(data: bytes | None, pins: Mapping[str, str]) -> bytes:
     try:
-        lock = ImagesLock() if data is None else ImagesLock.model_validate_json(data)
+        lock = ImagesLock() if data is None else read_record(data, ImagesLock)
     except ValueError as error:
-        why = first_error(ImagesLock, error)
         raise RefusedError(
-            f"The lock of function images cannot be read: {why}",
+            f"The lock of function images cannot be read: {error}",
             hint=f"Correct {IMAGES_PATH}, or remove it and pin every image again.",
         ) from error
     return lock_bytes(lock.pinned(pins))

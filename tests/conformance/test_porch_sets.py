@@ -87,7 +87,7 @@ def message_of(text: str) -> str:
 def decode(model: Any, text: Any) -> Any:
     """Decode a manifest as Porch's decoder does: unknown fields and apiVersions are not its business."""
     data = yaml.safe_load(text) if isinstance(text, str) else text
-    whole = {"apiVersion": "", "kind": "", **data} if "kind" in model.__struct_fields__ else data
+    whole = {"apiVersion": "", "kind": "", **data} if "kind" in model.model_fields else data
     return model.model_validate(prune(whole, model))
 
 

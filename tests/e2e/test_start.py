@@ -1,4 +1,4 @@
-"""What a command imports: each module costs a third of a millisecond of every run."""
+"""What a command imports: libraries that only some inputs need stay away from all other runs."""
 
 import json
 import subprocess
@@ -45,11 +45,9 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("line", "most"),
-    [(("--version",), 180), (("plan", "-q"), 636), (("expand",), 630), (("check",), 675)],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+    "line", [("--version",), ("plan", "-q"), ("expand",), ("check",)], ids=lambda line: line[0]
 )
-def test_command_imports_no_more_than_it_needs(control: Path, line: tuple[str, ...], most: int) -> None:
+def test_command_imports_no_library_that_it_does_not_need(control: Path, line: tuple[str, ...]) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", COUNT, *line], cwd=control, capture_output=True, text=True, check=False
     )
@@ -60,7 +58,6 @@ def test_command_imports_no_more_than_it_needs(control: Path, line: tuple[str, .
     assert line == ("check",) or sorted(IDLE & set(modules)) == []  # it compares the locks of two commits
     assert "jinja2" not in modules or line == ("check",)  # its summary for a workflow
     assert "hashlib" not in modules or line != ("--version",)  # it loads OpenSSL: 2 ms and 4 MiB
-    assert len(modules) <= most
 
 
 def test_repeated_run_imports_no_models(tmp_path: Path) -> None:
@@ -76,4 +73,3 @@ def test_repeated_run_imports_no_models(tmp_path: Path) -> None:
 
     assert ran.stdout.endswith("Nothing was written.\n")
     assert "pydantic" not in modules
-    assert len(modules) <= 330

@@ -33,8 +33,9 @@ from reconciler.refs import parse_ref, ref_error
 from reconciler.render.kptfile import stamp_kptfile, strip_ownership
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import UpdateRefused, update_package
-from reconciler.state import PackageVariantRecord, SetRecord, read_variant_record, record_bytes
+from reconciler.state import PackageVariantRecord, SetRecord, record_bytes
 from reconciler.upstream_lock import UpstreamLock, lock_bytes
+from reconciler.wire import read_record
 from tests.support.git import format_tree
 
 Target = Callable[[bytes], None]
@@ -162,9 +163,8 @@ def ref_name(data: bytes) -> None:
 def records(data: bytes) -> None:
     """A record of state or lock that is read is written to bytes that read the same, and stay the same."""
     for model in _RECORDS:
-        read: Any = read_variant_record if model is PackageVariantRecord else model.model_validate_json
         try:
-            record: Any = read(data)
+            record: Any = read_record(data, model)
         except ValueError:
             continue
         write: Any = record_bytes
@@ -173,8 +173,8 @@ def records(data: bytes) -> None:
         elif model is PackageLock:
             write = lock_record_bytes
         written = write(record)
-        assert read(written) == record
-        assert write(read(written)) == written
+        assert read_record(written, model) == record
+        assert write(read_record(written, model)) == written
 
 
 def commit(data: bytes) -> None:

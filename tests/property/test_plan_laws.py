@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -217,13 +218,13 @@ def a_pin(draw: random.Random, world: ModelWorld) -> UpstreamLock | None:
     lock = world.locks[draw.choice(sorted(world.locks))]
     refs = world.repositories[lock.repository].refs
     commits = sorted({oid for ref, oid in refs.items() if ref.startswith(f"refs/tags/{lock.package}/")})
-    return lock.model_copy(update={"commit": draw.choice(commits or [lock.commit])})
+    return msgspec.structs.replace(lock, commit=draw.choice(commits or [lock.commit]))
 
 
 def hold(draw: random.Random, world: ModelWorld) -> None:
     """A person holds a floating upstream somewhere, or lets it go."""
     if pin := a_pin(draw, world):
-        world.locks[pin.key] = pin.model_copy(update={"held": draw.random() < 0.7})
+        world.locks[pin.key] = msgspec.structs.replace(pin, held=draw.random() < 0.7)
 
 
 def review(draw: random.Random, world: ModelWorld) -> None:

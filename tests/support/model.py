@@ -54,10 +54,10 @@ from reconciler.state import (
     PackageVariantRecord,
     RefusedDeletionsRecord,
     SetRecord,
-    read_variant_record,
 )
 from reconciler.trailers import read_answers
 from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
+from reconciler.wire import read_record
 
 MAIN = "refs/heads/main"
 NAMESPACE = "default"
@@ -332,16 +332,16 @@ class ModelWorld:
     def _read_state(self) -> None:
         self.records, self.set_records, self.locks = {}, {}, {}
         refused = self.state.get(REFUSED_DELETIONS, b"{}")
-        self.refused = RefusedDeletionsRecord.model_validate_json(refused)
+        self.refused = read_record(refused, RefusedDeletionsRecord)
         for path, data in self.state.items():
             if path.startswith("packagevariants/"):
-                record = read_variant_record(data)
+                record = read_record(data, PackageVariantRecord)
                 self.records[record.key] = record
             elif path.startswith("packagevariantsets/"):
-                one = SetRecord.model_validate_json(data)
+                one = read_record(data, SetRecord)
                 self.set_records[one.key] = one
             elif path.startswith(f"{UPSTREAMS_DIRECTORY}/"):
-                lock = UpstreamLock.model_validate_json(data)
+                lock = read_record(data, UpstreamLock)
                 self.locks[lock.key] = lock
 
     def _write(self, repository: ModelRepository, write: WriteDraft | WriteRemoval | MoveRef) -> int:

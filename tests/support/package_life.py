@@ -7,6 +7,7 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedRevision,
+    LockScope,
     PackageLock,
     Resolution,
     ownership_entries,
@@ -136,8 +137,6 @@ class Life:
 
 _ANY = version_range(Dialect.CROSSPLANE, "")
 NOTHING = ClusterLock(
-    PackageLock.model_validate(
-        {"scope": {"cluster": CLUSTER}, "generation": 0, "inputDigest": "", "resolution": ""}
-    ),
+    PackageLock(scope=LockScope(cluster=CLUSTER), generation=0, input_digest="", resolution=""),
     Resolution(),
 )

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from reconciler.state import branch_records, read_variant_record
+from reconciler.state import PackageVariantRecord, branch_records
+from reconciler.wire import read_record
 from tests.support.world import git
 
 STATE = "reconciler/fleet/state"
@@ -20,5 +21,5 @@ def recorded(control: Path, branch: str = STATE) -> dict[str, bytes]:
 def record(control: Path, name: str, branch: str = STATE) -> dict[str, Any]:
     """Return the record of a variant, with its defaults."""
     line = recorded(control, branch)[f"packagevariants/default/{name}.json"]
-    value: dict[str, Any] = msgspec.to_builtins(read_variant_record(line))
+    value: dict[str, Any] = msgspec.to_builtins(read_record(line, PackageVariantRecord))
     return value

@@ -22,6 +22,7 @@ from reconciler.policy.rollouts import Gates, ObjectGate, Wave
 from reconciler.rollout.model import GO, PAUSE, SKIP
 from reconciler.snapshot import Snapshot, SnapshotObject
 from reconciler.state import ROLLOUTS_DIRECTORY, RolloutRecord
+from reconciler.wire import read_record
 from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelRepository, ModelWorld, blueprint
 
 EDGES = ("a1", "a2", "b1", "b2", "c1", "c2")
@@ -245,7 +246,7 @@ class RolloutWorld(ModelWorld):
     def _read_state(self) -> None:
         super()._read_state()
         records = (
-            RolloutRecord.model_validate_json(data)
+            read_record(data, RolloutRecord)
             for path, data in self.state.items()
             if path.startswith(f"{ROLLOUTS_DIRECTORY}/")
         )

@@ -15,10 +15,10 @@ from reconciler.state import (
     SetRecord,
     branch_files,
     branch_records,
-    read_variant_record,
     record_bytes,
     record_path,
 )
+from reconciler.wire import read_record
 
 SET = SetRecord(namespace="default", name="web", uid="s", manifest="web.yaml", targets=3)
 
@@ -81,7 +81,7 @@ def test_line_leaves_out_what_is_default() -> None:
         b'"manifest":"web.yaml","name":"web","namespace":"default","path":"web","repository":"edge",'
         b'"spec":{"upstream":{"package":"web","repo":"blueprints"}},"uid":"u","unready":["x"],"url":"/srv/edge"}\n'
     )
-    assert read_variant_record(line) == variant(
+    assert read_record(line, PackageVariantRecord) == variant(
         "web", conflicts=(conflict,), facts={"b": "2", "a": "1"}, unready=("x",)
     )
 

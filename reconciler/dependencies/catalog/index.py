@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import NamedTuple
 
-import msgspec
+from pydantic import Field
 
 from reconciler.api.meta import ApiModel
 from reconciler.dependencies.catalog.published import read_package_version
@@ -100,7 +100,7 @@ INDEX_API_VERSION = "reconciler.dev/v1alpha1"
 FLEET = "index/defaults.yaml"
 
 
-class PackageIndex(ApiModel, frozen=True, kw_only=True):
+class PackageIndex(ApiModel):
     """Choices of one layer: the default package of each interface, as `ECOSYSTEM:NAME`.
 
     `environment` is the environment of a cluster; only the layer of a cluster has it.
@@ -109,7 +109,7 @@ class PackageIndex(ApiModel, frozen=True, kw_only=True):
     api_version: str
     kind: str
     environment: str = ""
-    defaults: dict[str, str] = msgspec.field(default_factory=dict)
+    defaults: dict[str, str] = Field(default_factory=dict)
 
 
 class LayerDefaults(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Annotated, Any, NamedTuple
 
-import msgspec
+from pydantic import Field
 
 from reconciler.api.meta import ApiModel
 from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
@@ -17,7 +17,6 @@ from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.errors import Location, Problem
 from reconciler.ids import Oid, PackageKey, group_of, normalise_url
 from reconciler.inventory import RepositoryView, Source, counted_views
-from reconciler.models import Checked
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
 
@@ -110,7 +109,7 @@ _META = "meta.pkg.crossplane.io"
 _CARVEL = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev"})
 
 
-class PackageVersion(ApiModel, frozen=True, kw_only=True):
+class PackageVersion(ApiModel):
     """Header of a version with its content elsewhere, mostly in a registry.
 
     `source` is the package's name there without tag, `aliases` are its names in mirrors; `ecosystem` is
@@ -122,16 +121,16 @@ class PackageVersion(ApiModel, frozen=True, kw_only=True):
     api_version: str
     kind: str
     source: str
-    aliases: Annotated[tuple[str, ...], Checked(strict=False)] = ()
+    aliases: Annotated[tuple[str, ...], Field(strict=False)] = ()
     version: str
-    ecosystem: Annotated[Ecosystem | None, Checked(strict=False)] = None
+    ecosystem: Annotated[Ecosystem | None, Field(strict=False)] = None
     digest: str = ""
     withdrawn: str = ""
-    provides: Annotated[tuple[str, ...], Checked(strict=False)] = ()
-    compositions: Annotated[tuple[str, ...], Checked(strict=False)] = ()
-    interfaces: dict[str, str] = msgspec.field(default_factory=dict)
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    keywords: Annotated[tuple[str, ...], Checked(strict=False)] = ()
+    provides: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    compositions: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    interfaces: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict)
+    keywords: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
 def read_package_version(documents: Iterable[tuple[Document, Source]]) -> ParsedManifest:

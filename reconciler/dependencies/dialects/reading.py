@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
-from reconciler.api.validation import AnyModel, parse_model
+from pydantic import BaseModel
+
+from reconciler.api.validation import parse_model
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -19,7 +21,7 @@ from reconciler.inventory import Source
 from reconciler.reasons import Reason
 from reconciler.values import dataclass
 
-M = TypeVar("M", bound=AnyModel)
+M = TypeVar("M", bound=BaseModel)
 Document = Mapping[str, Any]
 Path = tuple[str | int, ...]
 

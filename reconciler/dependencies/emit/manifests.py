@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import orjson
 
 from reconciler.dependencies.dialects.reading import annotation_or_custom
@@ -116,7 +117,7 @@ def active_version(
         return None
     _, tag, digest = parse_source(active.image)
     held = {"version": tag or generated.package.version, "digest": digest or active.digest}
-    return replace(generated, package=generated.package.model_copy(update=held))
+    return replace(generated, package=msgspec.structs.replace(generated.package, **held))
 
 
 PORTER_PARENT = "sh.porter.parentInstallation"

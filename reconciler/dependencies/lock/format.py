@@ -4,16 +4,15 @@ import functools
 import hashlib
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+import msgspec
 
 from reconciler.dependencies.lock.paths import RESOLUTIONS_DIRECTORY
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 from reconciler.values import dataclass
+from reconciler.wire import Record, canonical_json
 
 SCHEMA = "reconciler.dev/v1alpha1"
 
@@ -24,15 +23,7 @@ LOCK_VERSION = 1
 SOLVER = "sat-canonical-2"
 
 
-class StateRecord(BaseModel):
-    """A value of a JSON file on a machine-owned branch: immutable, camelCase there, no unknown fields."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, defer_build=True, extra="forbid", frozen=True, populate_by_name=True
-    )
-
-
-class LockedSlot(StateRecord):
+class LockedSlot(Record, frozen=True, kw_only=True):
     """The slot of an instance: a tuple, never a joined string."""
 
     kind: str
@@ -43,7 +34,7 @@ class LockedSlot(StateRecord):
         return "/".join(part for part in (self.kind, self.namespace, *self.path) if part)
 
 
-class LockedInstance(StateRecord):
+class LockedInstance(Record, frozen=True, kw_only=True):
     """One package in one slot. Its text is the reference in `requested_by`, `owner` and ownership."""
 
     ecosystem: str
@@ -59,7 +50,7 @@ class LockedInstance(StateRecord):
         return (self.ecosystem, self.name, self.slot.kind, self.slot.namespace, self.slot.path)
 
 
-class LockedDependency(StateRecord):
+class LockedDependency(Record, frozen=True, kw_only=True):
     """How one requirement was met: its range in its dialect, and the instance that satisfies it.
 
     `need` is `package`, `api` or `interface`; `signature` names the requirement among its package's.
@@ -84,7 +75,7 @@ class LockedDependency(StateRecord):
     uninstall: bool = True
 
 
-class LockedPackage(StateRecord):
+class LockedPackage(Record, frozen=True, kw_only=True):
     """One instance and the version that was chosen for it, in its original spelling.
 
     `api_version`, `kind` and `name` are those of its object in the cluster: the user's own, or the
@@ -116,7 +107,7 @@ class LockedPackage(StateRecord):
         return f"{self.kind}/{self.name}" if self.kind else self.name
 
 
-class OwnershipEntry(StateRecord):
+class OwnershipEntry(Record, frozen=True, kw_only=True):
     """Owner of a CRD or composition: the active revision that controls it, and every revision that has it.
 
     Revisions are listed by name, instances of ecosystems without revisions by `ecosystem:name@slot`.
@@ -129,7 +120,7 @@ class OwnershipEntry(StateRecord):
     retained: bool = False
 
 
-class SkippedDependency(StateRecord):
+class SkippedDependency(Record, frozen=True, kw_only=True):
     """An optional requirement that was not met, and why."""
 
     parent: LockedInstance
@@ -137,14 +128,14 @@ class SkippedDependency(StateRecord):
     reason: str = ""
 
 
-class Resolution(StateRecord):
+class Resolution(Record, frozen=True, kw_only=True, dict=True):
     """Locked versions and ownership, the same for every cluster with the same inputs; named by content."""
 
     api_version: str = SCHEMA
     kind: str = "PackageResolution"
     packages: tuple[LockedPackage, ...] = ()
-    custom_resource_definitions: dict[str, OwnershipEntry] = Field(default_factory=dict)
-    compositions: dict[str, OwnershipEntry] = Field(default_factory=dict)
+    custom_resource_definitions: dict[str, OwnershipEntry] = msgspec.field(default_factory=dict)
+    compositions: dict[str, OwnershipEntry] = msgspec.field(default_factory=dict)
     skipped: tuple[SkippedDependency, ...] = ()
     unused: tuple[LockedInstance, ...] = ()
 
@@ -170,7 +161,7 @@ class ActivationBlocker(StrEnum):
     KINDS = "Kinds"
 
 
-class LockedRevision(StateRecord):
+class LockedRevision(Record, frozen=True, kw_only=True):
     """One revision of a Crossplane package in a cluster: numbered, of which at most one is Active.
 
     `package` is the object that it belongs to (`Provider/aws`), `image` has the tag. The `current`
@@ -195,7 +186,7 @@ class LockedRevision(StateRecord):
         return self.desired_state is DesiredState.ACTIVE
 
 
-class SolverPolicy(StateRecord):
+class SolverPolicy(Record, frozen=True, kw_only=True):
     """The choices that the answer depends on."""
 
     select: str = "dialect"
@@ -203,20 +194,20 @@ class SolverPolicy(StateRecord):
     discovery: str = "none"
 
 
-class SolverRecord(StateRecord):
+class SolverRecord(Record, frozen=True, kw_only=True):
     """Name and settings of the solver that computed the resolution."""
 
     name: str = SOLVER
     policy: SolverPolicy = SolverPolicy()
 
 
-class LockScope(StateRecord):
+class LockScope(Record, frozen=True, kw_only=True):
     """The cluster of a lock."""
 
     cluster: str
 
 
-class PackageLock(StateRecord):
+class PackageLock(Record, frozen=True, kw_only=True):
     """The lock of one cluster: its resolution, the digest of its inputs, and its revisions."""
 
     api_version: str = SCHEMA
@@ -230,10 +221,15 @@ class PackageLock(StateRecord):
     revisions: tuple[LockedRevision, ...] = ()
 
 
-def record_bytes(record: BaseModel) -> bytes:
-    """Return canonical bytes: sorted keys, two-space indent, final newline, no time. Deterministic."""
-    data = record.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+def record_bytes(record: Record) -> bytes:
+    """Return canonical bytes, without what is None: sorted keys, final newline, no time. Deterministic."""
+    return canonical_json(_without_none(msgspec.to_builtins(record)))
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(part) for name, part in value.items() if part is not None}
+    return [_without_none(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def lock_path(lock: PackageLock) -> str:
@@ -266,7 +262,7 @@ def next_lock(
     )
     if previous is None:
         return fresh
-    same = fresh.model_copy(update={"generation": previous.generation})
+    same = msgspec.structs.replace(fresh, generation=previous.generation)
     return previous if same == previous else fresh
 
 

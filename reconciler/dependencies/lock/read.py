@@ -3,9 +3,6 @@
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import field, replace
 
-from pydantic import ValidationError
-
-from reconciler.api.validation import first_error
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedDependency,
@@ -48,6 +45,7 @@ from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 from reconciler.values import dataclass
+from reconciler.wire import read_record
 
 
 def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:
@@ -194,15 +192,14 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
         if path.rpartition("/")[0] != LOCKS_DIRECTORY or not path.endswith(".json"):
             continue
         try:
-            lock = PackageLock.model_validate_json(data, by_alias=True, by_name=False)
+            lock = read_record(data, PackageLock)
             name = lock.resolution
             if name not in bodies:
                 bodies[name] = _read_resolution(files.get(resolution_path(name), b""))
-        except (ValidationError, VersionError) as error:
-            why = _reason(error)
+        except (ValueError, VersionError) as error:
             hint = "Correct or remove it on the state branch; the cluster is resolved anew."
             problems.append(
-                Problem(Location(path), Reason.INVALID_STATE, f"The lock cannot be read: {why}", hint)
+                Problem(Location(path), Reason.INVALID_STATE, f"The lock cannot be read: {error}", hint)
             )
         else:
             locks[lock.scope.cluster] = ClusterLock(lock, bodies[name])
@@ -214,21 +211,14 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
     return FleetLocks(locks, frozenset(broken), tuple(problems))
 
 
-def _reason(error: ValidationError | VersionError) -> str:
-    if isinstance(error, VersionError):
-        return str(error)
-    model = Resolution if error.title == Resolution.__name__ else PackageLock
-    return first_error(model, error)
-
-
 def _read_resolution(data: bytes) -> Resolution:
     """Parse a resolution, with the versions and ranges in it.
 
     Raises:
-        ValidationError: It is no resolution.
+        ValueError: It is no resolution.
         VersionError: It was edited into an invalid version or range.
     """
-    resolution = Resolution.model_validate_json(data, by_alias=True, by_name=False)
+    resolution = read_record(data, Resolution)
     locked_pins(resolution)
     return resolution
 

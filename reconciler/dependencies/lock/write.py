@@ -1,7 +1,7 @@
 """Convert a solution to the resolution that is locked."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reconciler.dependencies.lock.format import (
     LockedDependency,
@@ -103,7 +103,7 @@ class _ResolutionWriter(NamedTuple):
 
 def _dependency(edge: RequirementEdge, install: Install | None) -> LockedDependency:
     need = edge.requirement.alternatives[edge.alternative]
-    common = {
+    common: dict[str, Any] = {
         "signature": edge.signature,
         "alias": edge.requirement.alias_of(edge.alternative),
         "resolved": locked_instance(edge.target) if edge.target else None,

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, Resolution
 from reconciler.dependencies.lock.objects import USER, locked_instance
 from reconciler.dependencies.lock.read import SHARED_SLOT_KINDS
@@ -47,11 +49,10 @@ def autoremove(
     unused = {package.instance: package for package in retained}
     unused |= {instance: left[instance] for instance in _reachable(unused.values(), left)}
     packages = [*used.values(), *(_without_removed_parents(package, unused) for package in unused.values())]
-    return fresh.model_copy(
-        update={
-            "packages": tuple(sorted(packages, key=lambda package: package.instance.order)),
-            "unused": tuple(sorted(unused, key=lambda package: package.order)),
-        }
+    return msgspec.structs.replace(
+        fresh,
+        packages=tuple(sorted(packages, key=lambda package: package.instance.order)),
+        unused=tuple(sorted(unused, key=lambda package: package.order)),
     )
 
 
@@ -71,18 +72,18 @@ def leave_dependencies(fresh: Resolution, before: Resolution) -> Resolution:
     packages = [
         _with_locked_dependencies(package, locked.get(package.instance)) for package in fresh.packages
     ]
-    left = fresh.model_copy(update={"packages": tuple(packages), "skipped": before.skipped})
+    left = msgspec.structs.replace(fresh, packages=tuple(packages), skipped=before.skipped)
     generated = {package.instance for package in before.packages if package.owner != USER}
     needed = set(_reachable((*packages, *(locked[instance] for instance in generated)), locked))
     kept = _with_kept(left, before, (generated | needed) - {package.instance for package in packages})
-    return kept.model_copy(update={"unused": autoremove(left, before).unused})
+    return msgspec.structs.replace(kept, unused=autoremove(left, before).unused)
 
 
 def _with_kept(fresh: Resolution, before: Resolution, kept: set[LockedInstance]) -> Resolution:
     packages = (*fresh.packages, *(package for package in before.packages if package.instance in kept))
     ordered = sorted(packages, key=lambda package: package.instance.order)
     unused = tuple(package for package in before.unused if package in kept)
-    return fresh.model_copy(update={"packages": tuple(ordered), "unused": unused})
+    return msgspec.structs.replace(fresh, packages=tuple(ordered), unused=unused)
 
 
 def _with_locked_dependencies(package: LockedPackage, locked: LockedPackage | None) -> LockedPackage:
@@ -90,11 +91,10 @@ def _with_locked_dependencies(package: LockedPackage, locked: LockedPackage | No
     if locked is None:
         return package
     resolved = locked.resolved_version or locked.version
-    return package.model_copy(
-        update={
-            "dependencies": locked.dependencies,
-            "resolved_version": None if resolved == package.version else resolved,
-        }
+    return msgspec.structs.replace(
+        package,
+        dependencies=locked.dependencies,
+        resolved_version=None if resolved == package.version else resolved,
     )
 
 
@@ -146,7 +146,7 @@ def _with_present_parents(
     )
     parents = parents or tuple(sorted(users)) or package.requested_by
     owner = package.owner if package.owner in parents else min(parents)
-    return package.model_copy(update={"requested_by": parents, "owner": owner})
+    return msgspec.structs.replace(package, requested_by=parents, owner=owner)
 
 
 def _without_removed_parents(
@@ -155,7 +155,7 @@ def _without_removed_parents(
     """Return an unused package with only those parents that are left."""
     left = {str(instance) for instance in unused}
     parents = tuple(who for who in package.requested_by if who in left)
-    return package.model_copy(update={"requested_by": parents, "owner": min(parents, default="")})
+    return msgspec.structs.replace(package, requested_by=parents, owner=min(parents, default=""))
 
 
 def upgraded_with_parent(

@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
+import msgspec
+
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
@@ -123,7 +125,7 @@ def propose_activation(history: RevisionHistory, package: RevisionInput) -> Acti
         current = _new_revision(history, package)
     else:
         learned = {"digest": current.digest or package.digest, "image": package.image, "needs": package.needs}
-        current = current.model_copy(update=learned)
+        current = msgspec.structs.replace(current, **learned)
     others = [
         _as_current(revision, is_current=False)
         for revision in history.revisions
@@ -160,9 +162,9 @@ def apply_proposal(proposal: ActivationProposal) -> tuple[LockedRevision, ...]:
 
 def _activated(revision: LockedRevision, proposal: ActivationProposal, greatest: int) -> LockedRevision:
     if revision.name != proposal.active:
-        return revision.model_copy(update={"desired_state": DesiredState.INACTIVE})
+        return msgspec.structs.replace(revision, desired_state=DesiredState.INACTIVE)
     number = revision.revision if revision.is_active or revision.revision == greatest else greatest + 1
-    return revision.model_copy(update={"desired_state": DesiredState.ACTIVE, "revision": number})
+    return msgspec.structs.replace(revision, desired_state=DesiredState.ACTIVE, revision=number)
 
 
 def _within_limit(limit: int, revisions: list[LockedRevision]) -> Iterable[LockedRevision]:
@@ -196,7 +198,9 @@ def _has_content(revision: LockedRevision, package: RevisionInput) -> bool:
 
 
 def _as_current(revision: LockedRevision, *, is_current: bool) -> LockedRevision:
-    return revision if revision.current is is_current else revision.model_copy(update={"current": is_current})
+    return (
+        revision if revision.current is is_current else msgspec.structs.replace(revision, current=is_current)
+    )
 
 
 def _number(revision: LockedRevision) -> tuple[int, str]:
@@ -283,7 +287,7 @@ def reconcile_revisions(
     )
     revisions = sorted((item for group in updated.values() for item in group), key=_order)
     return RevisionUpdate(
-        resolution.model_copy(update=_written(ledger)),
+        msgspec.structs.replace(resolution, **_written(ledger)),
         tuple(revisions),
         tuple(sorted({*cluster.refusals(refused), *cluster.conflicting(proposals)})),
         tuple(sorted(cluster.idle(proposals))),
@@ -378,7 +382,7 @@ class _Reconciler:
         awaits = ActivationBlocker.KINDS if is_refused else awaits
         revisions = apply_proposal(proposal.held_back() if is_refused else proposal)
         return tuple(
-            revision.model_copy(update={"awaits": _blocker(revision, awaits)}) for revision in revisions
+            msgspec.structs.replace(revision, awaits=_blocker(revision, awaits)) for revision in revisions
         )
 
     def _asked(self, instance: str, package: LockedPackage) -> RevisionInput:

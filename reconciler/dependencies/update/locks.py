@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from reconciler.errors import Problem
 from reconciler.lazy import LazyModule
 from reconciler.values import dataclass
@@ -47,7 +49,7 @@ class ClusterUpdate:
         if self.before is None or self.after is None or self.before.resolution != self.after.resolution:
             return False
         same = {"input_digest": self.after.lock.input_digest, "generation": self.after.lock.generation}
-        return self.before.lock.model_copy(update=same) == self.after.lock
+        return msgspec.structs.replace(self.before.lock, **same) == self.after.lock
 
     @property
     def changes(self) -> "tuple[LockChange, ...]":

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import field
 
-from pydantic import ValidationError
+import msgspec
 
 from reconciler import __version__
 from reconciler.dependencies.lock.format import (
@@ -13,7 +13,6 @@ from reconciler.dependencies.lock.format import (
     ClusterLock,
     PackageLock,
     Resolution,
-    StateRecord,
     record_bytes,
 )
 from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY
@@ -22,9 +21,10 @@ from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.memo import CanonicalText
 from reconciler.errors import Problem
 from reconciler.values import dataclass
+from reconciler.wire import Record, read_record
 
 
-class UnsolvedCluster(StateRecord):
+class UnsolvedCluster(Record, frozen=True, kw_only=True):
     """The result for a cluster without a complete solution.
 
     It is an observation and changes no decision: a missing record, or one of other inputs, costs time only.
@@ -54,7 +54,7 @@ class UnsolvedCluster(StateRecord):
 
     def digest_for(self, question: str) -> str:
         """Return the digest of this record as the result for a digest of inputs."""
-        content = record_bytes(self.model_copy(update={"digest": question}))
+        content = record_bytes(msgspec.structs.replace(self, digest=question))
         return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
@@ -73,18 +73,18 @@ class UnsolvedClusters:
         if data is None:
             return None
         try:
-            record = UnsolvedCluster.model_validate_json(data, by_alias=True, by_name=False)
-        except ValidationError:
+            record = read_record(data, UnsolvedCluster)
+        except ValueError:
             return None
         digest = record.digest_for(self._question(inputs, before, keeps=keeps))
-        return record.model_copy(update={"digest": ""}) if record.digest == digest else None
+        return msgspec.structs.replace(record, digest="") if record.digest == digest else None
 
     def sign(
         self, record: UnsolvedCluster, inputs: ClusterInputs, before: ClusterLock | None, *, keeps: bool
     ) -> UnsolvedCluster:
         """Return a record with the digest of its inputs and content."""
         digest = record.digest_for(self._question(inputs, before, keeps=keeps))
-        return record.model_copy(update={"digest": digest})
+        return msgspec.structs.replace(record, digest=digest)
 
     def _question(self, inputs: ClusterInputs, before: ClusterLock | None, *, keeps: bool) -> str:
         """Return the digest of everything that the resolution of a cluster reads, with every place in it.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.dependencies.lock.format import (
@@ -90,7 +91,7 @@ def test_packages_that_nothing_needs_go_with_all_that_they_needed() -> None:
 
 
 RETAINED: list[tuple[str, Resolution]] = [
-    ("it has data to keep", resolution(SHOP, DB.model_copy(update={"retain": True}), DISK)),
+    ("it has data to keep", resolution(SHOP, msgspec.structs.replace(DB, retain=True), DISK)),
     ("its parent leaves it", resolution(package("my-shop", "db", user=True, uninstall=False), DB, DISK)),
     ("it was retained before", resolution(SHOP, DB, DISK, unused="db")),
 ]
@@ -145,7 +146,7 @@ def test_manifest_of_a_user_replaces_a_generated_package_in_the_same_place(
     left = autoremove(resolution(mine), before)
 
     assert (generated not in left.unused) is is_replaced
-    theirs = mine.model_copy(update={"owner": "carvel:another"})
+    theirs = msgspec.structs.replace(mine, owner="carvel:another")
     assert autoremove(resolution(theirs), before).unused == (generated,)
 
 
@@ -225,7 +226,7 @@ def test_dependencies_stay_as_locked_and_remember_whose_they_are() -> None:
 
 
 def test_dependencies_of_an_earlier_version_are_remembered_until_it_is_back() -> None:
-    before = resolution(SHOP.model_copy(update={"version": "2", "resolved_version": "1"}), DB, DISK)
+    before = resolution(msgspec.structs.replace(SHOP, version="2", resolved_version="1"), DB, DISK)
 
     third = leave_dependencies(resolution(package("my-shop", user=True, version="3")), before)
     back = leave_dependencies(resolution(package("my-shop", user=True)), before)
@@ -245,7 +246,7 @@ def test_package_that_a_user_removed_goes_unless_a_generated_one_needs_it() -> N
 
 
 def test_dependencies_that_nothing_needs_stay_and_are_retained_by_the_next_run() -> None:
-    before = resolution(SHOP, DB.model_copy(update={"retain": True}), DISK)
+    before = resolution(SHOP, msgspec.structs.replace(DB, retain=True), DISK)
 
     left = leave_dependencies(resolution(), before)
 

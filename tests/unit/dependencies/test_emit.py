@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.dependencies.dialects import read_manifest
@@ -198,13 +199,13 @@ def test_what_was_made_for_one_parent_stays_theirs_when_a_lower_one_comes() -> N
     )
     locked = locked_of(world)
     packages = tuple(
-        one.model_copy(update={"owner": "carvel:two.io@install/prod/b"})
+        msgspec.structs.replace(one, owner="carvel:two.io@install/prod/b")
         if one.instance.name == "db.io"
         else one
         for one in locked.resolution.packages
     )
 
-    resolution = locked.resolution.model_copy(update={"packages": packages})
+    resolution = msgspec.structs.replace(locked.resolution, packages=packages)
     found = generate_manifests(world, replace(locked, resolution=resolution), owner=OWNER)
 
     notes = documents(found)["packageinstalls/prod/db.io.yaml"]["metadata"]["annotations"]
@@ -552,8 +553,8 @@ def test_a_revision_that_waits_for_another_package_is_not_asked_for(
     )
     locked = locked_of(world)
     old = revision("v1.4.0", 1, active=active_before, current=False)
-    lock = locked.lock.model_copy(
-        update={"revisions": (old, revision("v1.5.0", 2, active=False, current=True))}
+    lock = msgspec.structs.replace(
+        locked.lock, revisions=(old, revision("v1.5.0", 2, active=False, current=True))
     )
 
     found = documents(generate_manifests(world, replace(locked, lock=lock), owner=OWNER))
@@ -565,7 +566,7 @@ def test_what_nobody_needs_and_must_not_go_stays_as_it_is() -> None:
     world = world_of(SHOP + package("db.io", "1.4.0"))
     locked = locked_of(world)
     (db,) = (one.instance for one in locked.resolution.packages if one.instance.name == "db.io")
-    resolution = locked.resolution.model_copy(update={"unused": (db,)})
+    resolution = msgspec.structs.replace(locked.resolution, unused=(db,))
 
     found = generate_manifests(world, replace(locked, resolution=resolution), owner=OWNER)
 
@@ -583,7 +584,7 @@ def test_what_somebody_needs_who_is_not_understood_stays_as_it_is() -> None:
 def test_order_does_not_matter() -> None:
     world = world_of(EVERYTHING)
     locked = locked_of(world)
-    turned = locked.resolution.model_copy(update={"packages": locked.resolution.packages[::-1]})
+    turned = msgspec.structs.replace(locked.resolution, packages=locked.resolution.packages[::-1])
 
     again = generate_manifests(
         replace(world, installs=world.installs[::-1]), replace(locked, resolution=turned), owner=OWNER
@@ -596,7 +597,7 @@ def test_an_empty_lock_generates_nothing() -> None:
     world = world_of(SHOP)
     nothing = ClusterLock(
         PackageLock(scope=LockScope(cluster="dev"), input_digest="", resolution=""),
-        locked_of(world).resolution.model_copy(update={"packages": ()}),
+        msgspec.structs.replace(locked_of(world).resolution, packages=()),
     )
 
     assert generate_manifests(world, nothing, owner=OWNER) == GeneratedManifests()

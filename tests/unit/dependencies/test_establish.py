@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
@@ -353,7 +354,7 @@ def test_clusters_with_one_history_are_decided_once_and_another_history_is_anoth
     one.ask("aws", 2)
     worlds = tuple(replace(one.world(), cluster=name) for name in ("one", "three", "two"))
     twin = ClusterLock(
-        old.lock.model_copy(update={"scope": LockScope(cluster="two"), "generation": 7}), old.resolution
+        msgspec.structs.replace(old.lock, scope=LockScope(cluster="two"), generation=7), old.resolution
     )
 
     decision = update_locks(FleetInputs(worlds), FleetLocks({"one": old, "two": twin}))

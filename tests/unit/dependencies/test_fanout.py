@@ -1,5 +1,7 @@
 """What variants need in a cluster, read off its lock: each package once, with the ways that lead to it."""
 
+import msgspec
+
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, LockedSlot, Resolution
 from reconciler.dependencies.lock.needed import VARIANT_KIND, needed_packages
 
@@ -82,9 +84,9 @@ def test_the_roots_of_a_package_are_named_once() -> None:
 
 def test_packages_that_need_each_other_alone_are_there_for_nobody() -> None:
     first, second = needed("a"), needed("b")
-    first = first.model_copy(update={"requested_by": (str(second.instance),)})
-    second = second.model_copy(update={"requested_by": (str(first.instance), "user")})
+    first = msgspec.structs.replace(first, requested_by=(str(second.instance),))
+    second = msgspec.structs.replace(second, requested_by=(str(first.instance), "user"))
 
     assert trails(first, second) == {}
-    both = second.model_copy(update={"requested_by": (str(first.instance), str(WEB.instance))})
+    both = msgspec.structs.replace(second, requested_by=(str(first.instance), str(WEB.instance)))
     assert trails(WEB, first, both) == {"a": [["web", "b"]], "b": [["web"], ["web", "b", "a"]]}

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 
@@ -80,7 +81,7 @@ def graph(
 
 def requested(package: LockedPackage, *parents: LockedPackage, owner: int = 0) -> LockedPackage:
     names = tuple(str(parent.instance) for parent in parents)
-    return package.model_copy(update={"requested_by": names, "owner": names[owner]})
+    return msgspec.structs.replace(package, requested_by=names, owner=names[owner])
 
 
 def only(from_graph: PackageGraph) -> tuple[GeneratedPackage, tuple[Problem, ...]]:
@@ -265,8 +266,8 @@ def bundle_graph(
     parent = users("press", edge(DB, "db"), ecosystem="bundle")
     child = requested(DB, parent)
     if where is not None:
-        moved = child.instance.model_copy(update={"slot": where})
-        child = child.model_copy(update={"instance": moved})
+        moved = msgspec.structs.replace(child.instance, slot=where)
+        child = msgspec.structs.replace(child, instance=moved)
         parent = users("press", edge(child, "db"), ecosystem="bundle")
     return graph(
         parent,

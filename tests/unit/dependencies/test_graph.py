@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.dependencies.graph import dependency_graph, highlight
@@ -126,7 +127,7 @@ def test_group_has_manifests_packages_and_what_is_outside() -> None:
 
 def test_edges_are_told_in_sentences() -> None:
     other = Resolution(
-        packages=(LOG, LOG.model_copy(update={"instance": instance("x.io"), "requested_by": ("user",)}))
+        packages=(LOG, msgspec.structs.replace(LOG, instance=instance("x.io"), requested_by=("user",)))
     )
 
     graph = graph_of(update("dev", other))

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import msgspec
 import orjson
 import pytest
 
@@ -37,6 +38,7 @@ from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache, input_digest, outdated_clusters
 from reconciler.errors import Location
 from reconciler.inventory import Source
+from reconciler.wire import read_record
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
 
 TEXT = (
@@ -89,7 +91,7 @@ def test_the_bytes_are_canonical_and_come_back() -> None:
 
     assert data.endswith(b"}\n")
     assert list(orjson.loads(data)) == sorted(orjson.loads(data))
-    assert Resolution.model_validate_json(data) == body
+    assert read_record(data, Resolution) == body
     assert resolution_path(body.digest).startswith("locks/resolutions/")
     assert body.digest not in data.decode()
 
@@ -144,7 +146,7 @@ def test_a_lock_is_thin_and_its_generation_counts_changes() -> None:
     assert same is first
     assert (first.generation, other.generation) == (1, 2)
     assert lock_path(first) == "locks/edge-1.json"
-    assert PackageLock.model_validate_json(record_bytes(first)) == first
+    assert read_record(record_bytes(first), PackageLock) == first
     assert b"web.io" not in record_bytes(first)
 
 
@@ -259,7 +261,7 @@ def test_a_lock_that_cannot_be_read_says_which_field_is_wrong() -> None:
     wrong = {path: data.replace(b'"generation": 1', b'"generation": "x"') for path, data in files.items()}
 
     assert [problem.message for problem in read_locks(wrong).problems] == [
-        "The lock cannot be read: generation must be an integer, but is the text 'x'"
+        "The lock cannot be read: Expected `int`, got `str` - at `$.generation`"
     ]
 
 
@@ -306,11 +308,17 @@ def names(files: dict[str, bytes]) -> dict[str, str]:
     ("change", "why"),
     [
         ({"{lock}": b"{"}, "Invalid JSON"),
-        ({"{lock}": b'{"kind": "PackageLock"}'}, "Missing required field"),
+        ({"{lock}": b'{"kind": "PackageLock"}'}, "Object missing required field `scope`"),
         ({"{resolution}": b"{"}, "Invalid JSON"),
-        ({"{resolution}": b'{"packages": [{"version": "1"}]}'}, "Missing required field packages[0]"),
+        (
+            {"{resolution}": b'{"packages": [{"version": "1"}]}'},
+            "Object missing required field `instance` - at `$.packages[0]`",
+        ),
         ({"{resolution}": broken_resolution(version="odd")}, "'odd' is not a "),
-        ({"{resolution}": broken_resolution(api_version="x")}, "Unknown field packages[0].api_version"),
+        (
+            {"{resolution}": broken_resolution(api_version="x")},
+            "Object contains unknown field `api_version` - at `$.packages[0]`",
+        ),
     ],
 )
 def test_lock_that_cannot_be_read_is_named_with_the_reason(change: dict[str, bytes], why: str) -> None:
@@ -323,7 +331,7 @@ def test_lock_that_cannot_be_read_is_named_with_the_reason(change: dict[str, byt
 
 @pytest.mark.parametrize(("kind", "text"), [("Provider", "Provider/aws"), ("", "aws")])
 def test_object_of_a_locked_package_has_its_kind_if_it_has_one(kind: str, text: str) -> None:
-    package_ = locked(world_of(TEXT)).packages[0].model_copy(update={"kind": kind, "name": "aws"})
+    package_ = msgspec.structs.replace(locked(world_of(TEXT)).packages[0], kind=kind, name="aws")
 
     assert package_.object == text
 
@@ -331,7 +339,7 @@ def test_object_of_a_locked_package_has_its_kind_if_it_has_one(kind: str, text: 
 def test_candidate_of_a_pin_has_a_kind_in_crossplane_alone() -> None:
     body = locked(world_of(TEXT))
     shop = next(p for p in body.packages if p.kind)
-    aws = shop.model_copy(update={"instance": shop.instance.model_copy(update={"ecosystem": "xpkg"})})
+    aws = msgspec.structs.replace(shop, instance=msgspec.structs.replace(shop.instance, ecosystem="xpkg"))
 
     assert [_candidate(package_).kind for package_ in (shop, aws)] == ["", "PackageInstall"]
 

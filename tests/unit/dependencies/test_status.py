@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
@@ -153,7 +154,7 @@ def test_package_is_identified_by_its_source_version_and_digest(source: str, dig
     world = replace(world_of(PLATFORM + NET), cluster="dev")
     (scope,) = decision_of(world).scopes
     assert scope.after is not None
-    package_ = scope.after.resolution.packages[0].model_copy(update={"source": source, "digest": digest})
+    package_ = msgspec.structs.replace(scope.after.resolution.packages[0], source=source, digest=digest)
     nothing = SimpleNamespace(revisions_of=lambda _: (), resolution=scope.after.resolution)
 
     shown = _Reader._crossplane(cast("Any", SimpleNamespace(locked=nothing)), package_, (), None)

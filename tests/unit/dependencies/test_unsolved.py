@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
@@ -172,7 +173,7 @@ def test_record_counts_for_nothing_when_an_input_changes(case: Change) -> None:
 def test_record_counts_for_nothing_with_another_lock_or_doubt() -> None:
     files, records = settled()
     before = read_locks(files).by_cluster["edge"]
-    later = replace(before, lock=before.lock.model_copy(update={"generation": 9}))
+    later = replace(before, lock=msgspec.structs.replace(before.lock, generation=9))
     reader = UnsolvedClusters(records)
 
     assert reader.find(EDGE, later, keeps=False) is None
@@ -207,4 +208,4 @@ def test_record_has_a_new_lock_if_it_has_lock_and_resolution() -> None:
     assert both.new_lock == ClusterLock(lock_, resolution)
     assert both.path == "unsolved/edge.json"
     partial = [{"lock": None}, {"resolution": None}, {"lock": None, "resolution": None}]
-    assert [both.model_copy(update=without).new_lock for without in partial] == [None] * 3
+    assert [msgspec.structs.replace(both, **without).new_lock for without in partial] == [None] * 3

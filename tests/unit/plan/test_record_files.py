@@ -431,7 +431,7 @@ def test_refused_deletions_are_recorded_with_what_they_were_measured_against() -
 
 def a_lock(revision: int = 1, **fields: Any) -> Any:
     lock = lock_pin(WEB, upstream_data(a_resolved().variant), a_pin(revision))
-    return lock.model_copy(update=fields)  # type: ignore[union-attr]
+    return msgspec.structs.replace(lock, **fields)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_lock_that_cannot_be_read_as_a_whole_is_an_error(tmp_path: Path, repo: R
     ("path", "data", "message"),
     [
         (PATH, b"{", "Invalid JSON"),
-        (PATH, b"{}", "Missing required field namespace"),
+        (PATH, b"{}", "missing required field `namespace`"),
         (
             PATH.replace("web.json", "other.json"),
             BYTES,
@@ -208,7 +208,7 @@ def test_digests_of_images_are_read_from_a_commit(tmp_path: Path, repo: Repo) ->
 @pytest.mark.parametrize(
     ("change", "limit", "message"),
     [
-        (lambda data: data.replace(b"sha256", b"md5"), 1000, "should match"),
+        (lambda data: data.replace(b"sha256", b"md5"), 1000, "matching regex"),
         (lambda data: data, 20, "more than 20"),
     ],
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
@@ -373,7 +374,7 @@ def retained(lock: ClusterLock = LOCK) -> ClusterLock:
     """Return the lock in which nothing needs `db.io` any more, and it stays."""
     packages = {package.name: package for package in lock.resolution.packages}
     unused = tuple(p.instance for p in packages.values() if p.instance.name == "db.io")
-    return ClusterLock(lock.lock, lock.resolution.model_copy(update={"unused": unused}))
+    return ClusterLock(lock.lock, msgspec.structs.replace(lock.resolution, unused=unused))
 
 
 def test_package_that_is_retained_keeps_its_file_where_main_has_it() -> None:

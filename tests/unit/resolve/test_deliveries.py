@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
@@ -144,7 +145,7 @@ def locked(*, is_generated: bool = True, **fields: Any) -> ClusterLock:
         version="1.0.0",
         owner="Configuration/platform" if is_generated else "user",
     )
-    return ClusterLock(LOCK.model_copy(update=fields), LockedResolution(packages=(package,)))
+    return ClusterLock(msgspec.structs.replace(LOCK, **fields), LockedResolution(packages=(package,)))
 
 
 def a_cluster(name: str = "prod", *paths: str) -> ClusterInputs:

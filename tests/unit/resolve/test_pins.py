@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
@@ -103,7 +104,7 @@ def test_a_commit_that_a_person_writes_into_a_lock_goes_by_its_own_name(world: M
     world.run()
     made = world.locks[WEB]
     assert made.ref == "web/v2"
-    world.locks[WEB] = made.model_copy(update={"commit": commit_of(world, 1), "held": True})
+    world.locks[WEB] = msgspec.structs.replace(made, commit=commit_of(world, 1), held=True)
 
     (change,) = world.run().changes
     assert change.upstream_to == "web/v1"
@@ -206,7 +207,7 @@ def test_a_variant_that_waits_has_no_downstream_yet(world: ModelWorld) -> None:
 
 
 def test_a_locked_commit_that_is_gone_is_a_problem_at_its_lock(world: ModelWorld) -> None:
-    review(world, REVIEWED, lock(world, 1).model_copy(update={"commit": "f" * 40}))
+    review(world, REVIEWED, msgspec.structs.replace(lock(world, 1), commit="f" * 40))
 
     inventory = world.inventory()
     problem = choose_pin(floating(inventory), inventory)
@@ -255,7 +256,7 @@ def test_only_what_was_applied_and_recorded_may_be_gone(world: ModelWorld) -> No
         "no record": {"records": {}},
         "record of another commit": {"records": {WEB: replace(record, upstream_commit="e" * 40)}},
         "no applied lock": {"locks": {}},
-        "applied lock of another commit": {"locks": {WEB: applied.model_copy(update={"commit": "e" * 40})}},
+        "applied lock of another commit": {"locks": {WEB: msgspec.structs.replace(applied, commit="e" * 40)}},
     }
 
     for name, fields in others.items():
@@ -288,7 +289,7 @@ def branch(world: ModelWorld) -> Inventory:
     world.run()
     made = world.locks[WEB]
     world.push("blueprints", {"other": blueprint("other")})
-    world.locks[WEB] = made.model_copy(update={"held": True})
+    world.locks[WEB] = msgspec.structs.replace(made, held=True)
     return world.inventory()
 
 
@@ -380,9 +381,7 @@ def test_locked_commit_goes_by_the_name_in_the_lock_unless_that_names_another_co
     key = ObjectName(NAMESPACE, "blueprints")
     view = replace(inventory.repositories[key], packages={"web": state})
     inventory = replace(inventory, repositories={**inventory.repositories, key: view})
-    made = lock(world, 1).model_copy(
-        update={"commit": "1" * 40, "selector": selector, "ref": ref, "held": True}
-    )
+    made = msgspec.structs.replace(lock(world, 1), commit="1" * 40, selector=selector, ref=ref, held=True)
     web = replace(
         floating(inventory),
         spec=PackageVariantSpec(upstream=Upstream(repo="blueprints", package="web", **selector)),
@@ -441,7 +440,7 @@ def test_variant_that_is_held_nowhere_in_particular_stays_at_its_lock(world: Mod
     move(world, 2)
     inventory = world.inventory()
 
-    assert hold(floating(inventory), "", before, inventory) == before.model_copy(update={"held": True})
+    assert hold(floating(inventory), "", before, inventory) == msgspec.structs.replace(before, held=True)
     other = lock(world, 1, tag="beta")
     assert hold(floating(inventory), "", other, inventory).commit == commit_of(world, 2)
 
@@ -452,7 +451,7 @@ def test_variant_follows_its_selector_again(world: ModelWorld) -> None:
 
     followed = follow(floating(inventory), inventory)
 
-    assert followed == lock(world, 2).model_copy(update={"tree": tree_of(world, 2)})
+    assert followed == msgspec.structs.replace(lock(world, 2), tree=tree_of(world, 2))
 
 
 def test_name_that_means_nothing_is_refused_with_what_there_is(world: ModelWorld) -> None:
