@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass, replace
 from functools import cache
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, create_model
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, ConfigDict
 
 from reconciler.api.meta import LabelSelector
 from reconciler.api.validation import FieldError, disk_fields, field_text, parse_model
@@ -39,8 +38,10 @@ class ConfigMetadata(BaseModel):
     """Not used."""
 
 
-class _Header(BaseModel):
-    model_config = SETTINGS | ConfigDict(frozen=True, defer_build=True)
+class Configuration(BaseModel):
+    """One instance of the reconciler: `reconciler.yaml` of the control repository."""
+
+    model_config = SETTINGS | ConfigDict(frozen=True)
 
     api_version: Literal["reconciler.dev/v1alpha1"]
     """API version of the configuration."""
@@ -48,11 +49,6 @@ class _Header(BaseModel):
     """Kind of the configuration."""
     metadata: ConfigMetadata = ConfigMetadata()
     """Name of the instance."""
-
-
-class Configuration(_Header):
-    """One instance of the reconciler: `reconciler.yaml` of the control repository."""
-
     spec: Policy = Policy()
     """Settings."""
 
@@ -74,28 +70,12 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
     document = _load(data, path)
     _check_consent(environment)
     value = _overridden(document.value, environment)
-    configuration = parse_given_settings(value) or parse_model(Configuration, value)
+    configuration = parse_model(Configuration, value)
     if isinstance(configuration, tuple):
         raise _error(configuration, document, path, environment)
     instance = _instance(configuration, document, path, environment)
     policy = replace(configuration.spec, instance=instance, config_path=path)
     return _with_selectors(_with_lines(policy, document), document, path, environment)
-
-
-def parse_given_settings(value: object) -> Configuration | None:
-    """Return the configuration by the schema of the settings that it has; None if there is any error in it.
-
-    The schema of all settings, which names every error, would take a tenth of a short run to compile.
-    """
-    if not isinstance(value, Mapping) or not isinstance(spec := value.get("spec", {}), Mapping):
-        return None
-    hints = get_type_hints(Policy, include_extras=True)
-    given: dict[str, Any] = {name: (hint, ...) for name, hint in hints.items() if to_camel(name) in spec}
-    settings = parse_model(create_model("Settings", __config__=SETTINGS, **given), spec)
-    header = parse_model(_Header, {name: part for name, part in value.items() if name != "spec"})
-    if isinstance(settings, tuple) or isinstance(header, tuple):
-        return None
-    return Configuration.model_construct(**dict(header), spec=Policy(**dict(settings)))
 
 
 def _with_lines(policy: Policy, document: Document) -> Policy:

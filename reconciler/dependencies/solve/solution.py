@@ -12,7 +12,7 @@ from reconciler.dependencies.solve.problem import (
     ResolutionProblem,
 )
 from reconciler.errors import Location, Problem
-from reconciler.values import dataclass, settled_dataclass
+from reconciler.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class SkippedRequirement:
     reason: str = ""
 
 
-@settled_dataclass(frozen=True, slots=True)  # records hold it, as pydantic models
+@dataclass(frozen=True, slots=True)
 class Rejection:
     """Reasons against one version."""
 
@@ -60,7 +60,7 @@ class Rejection:
     reasons: tuple[str, ...]
 
 
-@settled_dataclass(frozen=True, slots=True)  # records hold it, as pydantic models
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Explanation of an unsatisfiable part of a cluster, for the user.
 
