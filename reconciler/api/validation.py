@@ -10,9 +10,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.policy import refuse_field
-from reconciler.reasons import Reason
-from reconciler.suggestions import suggest
 
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]

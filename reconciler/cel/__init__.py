@@ -6,11 +6,12 @@ parses it for the checks that cel-cpp has not (`check`). Both are loaded with th
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from reconciler.base.errors import MissingEngineError
+from reconciler.base.wording import plural
 from reconciler.cel.failure import CelError, Failure, not_a_string
-from reconciler.errors import MissingEngineError
 from reconciler.policy import Limits
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +31,7 @@ STRING_FUNCTIONS = frozenset(
 """The methods that the extension `strings` adds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """A checked and compiled expression; `constant` is its value where it is a string literal."""
 
     text: str

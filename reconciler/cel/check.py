@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from reconciler.base.wording import plural
 from reconciler.cel.failure import CelError, offset_of
 from reconciler.policy import Limits
-from reconciler.wording import plural
 
 Node = Any
 """A tree of lark: cel-python's rule in `data`, nodes and tokens in `children`, the place in `meta`."""

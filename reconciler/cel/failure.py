@@ -1,6 +1,6 @@
 """Faults of expressions: values with a place in the text, in the words of cel-go."""
 
-from reconciler.values import dataclass
+from msgspec import Struct
 
 _PORCH_NAMES = {
     "null": "'null_type'",
@@ -12,8 +12,7 @@ _PORCH_NAMES = {
 """Names of types as cel-go's conversion errors spell them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why an expression was refused, or why its evaluation failed: a value, never raised.
 
     `offset` counts characters from the start of the expression; None where the whole

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from reconciler.ids import is_prefix, normalise_url
+from reconciler.names.ids import is_prefix, normalise_url
 from reconciler.policy.settings import SettingsGroup, VariableName
 
 

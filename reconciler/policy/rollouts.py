@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reconciler.lazy import lazy_pattern
+from reconciler.base.lazy import lazy_pattern
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
 from reconciler.policy.settings import Amount, Duration, SettingsGroup, SortedSet
 

@@ -1,19 +1,20 @@
 """The run of `apply`: do what was planned, each effect once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.apply.dashboard import DashboardWriter
 from reconciler.apply.links import Links
 from reconciler.apply.outcome import Target
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
+from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
 from reconciler.plan.changes import Effect, Outcome
 from reconciler.plan.commits import repository_commits
 from reconciler.resolve.fleet import unsolved_files
 from reconciler.run.plan import PlannedRun
-from reconciler.timing import SpanKind, timed
 
 OnEffects = Callable[[Sequence[Effect]], None]
 

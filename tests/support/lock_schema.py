@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.base.wire import Record
 from reconciler.dependencies.lock.format import (
     LockChange,
     LockedPackage,
@@ -14,7 +15,6 @@ from reconciler.dependencies.lock.format import (
     OwnershipEntry,
 )
 from reconciler.plan.changes import PinChange
-from reconciler.wire import Record
 
 FILE = Path(__file__).resolve().parents[2] / "docs/schemas/lock.schema.json"
 _PLAN = FILE.with_name("plan.schema.json")

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from reconciler.state import PackageVariantRecord, branch_records
-from reconciler.wire import read_record
+from reconciler.base.wire import read_record
+from reconciler.records.state import PackageVariantRecord, branch_records
 from tests.support.world import git
 
 STATE = "reconciler/fleet/state"

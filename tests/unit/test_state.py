@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.state import (
+from reconciler.base.wire import read_record
+from reconciler.records.state import (
     VARIANTS_FORMAT,
     OpenConflict,
     PackageVariantRecord,
@@ -18,7 +19,6 @@ from reconciler.state import (
     record_bytes,
     record_path,
 )
-from reconciler.wire import read_record
 
 SET = SetRecord(namespace="default", name="web", uid="s", manifest="web.yaml", targets=3)
 

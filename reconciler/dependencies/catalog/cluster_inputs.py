@@ -1,9 +1,14 @@
 """Assign every manifest to its cluster and collect the inputs of each cluster."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from types import MappingProxyType
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location, Problem
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_state import (
     crossplane_lock_candidates,
     observe_cluster,
@@ -26,13 +31,9 @@ from reconciler.dependencies.model.cluster import (
 )
 from reconciler.dependencies.model.packages import ActivationRequest, Candidate, Ecosystem, Install
 from reconciler.dependencies.versions import VersionPolicy as Preference
-from reconciler.errors import Location, Problem
-from reconciler.inventory import Inventory, SourcedDocument
-from reconciler.lazy import lazy_pattern
+from reconciler.inventory.inventory import Inventory, SourcedDocument
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy import Discovery, Policy, Selection
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot
-from reconciler.values import dataclass
 
 CLUSTER = "reconciler.dev/cluster"
 
@@ -46,8 +47,7 @@ _FOLDER = "clusters"
 _NAME = lazy_pattern(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
-class FleetClusters:
+class FleetClusters(Struct, frozen=True):
     """The clusters with their environments, the snapshots, the resolver settings, and the instance."""
 
     environments: Mapping[str, str]
@@ -70,8 +70,7 @@ class FleetClusters:
         return snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class VariantInstalls:
+class VariantInstalls(Struct, frozen=True):
     """Packages that the PackageVariants of one cluster install, at their revisions.
 
     `pinned` are those revisions; requirements of other packages cannot choose them by name. It
@@ -83,8 +82,7 @@ class VariantInstalls:
     is_incomplete: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FleetInputs:
+class FleetInputs(Struct, frozen=True):
     """Inputs per cluster, sorted, and problems of single manifests.
 
     `incomplete` are clusters with an unreadable manifest: nothing is removed from their locks. An empty
@@ -136,8 +134,7 @@ def resolver_settings(policy: Policy) -> ResolverSettings:
     )
 
 
-@dataclass(slots=True)
-class _ClusterManifests:
+class _ClusterManifests(Struct):
     installs: dict[tuple[str, str, str], list[Install]] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
     activations: list[ActivationRequest] = field(default_factory=list)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from reconciler.dependencies.catalog.published import served_apis
 from reconciler.dependencies.dialects import read_lock, read_manifest
@@ -12,9 +13,9 @@ from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.model.cluster import ClusterState, ObservedInstallation, ObservedRevision
 from reconciler.dependencies.model.packages import Candidate, Gvk, Install, PackageId, Platform
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
-from reconciler.ids import GroupKind, group_of
-from reconciler.inventory import Source
-from reconciler.snapshot import Snapshot, SnapshotObject
+from reconciler.inventory.inventory import Source
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import GroupKind, group_of
 
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 

@@ -1,12 +1,14 @@
 """Result of parsing one manifest: entities, errors and normalization warnings."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, TypeVar
 
+from msgspec import Struct, field
 from pydantic import BaseModel
 
 from reconciler.api.validation import parse_model
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -16,18 +18,14 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions import Prereleases, VersionError, lint_constraint
-from reconciler.errors import Location, Problem
-from reconciler.inventory import Source
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import Source
 
 M = TypeVar("M", bound=BaseModel)
 Document = Mapping[str, Any]
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedManifest:
+class ParsedManifest(Struct, frozen=True):
     """The entities of one manifest. A manifest with a problem yields none; a warning stops nothing."""
 
     candidates: tuple[Candidate, ...] = ()
@@ -37,8 +35,7 @@ class ParsedManifest:
     activations: tuple[ActivationRequest, ...] = ()
 
 
-@dataclass(slots=True)
-class Diagnostics:
+class Diagnostics(Struct):
     """Errors and normalization warnings of one manifest, collected while it is parsed."""
 
     source: Source

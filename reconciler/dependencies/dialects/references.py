@@ -1,7 +1,7 @@
 """Parse references to packages (images of a registry, and Git sources) and names of interfaces."""
 
-from reconciler.ids import normalise_url
-from reconciler.lazy import lazy_pattern
+from reconciler.base.lazy import lazy_pattern
+from reconciler.names.ids import normalise_url
 
 _IMAGE = lazy_pattern(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
 _GIT = lazy_pattern(

@@ -1,9 +1,12 @@
 """Generate the manifests of a cluster from its lock, for the controllers of each ecosystem."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct, field
+
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import OWNER, is_generated_by
 from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef, PackageGraph, name_collisions
@@ -24,9 +27,6 @@ from reconciler.dependencies.lock.objects import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.solve.duplicates import without_duplicates
-from reconciler.errors import Problem
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 __all__ = [
     "FORMAT_VERSION",
@@ -54,8 +54,7 @@ _DIALECTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedManifests:
+class GeneratedManifests(Struct, frozen=True):
     """Generated manifests of one cluster by path, and the package that each file installs.
 
     Files in `kept` stay as they are: packages that are retained although nothing needs them, packages with

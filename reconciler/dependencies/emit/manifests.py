@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
+from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.dialects.reading import annotation_or_custom
 from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.emit.generated import (
@@ -25,7 +26,6 @@ from reconciler.dependencies.lock.objects import (
 from reconciler.dependencies.model.bundles import SHARING_GROUP, sharing_labels
 from reconciler.dependencies.versions import parse_relaxed
 from reconciler.krm.yaml import emit
-from reconciler.lazy import lazy_pattern
 
 CARVEL_OWNER = "kapp-controller.carvel.dev/owner"
 

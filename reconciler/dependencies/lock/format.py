@@ -7,12 +7,12 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
+from reconciler.base.wire import Record, canonical_json
 from reconciler.dependencies.lock.paths import RESOLUTIONS_DIRECTORY
 from reconciler.dependencies.model.packages import Ecosystem
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
-from reconciler.wire import Record, canonical_json
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 SCHEMA = "reconciler.dev/v1alpha1"
 
@@ -327,8 +327,7 @@ def current_holder(entry: OwnershipEntry | None) -> str:
     return entry.package if entry is not None and stands else ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterLock:
+class ClusterLock(Struct, frozen=True):
     """The lock of one cluster with the resolution that it names."""
 
     lock: PackageLock

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, Resolution
 from reconciler.dependencies.model.cluster import SlotKind
 from reconciler.dependencies.model.packages import VARIANT_KIND, Ecosystem
-from reconciler.values import dataclass
 
 RequirementPath = tuple[LockedPackage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NeededPackage:
+class NeededPackage(Struct, frozen=True):
     """A kpt package that a cluster needs because its variants require it.
 
     Each of the `paths` leads to one direct parent: from the package of a variant, first, to the parent,

@@ -1,8 +1,13 @@
 """Read lock files and convert a locked resolution back to pins."""
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import field, replace
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.wire import read_record
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedDependency,
@@ -41,11 +46,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
-from reconciler.errors import Location, Problem
-from reconciler.reasons import Reason
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
-from reconciler.wire import read_record
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 
 def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:
@@ -165,8 +166,7 @@ def _successors(instance: Instance, standing: set[Instance]) -> Iterator[Instanc
                 yield other
 
 
-@dataclass(frozen=True, slots=True)
-class FleetLocks:
+class FleetLocks(Struct, frozen=True):
     """The locks of a state branch by cluster, and problems of those that cannot be read.
 
     `broken` are clusters with a lock that violates an invariant: it was edited, and stays until corrected.

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
+from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.model.packages import Candidate, Install, Pairs
-from reconciler.lazy import lazy_pattern
 
 _TEMPLATE = lazy_pattern(r"\$\{\s*([^{}]*?)\s*\}|\{\{\s*([^{}]*?)\s*\}\}")
 

@@ -1,12 +1,13 @@
 """Choose among several installs of one instance: one counts, the others are problems."""
 
 from collections.abc import Container
-from dataclasses import replace
 
+from msgspec.structs import replace
+
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Install
-from reconciler.errors import Problem
-from reconciler.reasons import Reason
 
 
 def without_duplicates(

@@ -1,8 +1,9 @@
 """Edits of the inputs of a cluster, and the ranges to write for a version that should fit."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.dependencies.model.cluster import (
     Catalogue,

@@ -1,9 +1,11 @@
 """List the changes of manifests, settings and packages that could remove a cause of a conflict."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location
 from reconciler.dependencies.dialects import DOWNGRADABLE, IGNORED_PLATFORMS
 from reconciler.dependencies.model.cluster import ClusterInputs, ClusterState, Instance
 from reconciler.dependencies.model.packages import (
@@ -44,7 +46,6 @@ from reconciler.dependencies.solve.problem import (
 )
 from reconciler.dependencies.versions import VersionPolicy
 from reconciler.dependencies.versions.lint import probe_versions
-from reconciler.errors import Location
 
 Versions = Mapping[Instance, Candidate]
 

@@ -1,7 +1,8 @@
 """Choose the installs that stall where not all of a cluster can be solved, so that the others proceed."""
 
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Install

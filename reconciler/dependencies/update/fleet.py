@@ -1,6 +1,7 @@
 """Update the locks of a fleet: resolve the clusters with changed inputs, keep the other locks."""
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
@@ -27,7 +28,6 @@ from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
 from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
-from reconciler.values import dataclass
 
 INCOMPLETE_DIGEST = ""
 """Input digest of a lock with an unsolved part: it is resolved again, unless `unsolved` records how."""
@@ -158,8 +158,7 @@ def _unavailable(package: LockedPackage, catalogue: Catalogue | None, excuse: st
     return f"cannot be found {excuse}" if excuse else "is no longer published"
 
 
-@dataclass(frozen=True, slots=True)
-class _FleetUpdate:
+class _FleetUpdate(Struct, frozen=True):
     memo: SolutionCache
     decider: ClusterResolver
     unsolved: UnsolvedClusters

@@ -1,14 +1,13 @@
 """Lock updates of clusters, as values: every other stage knows these, and few runs have any."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct, field
 
-from reconciler.errors import Problem
-from reconciler.lazy import LazyModule
-from reconciler.values import dataclass
+from reconciler.base.errors import Problem
+from reconciler.base.lazy import LazyModule
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock import format as formats
@@ -19,8 +18,7 @@ else:
     formats = LazyModule("reconciler.dependencies.lock.format")  # few runs have locks
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterUpdate:
+class ClusterUpdate(Struct, frozen=True):
     """One cluster: its lock before and after, explanations of conflicts, problems and warnings.
 
     It is not `finished` if a part has no solution, or an input is unknown; `record` is what the next run
@@ -59,8 +57,7 @@ class ClusterUpdate:
         return formats.lock_changes(before, self.after.resolution if self.after else nothing)
 
 
-@dataclass(frozen=True, slots=True)
-class LockUpdate:
+class LockUpdate(Struct, frozen=True):
     """Lock updates of the whole fleet: every cluster that has or gets a lock, sorted, and problems."""
 
     scopes: tuple[ClusterUpdate, ...] = ()

@@ -2,24 +2,24 @@
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import MISSING, Field, field, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Any
 
 import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.dependencies.lock.format import SOLVER, PackageLock
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Candidate, PackageId, PackageNeed
 from reconciler.dependencies.solve.solution import Solution
-from reconciler.values import dataclass
 
 Key = tuple[int, ...]
 
 
-@dataclass(slots=True)
-class SolutionCache:
+class SolutionCache(Struct):
     """Solutions of one run by inputs. Names of clusters are no part of the key.
 
     Values that are equal count as the same wherever they come from; a value that was seen

@@ -2,11 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import field
 
 import msgspec
+from msgspec import Struct, field
 
 from reconciler import __version__
+from reconciler.base.errors import Problem
+from reconciler.base.wire import Record, read_record
 from reconciler.dependencies.lock.format import (
     SCHEMA,
     SOLVER,
@@ -19,9 +21,6 @@ from reconciler.dependencies.lock.paths import UNSOLVED_DIRECTORY
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.memo import CanonicalText
-from reconciler.errors import Problem
-from reconciler.values import dataclass
-from reconciler.wire import Record, read_record
 
 
 class UnsolvedCluster(Record, frozen=True, kw_only=True):
@@ -58,8 +57,7 @@ class UnsolvedCluster(Record, frozen=True, kw_only=True):
         return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-@dataclass(slots=True)
-class UnsolvedClusters:
+class UnsolvedClusters(Struct):
     """The records of the status branch, by path, and digests of inputs that were computed in this run."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)

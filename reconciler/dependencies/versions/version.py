@@ -2,13 +2,12 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import semver
 
-from reconciler.lazy import lazy_pattern
-from reconciler.values import dataclass
+from reconciler.base.lazy import lazy_pattern
 
 _UINT64 = 2**64
 _LOOSE = lazy_pattern(

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
+from reconciler.base.errors import Exit, MissingEngineError
 from reconciler.cel import EXTENSIONS, Environment, Failure, Program
 from reconciler.cel.check import MAP_ORDER
-from reconciler.errors import Exit, MissingEngineError
 from reconciler.policy import Limits
 
 TARGET = {"target": {"name": "t", "labels": {"Region": "EU", "n": "3"}}}

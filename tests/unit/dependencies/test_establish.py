@@ -1,11 +1,11 @@
 """One cluster in one step: which revisions run, who controls what they have, and what people are told."""
 
 import json
-from dataclasses import replace
 
 import msgspec
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
@@ -23,10 +23,10 @@ from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.memo import outdated_clusters
 from reconciler.dependencies.update.options import ResolveOptions
-from reconciler.reasons import Reason
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.package_life import CLUSTER, Life, digest, source
+from tests.support.values import replace
 
 MANUAL = RevisionPolicy(manual=True)
 CONSENTS = RevisionPolicy(take_over=("x.io/aws",))

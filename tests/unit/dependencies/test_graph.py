@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.base.graph import Edge, Graph, GraphNode, Group, NodeRole
 from reconciler.dependencies.graph import dependency_graph, highlight
 from reconciler.dependencies.lock.format import (
     ClusterLock,
@@ -17,7 +18,6 @@ from reconciler.dependencies.lock.format import (
     next_lock,
 )
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole
 from reconciler.report.graph.text import text_tree
 
 

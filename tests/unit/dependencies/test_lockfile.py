@@ -1,12 +1,13 @@
 """The lock: stable bytes, thin per cluster, and everything needed to decide the same again."""
 
 import json
-from dataclasses import replace
 
 import msgspec
 import orjson
 import pytest
 
+from reconciler.base.errors import Location
+from reconciler.base.wire import read_record
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, imported_pins
 from reconciler.dependencies.dialects import read_lock
 from reconciler.dependencies.lock.format import (
@@ -36,10 +37,9 @@ from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.update.memo import SolutionCache, input_digest, outdated_clusters
-from reconciler.errors import Location
-from reconciler.inventory import Source
-from reconciler.wire import read_record
+from reconciler.inventory.inventory import Source
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
+from tests.support.values import replace
 
 TEXT = (
     install("shop", "web.io", ">=1.0.0")

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.base.values import dataclass
 from reconciler.dependencies.lock.format import LockedPackage
 from reconciler.dependencies.lock.objects import (
     USER,
@@ -26,7 +27,6 @@ from reconciler.dependencies.model.cluster import (
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install, PackageId, PackageNeed
 from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.update.memo import CanonicalText
-from reconciler.values import dataclass
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/acme/provider-aws")
 SAME = PackageId(Ecosystem.XPKG, "y.io/acme/provider-aws")

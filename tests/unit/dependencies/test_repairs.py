@@ -1,7 +1,6 @@
 """What an explanation suggests for each rule that forbids a version, as its reader sees it."""
 
 import json
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,6 +11,7 @@ from reconciler.dependencies.solve.repairs import name_cluster
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions import parse_loose
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
+from tests.support.values import replace
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
 FILE = "config/cluster.yaml"

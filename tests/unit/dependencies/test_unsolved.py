@@ -1,12 +1,12 @@
 """Records of unsolved clusters: a pure cache, which any other input or byte makes useless."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 import pytest
 
+from reconciler.base.errors import Location, Problem
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import ClusterLock, Resolution, next_lock
 from reconciler.dependencies.lock.read import FleetLocks, read_locks
@@ -24,8 +24,8 @@ from reconciler.dependencies.update.fleet import record_unsolved, update_locks
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.dependencies.update.unsolved import UnsolvedCluster, UnsolvedClusters
 from reconciler.dependencies.versions import parse_strict
-from reconciler.errors import Location, Problem
 from tests.support.dependency_manifests import install, needs, package, world_of
+from tests.support.values import replace
 
 TEXT = (
     install("shop", "web.io", ">=1.0.0")

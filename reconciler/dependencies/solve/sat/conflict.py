@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable
 
+from msgspec import Struct
+
 from reconciler.dependencies.solve.problem import Cause, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.sat.formula import encode
 from reconciler.dependencies.solve.sat.solver import BudgetError, SatSolver
-from reconciler.values import dataclass
 
 
 def find_conflict(problem: ResolutionProblem) -> Unsatisfiable:
@@ -63,8 +64,7 @@ def find_correction(problem: ResolutionProblem, can_change: Callable[[Cause], bo
             return ()
 
 
-@dataclass(slots=True)
-class _Questions:
+class _Questions(Struct):
     """Asks a guarded formula which causes contradict one another, a limited number of times."""
 
     solver: SatSolver
