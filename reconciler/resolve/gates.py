@@ -8,7 +8,6 @@ from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import CheckState, Inventory, RepositoryView
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy.rollouts import ObjectGate, Wave
-from reconciler.resolve.health import object_health
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.rollout_model import GateResult, Verdict
 from reconciler.resolve.waves import CLOCK_SKEW_S

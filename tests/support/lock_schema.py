@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+import msgspec
 
+from reconciler.base.wire import Record
 from reconciler.dependencies.lock.format import (
     LockChange,
     LockedPackage,
@@ -103,13 +104,13 @@ _CLUSTER = {
 }
 
 
-def _of_model(model: type[BaseModel]) -> dict[str, Any]:
-    schema = model.model_json_schema(by_alias=True, mode="serialization")
+def _of_model(model: type[Record]) -> dict[str, Any]:
+    schema = msgspec.json.schema(model)
     return _plain(schema, schema.get("$defs", {}))
 
 
 def _plain(schema: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema of pydantic's without references and unions: what may be null has two types."""
+    """Return a schema of msgspec's without references and unions: what may be null has two types."""
     if "$ref" in schema:
         return _plain(known[schema["$ref"].removeprefix("#/$defs/")], known)
     if "anyOf" in schema:
@@ -119,7 +120,7 @@ def _plain(schema: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
         return _list(_plain(schema["items"], known))
     if schema.get("type") == "object":
         return _object({name: _plain(one, known) for name, one in schema["properties"].items()})
-    return {name: schema[name] for name in ("type", "enum") if name in schema}
+    return {"type": "string"} | {name: schema[name] for name in ("type", "enum") if name in schema}
 
 
 def text() -> str:
