@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.dependencies.model.cluster import Instance
-from reconciler.dependencies.model.packages import Candidate, Requirement
+from reconciler.dependencies.model.packages import Candidate, PackageId, Requirement
 from reconciler.values import dataclass
 
 
@@ -55,16 +55,27 @@ class CauseKind(StrEnum):
 
 
 class Cause(NamedTuple):
-    """One cause of a conflict, identified by its subject; places and versions are looked up later."""
+    """One cause of a conflict, identified by what it is about; places and versions are looked up later.
+
+    The `subject` is an install, a requirement's package, a kind, or the package or instance that a rule
+    forbids. `resource` is what is asked for, required or forbidden, and `owner` the package that has it.
+    """
 
     kind: CauseKind
-    subject: str
-    detail: str = ""
+    subject: str | PackageId | Instance
+    resource: str = ""
+    owner: PackageId | None = None
 
     @property
     def package(self) -> str:
-        """The name of the package that this is about, without ecosystem and slot; else the subject."""
-        return self.subject.partition(":")[2].partition("@")[0] or self.subject
+        """The name of the package that this is about; else the subject."""
+        match self.subject:
+            case Instance():
+                return self.subject.package.name
+            case PackageId():
+                return self.subject.name
+            case _:
+                return self.subject
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import field, replace
 
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Candidate, Install, Interface, InterfaceNeed, PackageNeed
+from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.explain import SkipReasons, explain
 from reconciler.dependencies.solve.problem import (
@@ -15,7 +16,7 @@ from reconciler.dependencies.solve.problem import (
     Unsatisfiable,
     split_problem,
 )
-from reconciler.dependencies.solve.sat import solve
+from reconciler.dependencies.solve.sat import Questions, attempt
 from reconciler.dependencies.solve.solution import (
     Explanation,
     ResolvedInstance,
@@ -83,30 +84,36 @@ class _PartialSolution:
 
     def add(self, part: ResolutionProblem) -> None:
         """Solve one part; leave out the installs that stall, as `StallSearch` chooses them."""
-        search, left, outcome = StallSearch(self.inputs, part), part, solve(part)
+        search, left, (outcome, questions) = StallSearch(self.inputs, part), part, attempt(part)
         stalls: list[tuple[Explanation, tuple[Install, ...]]] = []
-        while isinstance(outcome, Unsatisfiable) and (stall := search.next(left, outcome)) is not None:
-            stalls.append((explain(self.inputs, left, stall.conflict), stall.installs))
-            left, outcome = stall.problem, stall.outcome
+        while isinstance(outcome, Unsatisfiable) and questions is not None:
+            stall = search.next(left, outcome, questions)
+            if stall is None:
+                break
+            stalls.append((explain(self.inputs, left, stall.conflict, questions), stall.installs))
+            left, outcome, questions = stall.problem, stall.outcome, stall.questions
         is_solved = isinstance(outcome, Assignment)
-        for explanation, installs in stalls:
-            names = tuple(map(str, installs)) if is_solved else ()
+        for explanation, own in stalls:
+            names = tuple(map(str, own)) if is_solved else ()
             self.explanations.append(replace(explanation, stalled=names))
-            self.problems += [_stall_problem(install, explanation) for install in installs]
+            self.problems += [_stall_problem(install, explanation) for install in own]
         if isinstance(outcome, Assignment):
             why = SkipReasons(self.inputs, left)
             pins, skipped = decode(replace(left, roots=part.roots), outcome, why.of)
             self.resolved += pins
             self.skipped += skipped
         else:
-            stalled = {install for _, installs in stalls for install in installs}
-            self._fail(part, left, outcome, [i for i in _installs(self.inputs, part) if i not in stalled])
+            stalled = {install for _, own in stalls for install in own}
+            self._fail(
+                part, left, outcome, questions, [i for i in _installs(self.inputs, part) if i not in stalled]
+            )
 
     def _fail(
         self,
         part: ResolutionProblem,
         left: ResolutionProblem,
         outcome: Unsatisfiable | BudgetExceeded,
+        questions: Questions | None,
         installs: list[Install],
     ) -> None:
         """Keep the lock of a whole part, with a problem for each of these installs."""
@@ -114,7 +121,7 @@ class _PartialSolution:
         if isinstance(outcome, BudgetExceeded):
             self.problems += [_budget_problem(install, outcome) for install in installs]
             return
-        explanation = explain(self.inputs, left, outcome)
+        explanation = explain(self.inputs, left, outcome, questions or Questions(left))
         self.explanations.append(explanation)
         self.problems += [_conflict_problem(install, explanation) for install in installs]
 
@@ -152,18 +159,14 @@ def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -
 def _bound_interfaces(inputs: ClusterInputs, target: str) -> tuple[Interface, ...]:
     """Return the interfaces of a bound installation."""
     interfaces_by_name = {
-        _name(installation.namespace, installation.name): installation.interfaces
+        qualified(installation.namespace, installation.name): installation.interfaces
         for installation in inputs.presence.installations
     }
     interfaces_by_name |= {
-        _name(installation.namespace, installation.name): installation.interfaces
+        qualified(installation.namespace, installation.name): installation.interfaces
         for installation in inputs.installs
     }
     return interfaces_by_name.get(target.removeprefix("binding:"), ())
-
-
-def _name(namespace: str, name: str) -> str:
-    return f"{namespace}/{name}" if namespace else name
 
 
 def _stall_problem(install: Install, explanation: Explanation) -> Problem:

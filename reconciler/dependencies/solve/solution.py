@@ -66,7 +66,8 @@ class Explanation:
 
     `sentences` are the causes, each with its place; they contradict one another, and if `minimal` all of
     them are needed. `rejected` lists, per package, versions and the reasons against each. `stalled` are
-    the installs that keep their locked versions, so that the others have a solution.
+    the installs that keep their locked versions, so that the others have a solution. The last hint is to
+    add the packages of `adds` to the index, if there are any.
     """
 
     code: str
@@ -77,6 +78,7 @@ class Explanation:
     hints: tuple[str, ...] = ()
     minimal: bool = True
     stalled: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
 
     @property
     def hint(self) -> str:
@@ -141,7 +143,7 @@ def _unique(demands: Iterable[InstanceRequirement]) -> list[InstanceRequirement]
 
 def _edge(demand: InstanceRequirement, answer: Assignment) -> RequirementEdge:
     alternative = answer.selected[demand.cause]
-    signature = demand.cause.detail
+    signature = demand.cause.resource
     return RequirementEdge(
         demand.requirement,
         signature,

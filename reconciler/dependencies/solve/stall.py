@@ -15,7 +15,7 @@ from reconciler.dependencies.solve.problem import (
     SolverOutcome,
     Unsatisfiable,
 )
-from reconciler.dependencies.solve.sat import find_conflict, is_solvable, solve
+from reconciler.dependencies.solve.sat import Questions, attempt, is_solvable
 from reconciler.dependencies.solve.sat.solver import BudgetError
 
 _OWNERSHIP = frozenset({CauseKind.OWNER, CauseKind.HELD})
@@ -31,6 +31,7 @@ class Stall(NamedTuple):
     installs: tuple[Install, ...]
     problem: ResolutionProblem
     outcome: SolverOutcome
+    questions: Questions | None
 
 
 class StallSearch:
@@ -47,9 +48,9 @@ class StallSearch:
         self._stalled: set[Cause] = set()
         self._count = len(problem.roots)
 
-    def next(self, problem: ResolutionProblem, conflict: Unsatisfiable) -> Stall | None:
+    def next(self, problem: ResolutionProblem, conflict: Unsatisfiable, questions: Questions) -> Stall | None:
         """Return the next stall; None if the whole problem keeps its lock."""
-        conflict = self._smallest(problem, conflict)
+        conflict = self._smallest(problem, conflict, questions)
         # An assumed version is a question: an install that gave way to it would keep another version.
         if any(cause.kind is CauseKind.ASSUMED for cause in conflict.causes):
             return None
@@ -65,27 +66,30 @@ class StallSearch:
         for demand in asking:
             left = _without_root(left, demand)
         self._stalled.update(demand.cause for demand in asking)
-        outcome = solve(left)
+        outcome, following = attempt(left)
         if not is_contest and isinstance(outcome, Unsatisfiable) and not self._asking(left, outcome):
             return None
-        installs = tuple(self._installs[demand.cause.subject] for demand in asking)
-        return Stall(conflict, installs, left, outcome)
+        installs = tuple(self._installs[str(demand.cause.subject)] for demand in asking)
+        return Stall(conflict, installs, left, outcome, following)
 
-    def _smallest(self, problem: ResolutionProblem, conflict: Unsatisfiable) -> Unsatisfiable:
+    def _smallest(
+        self, problem: ResolutionProblem, conflict: Unsatisfiable, questions: Questions
+    ) -> Unsatisfiable:
         """Return a conflict of installs of which any fewer have a solution; those that run are spared."""
         asking = self._asking(problem, conflict)
         if not 1 < len(asking) <= _MOST_COMPARED:
             return conflict
-        held = self._held(problem)
+        roots = {demand.cause for demand in problem.roots} - self._stalled
+        rules = [cause for cause in questions.causes if cause not in roots]
         left = asking
         try:
             for demand in sorted(asking, key=lambda demand: not _runs(problem, demand)):
                 fewer = [other for other in left if other is not demand]
-                if fewer and not is_solvable(replace(problem, roots=(*held, *fewer))):
+                if fewer and not questions.is_solvable([*(other.cause for other in fewer), *rules]):
                     left = fewer
         except BudgetError:
             return conflict
-        return conflict if left == asking else find_conflict(replace(problem, roots=(*held, *left)))
+        return conflict if left == asking else questions.conflict([*(other.cause for other in left), *rules])
 
     def _asking(self, problem: ResolutionProblem, conflict: Unsatisfiable) -> list[InstanceRequirement]:
         """Return the installs of a conflict that do not stall yet."""
@@ -105,7 +109,7 @@ class StallSearch:
         contestants = _contestants(problem, conflict)
 
         def rank(demand: InstanceRequirement) -> tuple[bool, str, str]:
-            install = self._installs[demand.cause.subject]
+            install = self._installs[str(demand.cause.subject)]
             own = {node.instance for _, node in _targets(problem, demand)}
             return (own.isdisjoint(contestants), install.kind, install.name)
 
@@ -168,6 +172,6 @@ def _contestants(problem: ResolutionProblem, conflict: Unsatisfiable) -> set[Ins
     """Return the instances that bring a contested kind or composition."""
     causes = frozenset(conflict.causes)
     packages = {cause.subject for cause in causes if cause.kind is CauseKind.HELD}
-    held = {instance for instance in problem.nodes if str(instance.package) in packages}
+    held = {instance for instance in problem.nodes if instance.package in packages}
     exclusions = (item for item in problem.incompatibilities if item.cause in causes)
     return held.union(*((item.first, item.second) for item in exclusions))

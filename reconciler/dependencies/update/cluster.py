@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
 
-from reconciler.dependencies.lock.format import Resolution, ownership_entries
+from reconciler.dependencies.lock.format import LockOp, Resolution, lock_changes, ownership_entries
 from reconciler.dependencies.lock.read import exclusive_owners, with_lock
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
@@ -80,7 +80,8 @@ class ClusterResolver:
         decided = self._decide(inputs, before, keeps=keeps)
         # What this run removes may have been in the way: a second run must not find another result.
         for _ in range(_MOST_ROUNDS if self.options == DEFAULT_OPTIONS else 0):
-            if not decided.problems or decided.lock.resolution == before.resolution:
+            changes = lock_changes(before.resolution, decided.lock.resolution)
+            if not decided.problems or all(change.op is LockOp.ADD for change in changes):
                 break
             before = decided.lock
             again = self._decide(inputs, before, keeps=keeps)

@@ -12,22 +12,11 @@ from reconciler.dependencies.solve.sat.canonical import (
     minimize_changes,
     possible_places,
 )
-from reconciler.dependencies.solve.sat.conflict import (
-    find_conflict,
-    find_correction,
-    find_single_corrections,
-)
+from reconciler.dependencies.solve.sat.conflict import Questions, find_conflict
 from reconciler.dependencies.solve.sat.formula import encode
 from reconciler.dependencies.solve.sat.solver import BudgetError, SatSolver
 
-__all__ = [
-    "assign",
-    "find_conflict",
-    "find_correction",
-    "find_single_corrections",
-    "is_solvable",
-    "solve",
-]
+__all__ = ["Questions", "assign", "attempt", "find_conflict", "is_solvable", "solve"]
 
 
 def solve(problem: ResolutionProblem) -> SolverOutcome:
@@ -41,10 +30,19 @@ def solve(problem: ResolutionProblem) -> SolverOutcome:
 
     Deterministic: bounded by the problem's budget of conflicts, never by time.
     """
+    return attempt(problem)[0]
+
+
+def attempt(problem: ResolutionProblem) -> tuple[SolverOutcome, Questions | None]:
+    """Solve a problem; where that contradicts itself, further questions about it can be asked."""
     try:
-        return assign(problem) or find_conflict(problem)
+        answer = assign(problem)
     except BudgetError as error:
-        return BudgetExceeded(error.steps)
+        return BudgetExceeded(error.steps), None
+    if answer is not None:
+        return answer, None
+    questions = Questions(problem)
+    return questions.conflict(questions.causes), questions
 
 
 def is_solvable(problem: ResolutionProblem) -> bool:
@@ -53,8 +51,7 @@ def is_solvable(problem: ResolutionProblem) -> bool:
     Raises:
         BudgetError: The budget of conflicts ran out first.
     """
-    with SatSolver(encode(problem), problem.budget) as solver:
-        return solver.ask()
+    return SatSolver(encode(problem), problem.budget).ask()
 
 
 def assign(problem: ResolutionProblem) -> Assignment | None:
@@ -63,10 +60,9 @@ def assign(problem: ResolutionProblem) -> Assignment | None:
     Raises:
         BudgetError: The budget of conflicts ran out first.
     """
-    with SatSolver(encode(problem), problem.budget) as solver:
-        places = possible_places(problem)
-        lean_towards_preferences(solver, places)
-        if not solver.ask():
-            return None
-        minimize_changes(solver)
-        return lexicographic_assignment(problem, solver, places)
+    solver, places = SatSolver(encode(problem), problem.budget), possible_places(problem)
+    lean_towards_preferences(solver, places)
+    if not solver.ask():
+        return None
+    minimize_changes(solver)
+    return lexicographic_assignment(problem, solver, places)

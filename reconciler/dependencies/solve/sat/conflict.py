@@ -1,106 +1,65 @@
-"""Find a minimal conflict of an unsatisfiable problem, and the facts that must change to solve it."""
+"""Ask which causes of a problem contradict one another."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from reconciler.dependencies.solve.problem import Cause, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.sat.formula import encode
 from reconciler.dependencies.solve.sat.solver import BudgetError, SatSolver
-from reconciler.values import dataclass
+
+
+class Questions:
+    """Questions about one problem in which any cause can be left out: it is encoded once for all of them."""
+
+    def __init__(self, problem: ResolutionProblem) -> None:
+        self.causes = problem.causes()
+        self.solver = SatSolver(encode(problem, guarded=True), problem.budget)
+        self._steps = problem.explain_steps
+
+    def is_solvable(self, causes: Iterable[Cause], *literals: int) -> bool:
+        """Tell whether a solution obeys these causes, and has these literals.
+
+        Raises:
+            BudgetError: The budget of conflicts is used up.
+        """
+        guards = self.solver.formula.guards
+        return self.solver.ask(*(guards[cause] for cause in causes if cause in guards), *literals)
+
+    def conflict(self, causes: Iterable[Cause]) -> Unsatisfiable:
+        """Return some of these contradictory causes that contradict one another, none of them superfluous.
+
+        Of several such sets, causes that come late are avoided first. It is not minimal if more than the
+        problem's `explain_steps` questions are needed.
+
+        Source: deletion with clause-set refinement; A. Belov, J. Marques-Silva, MUSer2 (2012).
+        """
+        conflict, left = list(causes), self._steps
+        try:
+            place = len(conflict)
+            while place >= 0 and (left := left - 1) >= 0:
+                smaller = self._contradiction([c for n, c in enumerate(conflict) if n != place])
+                is_first = place == len(conflict)
+                if smaller is not None:
+                    is_first &= len(smaller) < len(conflict)  # asked again, it may get smaller still
+                    conflict = smaller
+                place = len(conflict) if is_first else min(place, len(conflict)) - 1
+        except BudgetError:
+            return Unsatisfiable(tuple(conflict), minimal=False)
+        return Unsatisfiable(tuple(conflict), minimal=left >= 0)
+
+    def core(self) -> list[Cause]:
+        """Return the causes of the last question without a solution that contradict one another already."""
+        core = set(self.solver.core())
+        return [cause for cause, guard in self.solver.formula.guards.items() if guard in core]
+
+    def _contradiction(self, causes: list[Cause]) -> list[Cause] | None:
+        """Return those of the causes that already contradict one another; None if they do not."""
+        if self.is_solvable(causes):
+            return None
+        core = set(self.core())
+        return [cause for cause in causes if cause in core]
 
 
 def find_conflict(problem: ResolutionProblem) -> Unsatisfiable:
-    """Return causes that contradict one another, none of them superfluous within `explain_steps` questions.
-
-    Of several such sets, causes that come late in the problem's order are avoided first.
-
-    Source: deletion with clause-set refinement; A. Belov, J. Marques-Silva, MUSer2 (2012).
-    """
-    causes = problem.causes()
-    with SatSolver(encode(problem, guarded=True), problem.budget) as solver:
-        questions = _Questions(solver, problem.explain_steps)
-        conflict = list(causes)
-        try:
-            conflict = questions.refine(conflict)
-            place = len(conflict) - 1
-            while place >= 0:
-                smaller = questions.contradiction(conflict[:place] + conflict[place + 1 :])
-                if smaller is not None:
-                    conflict = smaller
-                    place = min(place, len(conflict))
-                place -= 1
-        except BudgetError:
-            return Unsatisfiable(tuple(conflict), minimal=False)
-        return Unsatisfiable(tuple(conflict))
-
-
-def find_single_corrections(problem: ResolutionProblem, conflict: Iterable[Cause]) -> tuple[Cause, ...]:
-    """Return the causes of a conflict of which the absence of any one solves the problem.
-
-    None where another part of the problem is contradictory too, or the questions are used up.
-    """
-    causes = problem.causes()
-    with SatSolver(encode(problem, guarded=True), problem.budget) as solver:
-        questions = _Questions(solver, problem.explain_steps)
-        try:
-            return tuple(
-                c for c in conflict if questions.contradiction([d for d in causes if d != c]) is None
-            )
-        except BudgetError:
-            return ()
-
-
-def find_correction(problem: ResolutionProblem, can_change: Callable[[Cause], bool]) -> tuple[Cause, ...]:
-    """Return causes that can change, without which the problem has a solution; none if there are no such.
-
-    None of them is superfluous. None if the questions are used up.
-    """
-    causes = problem.causes()
-    with SatSolver(encode(problem, guarded=True), problem.budget) as solver:
-        questions = _Questions(solver, problem.explain_steps)
-        try:
-            return questions.correction(causes, can_change)
-        except BudgetError:
-            return ()
-
-
-@dataclass(slots=True)
-class _Questions:
-    """Asks a guarded formula which causes contradict one another, a limited number of times."""
-
-    solver: SatSolver
-    left: int
-
-    def contradiction(self, causes: list[Cause]) -> list[Cause] | None:
-        """Return those of the causes that already contradict one another; None if they do not.
-
-        Raises:
-            BudgetError: The questions or the budget of conflicts are used up.
-        """
-        self.left -= 1
-        if self.left < 0:
-            raise BudgetError(self.left)
-        guards = self.solver.formula.guards
-        if self.solver.ask(*(guards[cause] for cause in causes if cause in guards)):
-            return None
-        core = set(self.solver.core())
-        return [cause for cause in causes if guards.get(cause) in core]
-
-    def refine(self, causes: list[Cause]) -> list[Cause]:
-        """Return a contradiction among contradictory causes that asking again makes no smaller."""
-        while (smaller := self.contradiction(causes)) is not None and len(smaller) < len(causes):
-            causes = smaller
-        return causes
-
-    def correction(self, causes: tuple[Cause, ...], can_change: Callable[[Cause], bool]) -> tuple[Cause, ...]:
-        """Return causes to drop so that the problem is solved: the first changeable of each contradiction."""
-        dropped: list[Cause] = []
-        while (core := self.contradiction([c for c in causes if c not in dropped])) is not None:
-            changeable = next(filter(can_change, core), None)
-            if changeable is None:
-                return ()
-            dropped.append(changeable)
-        for cause in list(dropped):
-            others = [other for other in dropped if other != cause]
-            if self.contradiction([c for c in causes if c not in others]) is None:
-                dropped = others
-        return tuple(dropped)
+    """Return causes of an unsatisfiable problem that contradict one another."""
+    questions = Questions(problem)
+    return questions.conflict(questions.causes)

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import field
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from pysat.solvers import Solver
 
@@ -197,12 +196,7 @@ class SatSolver:
         self._solver = Solver(name=_SOLVER, bootstrap_with=formula.clauses)
         self._model: list[int] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __del__(self) -> None:
         self._solver.delete()
 
     def ask(self, *assumptions: int) -> bool:

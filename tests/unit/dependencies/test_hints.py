@@ -1,17 +1,32 @@
-"""What an explanation suggests for each rule that forbids a version, as its reader sees it."""
+"""Hints: what an explanation suggests, and that following it to the letter solves the conflict."""
 
 import json
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
 from reconciler.dependencies.model.cluster import InstallSlot, Instance, Pin, SlotKind
-from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.solve.repairs import name_cluster
+from reconciler.dependencies.model.packages import (
+    Candidate,
+    Dialect,
+    Ecosystem,
+    PackageId,
+    PackageNeed,
+    version_range,
+)
+from reconciler.dependencies.solve.hints import name_cluster, widened
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions import parse_loose
-from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
+from tests.support.dependency_manifests import (
+    bundle,
+    crossplane,
+    install,
+    installation,
+    package,
+    provider,
+    world_of,
+)
+from tests.support.hints import follow
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
 FILE = "config/cluster.yaml"
@@ -61,58 +76,21 @@ CASES = [
         + cluster(platforms={"kubernetes": "1.20.0"}),
         "E-PLATFORM",
         f"web.io 1.0.0 needs kubernetes >=1.25.0, and this cluster has kubernetes 1.20.0 ({FILE}:8)",
-        (
-            "Upgrade kubernetes of this cluster from 1.20.0 to >=1.25.0",
-            (
-                f'Write `{IGNORED}: ""` into the annotations of PackageInstall prod/web ({FILE}:2), '
-                "if it works there all the same"
-            ),
-        ),
-    ),
-    Case(
-        "the cluster is too new for a dependency",
-        install("web", "web.io", "")
-        + package("web.io", "1.0.0", needs("db.io"))
-        + package("db.io", "1.0.0", for_kubernetes("<1.25.0"))
-        + cluster(platforms={"kubernetes": "1.30.0"}),
-        "E-PLATFORM",
-        f"db.io 1.0.0 needs kubernetes <1.25.0, and this cluster has kubernetes 1.30.0 ({FILE}:17)",
-        ("Install db.io in a cluster with kubernetes <1.25.0, not 1.30.0",),
-    ),
-    Case(
-        "Crossplane is too old",
-        provider("a", "v1.0.0")
-        + crossplane("a", "v1.0.0", "[{crossplane: '>=v2.0.0'}]")
-        + cluster(platforms={"crossplane": "1.20.0"}),
-        "E-PLATFORM",
-        f"x.io/a v1.0.0 needs crossplane >=v2.0.0, and this cluster has crossplane 1.20.0 ({FILE}:7)",
-        (
-            "Upgrade crossplane of this cluster from 1.20.0 to >=v2.0.0",
-            (
-                f"Write `ignoreCrossplaneConstraints: true` into the spec of Provider a ({FILE}:2), "
-                "if it works there all the same"
-            ),
-        ),
+        (),
     ),
     Case(
         "the package is installed by somebody else",
         upbound(">=v1.0.0", "v1.0.0") + cluster(installations=THEIRS),
         "E-FOREIGN",
         "x.io/aws is there already, as theirs, and is not ours",
-        ("Declare theirs of x.io/aws in a manifest, so that it is adopted",),
+        (),
     ),
     Case(
         "the policy of versions keeps the major version",
         upbound(">=v2.0.0", "v1.0.0", "v2.0.0") + cluster(choices={"policies": {"xpkg": "max-minor"}}),
         "E-VERSION",
         "The version policy of x.io/aws is max-minor",
-        (
-            "Write `crossplane: highest` below `dependencies.select` in reconciler.yaml",
-            (
-                f"Write `>=v1.0.0` instead of `>=v2.0.0` at {FILE}:10:50, "
-                "so that x.io/a v1.0.0 accepts x.io/aws v1.0.0"
-            ),
-        ),
+        (),
         {"pins": (pinned("v1.0.0"),)},
     ),
     Case(
@@ -120,14 +98,7 @@ CASES = [
         upbound("=v1.0.0", "v1.0.0", "v2.0.0"),
         "E-VERSION",
         "x.io/aws is locked at v2.0.0 and may not go below that",
-        (
-            "Write `allowDowngrade: true` below `dependencies` in reconciler.yaml",
-            "Run `reconciler lock --upgrade x.io/aws`",
-            (
-                f"Write `v2.0.0` instead of `v1.0.0` at {FILE}:10:50, "
-                "so that x.io/a v1.0.0 accepts x.io/aws v2.0.0"
-            ),
-        ),
+        ("Write `allowDowngrade: true` below `dependencies` in reconciler.yaml",),
         {"pins": (pinned("v2.0.0"),)},
     ),
     Case(
@@ -139,11 +110,22 @@ CASES = [
         {"held": OWNED},
     ),
     Case(
-        "another package that a manifest installs has the kind",
+        "another package that a manifest installs has the kind, and has let go of it",
         provider("a", "v1.0.0")
         + provider("aws", "v1.0.0")
         + crossplane("a", "v1.0.0", kinds="g.io/v1/Thing")
         + crossplane("aws", "v1.0.0"),
+        "E-OWN-CRD",
+        f"x.io/a brings Thing.g.io of x.io/aws, which keeps it ({FILE}:12)",
+        (f"Write `reconciler.dev/take-over: x.io/aws` into the annotations of Provider a ({FILE}:2)",),
+        {"held": OWNED},
+    ),
+    Case(
+        "another package that a manifest installs has the kind, and brings it still",
+        provider("a", "v1.0.0")
+        + provider("aws", "v1.0.0")
+        + crossplane("a", "v1.0.0", kinds="g.io/v1/Thing")
+        + crossplane("aws", "v1.0.0", kinds="g.io/v1/Thing"),
         "E-OWN-CRD",
         f"x.io/a brings Thing.g.io of x.io/aws, which keeps it ({FILE}:12)",
         (
@@ -154,16 +136,79 @@ CASES = [
         ),
         {"held": OWNED},
     ),
+    Case(
+        "everything that a package needs is missing",
+        provider("a", "v1.0.0", "Configuration")
+        + crossplane("a", "v1.0.0", "[{provider: x.io/aws, version: '>=v1.0.0'}, {function: x.io/auto}]"),
+        "E-NOCANDIDATE",
+        f"x.io/a v1.0.0 requires x.io/aws >=v1.0.0 ({FILE}:10:20); no version of x.io/aws is published",
+        (
+            (
+                "Add all that is missing to the index, each with `reconciler index add NAME VERSION "
+                "--manifest crossplane.yaml`: x.io/aws >=v1.0.0 and x.io/auto"
+            ),
+        ),
+    ),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.reason for case in CASES])
-def test_suggestions_for_a_forbidden_version(case: Case) -> None:
+def test_hints_are_what_a_person_can_do_and_lead_on(case: Case) -> None:
     (explanation,) = resolve_cluster(world_of(case.text, **case.fields)).explanations
 
     assert explanation.code == case.code
     assert explanation.sentences[-1] == case.fact
     assert explanation.hints == case.hints
+    for hint in case.hints:
+        followed, _, rest = hint.partition(", and remove ")
+        text = follow(case.text, followed)
+        if rest:
+            text = "---".join(part for part in text.split("---") if "package: x.io/aws:" not in part)
+        assert resolve_cluster(world_of(text, **case.fields)).explanations == ()
+
+
+def test_package_that_looks_alike_is_never_named() -> None:
+    text = upbound(">=v1.0.0") + crossplane("azure", "v1.0.0") + crossplane("aws-net", "v1.0.0")
+    (explanation,) = resolve_cluster(world_of(text)).explanations
+
+    command = "`reconciler index add x.io/aws VERSION --manifest crossplane.yaml`"
+    assert explanation.hints == (f"Add x.io/aws to the index: {command}, in a version that is >=v1.0.0",)
+    assert explanation.adds == ("x.io/aws",)
+
+
+def test_binding_is_only_replaced_by_an_installation_of_the_package_that_is_needed() -> None:
+    text = installation("a", "a", more="custom: {reconciler.dev/dependencies: {db: prod/redis-prod}}")
+    text += bundle("a", "1.0.0", "{requires: [{name: db, bundle: {reference: r.io/db, version: 1.x}}]}")
+    text += installation("postgres-prod", "b") + bundle("b", "1.0.0") + bundle("db", "1.0.0")
+
+    def hints(world: str) -> tuple[str, ...]:
+        return resolve_cluster(world_of(world)).explanations[0].hints
+
+    assert hints(text) == ()
+    (hint,) = hints(text + installation("store", "db"))
+    assert (
+        hint == f"Write `db: prod/store` instead of `db: prod/redis-prod` in Installation prod/a ({FILE}:2)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "old", "version", "new"),
+    [
+        (Dialect.CARVEL, ">=1.0.0 <2.0.0", "2.5.0", ">=1.0.0 <=2.5.0"),
+        (Dialect.CARVEL, ">=1.0.0 <2.0.0", "0.5.0", ">=0.5.0 <2.0.0"),
+        (Dialect.CARVEL, "<2.0.0 >=1.0.0", "2.5.0", ">=1.0.0 <=2.5.0"),
+        (Dialect.CARVEL, "<2.0.0", "2.5.0", "<=2.5.0"),
+        (Dialect.CARVEL, ">=2.0.0", "1.5.0", ">=1.5.0"),
+        (Dialect.CARVEL, "1.0.0", "2.5.0", "2.5.0"),
+        (Dialect.CROSSPLANE, ">=v1.0.0,<v2.0.0", "0.5.0", ">=0.5.0, <v2.0.0"),
+    ],
+)
+def test_range_is_widened_by_the_bound_that_a_version_breaks(
+    dialect: Dialect, old: str, version: str, new: str
+) -> None:
+    need = PackageNeed(AWS, version_range(dialect, old))
+
+    assert widened(need, Candidate(AWS, parse_loose(version))) == version_range(dialect, new)
 
 
 def test_platform_of_a_cluster_forbids_nothing_if_it_is_ignored_unknown_or_new_enough() -> None:
@@ -191,22 +236,15 @@ def test_each_of_several_conflicts_is_a_problem_with_its_own_suggestion() -> Non
                 f"Write `1.0.0` instead of `>=2.0.0` at {FILE}:{line}, "
                 f"so that PackageInstall prod/{name} takes {name}.io 1.0.0"
             ),
+            (
+                f"Add {name}.io to the index: `reconciler index add carvel:{name}.io VERSION`, "
+                "in a version that is >=2.0.0"
+            ),
         )
         for name, line in (("one", "6:65"), ("two", "12:65"))
     ]
     assert [str(problem.location) for problem in solution.problems] == [f"{FILE}:2", f"{FILE}:8"]
-    assert [problem.hint for problem in solution.problems] == [e.hints[0] for e in solution.explanations]
-
-
-def test_what_another_package_has_may_be_taken_over_by_consent() -> None:
-    text = CASES[-2].text.replace(
-        "{name: a}", "{name: a, annotations: {reconciler.dev/take-over: x.io/aws}}", 1
-    )
-
-    solution = resolve_cluster(replace(world_of(text), held=OWNED))
-
-    assert solution.explanations == ()
-    assert solution.resolved
+    assert [problem.hint for problem in solution.problems] == [e.hint for e in solution.explanations]
 
 
 def test_hint_that_equal_clusters_share_names_the_cluster_that_it_is_for() -> None:
