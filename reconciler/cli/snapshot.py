@@ -192,7 +192,7 @@ def kinds(settings: "RunOptions", output: str) -> Exit:
 
 
 def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
-    from reconciler.dependencies.catalog.cluster_state import read_platforms
+    from reconciler.dependencies.catalog.cluster_inputs import read_platforms
     from reconciler.dependencies.model.packages import Platform
     from reconciler.suggestions import suggest
 

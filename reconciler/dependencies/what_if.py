@@ -17,8 +17,7 @@ from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.changes import VersionChange, resolution_changes
 from reconciler.dependencies.update.cluster import ClusterResolver, ClusterResult
 from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.update.options import ResolveOptions
+from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
 from reconciler.dependencies.versions import parse_loose, parse_relaxed
 from reconciler.inventory import Source
 from reconciler.values import dataclass

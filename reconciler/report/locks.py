@@ -18,7 +18,7 @@ from reconciler.dependencies.lock.format import (
     ownership_entries,
     package_name,
 )
-from reconciler.dependencies.lock.objects import USER
+from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.solve.solution import Explanation, Rejection
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.errors import Problem

@@ -8,8 +8,7 @@ from reconciler.apply.preconditions import Checkout, check_checkout
 from reconciler.apply.pulls import lock_change
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks
-from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, LockUpdate, ResolveOptions
 from reconciler.errors import Problem, RefusedError, UsageError
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.urls import local_path

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from reconciler.collector import no_collection
-from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import UsageError
 from reconciler.expand import Desired, expand
 from reconciler.forge.registry import Forges

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from reconciler.dependencies.catalog.index import parse_id
-from reconciler.dependencies.dialects.references import canonical_interface
+from reconciler.dependencies.dialects.reading import canonical_interface
 from reconciler.dependencies.model.packages import VARIANT_KIND, Candidate
 from reconciler.dependencies.versions import VersionError
 from reconciler.dependencies.what_if import (

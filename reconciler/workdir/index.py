@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from reconciler.dependencies.catalog.index import INDEX_API_VERSION, INDEX_KIND, LayerDefaults
-from reconciler.dependencies.dialects.references import parse_source
+from reconciler.dependencies.dialects.reading import parse_source
 from reconciler.errors import RefusedError, UsageError
 from reconciler.krm.yaml import emit
 

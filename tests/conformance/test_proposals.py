@@ -22,7 +22,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Actions, InstallationType
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import Location
 from reconciler.inventory import Source
 from reconciler.krm.yaml import load_documents

@@ -7,16 +7,17 @@ from typing import Any, NamedTuple
 import orjson
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
-from reconciler.dependencies.lock.objects import CARVEL_KIND, PORTER_KIND, USER
-from reconciler.dependencies.model.bundles import bundle_name, rendered_labels
-from reconciler.dependencies.model.cluster import Catalogue, SlotKind
-from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, Values
-from reconciler.dependencies.model.parameters import (
+from reconciler.dependencies.lock.write import CARVEL_KIND, PORTER_KIND, USER
+from reconciler.dependencies.model.bundles import (
     UnknownVariableError,
+    bundle_name,
     dependency_parameters,
     render_parameter,
+    rendered_labels,
     template_variables,
 )
+from reconciler.dependencies.model.cluster import Catalogue, SlotKind
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, Values
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 from reconciler.values import dataclass

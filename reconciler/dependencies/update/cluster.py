@@ -8,14 +8,14 @@ from typing import Any
 from reconciler.dependencies.lock.format import LockOp, Resolution, lock_changes, ownership_entries
 from reconciler.dependencies.lock.read import exclusive_owners, with_lock
 from reconciler.dependencies.lock.write import lock_solution
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance
-from reconciler.dependencies.model.packages import Install, PackageId, Requirement
-from reconciler.dependencies.model.parameters import (
+from reconciler.dependencies.model.bundles import (
     UnknownVariableError,
     dependency_parameters,
     render_parameter,
     template_variables,
 )
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance
+from reconciler.dependencies.model.packages import Install, PackageId, Requirement
 from reconciler.dependencies.revisions.autoremove import (
     autoremove,
     leave_dependencies,
@@ -23,11 +23,11 @@ from reconciler.dependencies.revisions.autoremove import (
     upgraded_with_parent,
 )
 from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUpdate, reconcile_revisions
-from reconciler.dependencies.solve.duplicates import without_duplicates
+from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 from reconciler.values import dataclass

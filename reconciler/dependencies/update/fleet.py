@@ -23,8 +23,7 @@ from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions.reconcile import PreviousLock
 from reconciler.dependencies.solve.hints import name_cluster
 from reconciler.dependencies.update.cluster import ClusterResolver
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
 
 INCOMPLETE_DIGEST = ""
 """Input digest of a lock with an unsolved part: every run resolves it again."""

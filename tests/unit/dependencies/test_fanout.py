@@ -1,7 +1,7 @@
 """What variants need in a cluster, read off its lock: each package once, with the ways that lead to it."""
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, LockedSlot, Resolution
-from reconciler.dependencies.lock.needed import VARIANT_KIND, needed_packages
+from reconciler.dependencies.lock.read import VARIANT_KIND, needed_packages
 
 BLUEPRINTS = "git.example.com/blueprints"
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef
-from reconciler.dependencies.emit.manifests import (
+from reconciler.dependencies.emit import (
     active_version,
     add_checksum_header,
     emit_carvel,
@@ -17,6 +16,7 @@ from reconciler.dependencies.emit.manifests import (
     is_unmodified,
     needed_by,
 )
+from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef
 from reconciler.dependencies.lock.format import (
     DesiredState,
     LockedInstance,
