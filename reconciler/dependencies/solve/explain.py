@@ -249,6 +249,10 @@ class _Explainer:
         return f"{text}; {unmet}" if unmet else text
 
     def _requirement(self, demand: InstanceRequirement) -> str:
+        if demand.held:
+            ((version,),) = (way.allowed for way in demand.alternatives)
+            kept = self.problem.nodes[_targets(demand)[0]].candidates[version]
+            return f"{demand.cause.subject} keeps {kept}"
         if demand.parent is None:
             return f"{demand.cause.subject} asks for {demand.requirement}"
         candidates = self._having(demand)
@@ -473,10 +477,9 @@ class _Explainer:
         for demand in self.requirements.values():
             ways = [way for way in demand.alternatives if way.instance == node.instance]
             if ways and not any(place in way.allowed for way in ways):
-                verb = (
-                    "accepts only" if demand.optional else "asks for" if demand.parent is None else "requires"
-                )
-                yield f"{_asker(demand)} {verb} {demand.requirement}"
+                verb = "accepts only" if demand.optional else "requires"
+                own = demand.parent is None
+                yield self._requirement(demand) if own else f"{_asker(demand)} {verb} {demand.requirement}"
         yield from (self._fact(cause) for cause in node.banned.get(place, ()) if cause in self.causes)
 
 

@@ -411,12 +411,10 @@ def with_default(interface: str, package: PackageId) -> Edit:
 
 def _with_declared(maker: Candidate, parent: Instance) -> Edit:
     """Return the edit that declares a package with a manifest in the namespace of another one."""
-    dialect = {Ecosystem.XPKG: Dialect.CROSSPLANE, Ecosystem.BUNDLE: Dialect.PORTER}.get(
-        maker.id.ecosystem, Dialect.CARVEL
-    )
-    namespace = "" if dialect is Dialect.CROSSPLANE else parent.slot.namespace
+    range_ = any_version(maker.id)
+    namespace = "" if range_.dialect is Dialect.CROSSPLANE else parent.slot.namespace
     name = maker.id.name.rpartition("/")[2]
-    install = Install(namespace, name, dialect, PackageNeed(maker.id, any_version(maker.id)), kind="Install")
+    install = Install(namespace, name, range_.dialect, PackageNeed(maker.id, range_), kind="Install")
     return lambda inputs: replace(inputs, installs=(*inputs.installs, install))
 
 

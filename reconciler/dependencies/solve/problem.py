@@ -98,7 +98,8 @@ class Alternative:
 class InstanceRequirement:
     """One requirement of one instance, or of the user (no parent), with all alternatives.
 
-    `cause` is its identity: equal requirements of several versions of an instance are one.
+    `cause` is its identity: equal requirements of several versions of an instance are one. That of an
+    install that gave way is `held`: it keeps its locked version.
     """
 
     parent: Instance | None
@@ -106,6 +107,7 @@ class InstanceRequirement:
     alternatives: tuple[Alternative, ...]
     cause: Cause
     required: bool = True
+    held: bool = False
 
     @property
     def optional(self) -> bool:

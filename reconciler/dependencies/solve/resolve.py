@@ -1,6 +1,6 @@
 """Resolve the dependencies of one cluster, part by part, and arbitrate ownership conflicts."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import field, replace
 from typing import NamedTuple
 
@@ -90,14 +90,24 @@ class _PartialSolution:
     failed: set[Instance] = field(default_factory=set)
 
     def add(self, part: ResolutionProblem) -> None:
-        """Solve one part; leave out the installs that stall, as `StallSearch` chooses them."""
+        """Solve one part; leave out the installs that stall, as `StallSearch` chooses them.
+
+        If the rest has no solution either, the whole part keeps its lock.
+        """
         search, left, (outcome, questions) = StallSearch(self.inputs, part), part, attempt(part)
         stalls: list[tuple[Explanation, tuple[Install, ...]]] = []
+        whole: Explanation | None = None
         while isinstance(outcome, Unsatisfiable) and questions is not None:
             stall = search.next(left, outcome, questions)
+            conflict = stall.conflict if stall is not None else outcome
+            explanation = explain(self.inputs, left, conflict, questions)
+            if stalls and any(demand.held for demand in left.roots if demand.cause in conflict.causes):
+                # What solves the conflict to which that install gave way, solves this one, too.
+                explanation = replace(explanation, hints=stalls[0][0].hints, adds=stalls[0][0].adds)
             if stall is None:
+                whole = explanation
                 break
-            stalls.append((explain(self.inputs, left, stall.conflict, questions), stall.installs))
+            stalls.append((explanation, stall.installs))
             left, outcome, questions = stall.problem, stall.outcome, stall.questions
         is_solved = isinstance(outcome, Assignment)
         for explanation, own in stalls:
@@ -109,28 +119,15 @@ class _PartialSolution:
             pins, skipped = decode(replace(left, roots=part.roots), outcome, why.of)
             self.resolved += pins
             self.skipped += skipped
-        else:
-            stalled = {install for _, own in stalls for install in own}
-            self._fail(
-                part, left, outcome, questions, [i for i in _installs(self.inputs, part) if i not in stalled]
-            )
-
-    def _fail(
-        self,
-        part: ResolutionProblem,
-        left: ResolutionProblem,
-        outcome: Unsatisfiable | BudgetExceeded,
-        questions: Questions | None,
-        installs: list[Install],
-    ) -> None:
-        """Keep the lock of a whole part, with a problem for each of these installs."""
-        self.failed.update(part.nodes)
-        if isinstance(outcome, BudgetExceeded):
-            self.problems += [_budget_problem(install, outcome) for install in installs]
             return
-        explanation = explain(self.inputs, left, outcome, questions or Questions(left))
-        self.explanations.append(explanation)
-        self.problems += [_conflict_problem(install, explanation) for install in installs]
+        self.failed.update(part.nodes)
+        stalled = {install for _, own in stalls for install in own}
+        installs = list(_installs(self.inputs, part, stalled))
+        if whole is not None:
+            self.explanations.append(whole)
+            self.problems += [_conflict_problem(install, whole) for install in installs]
+        elif isinstance(outcome, BudgetExceeded):
+            self.problems += [_budget_problem(install, outcome) for install in installs]
 
 
 def warnings_of(inputs: ClusterInputs, solution: Solution) -> tuple[Problem, ...]:
@@ -233,9 +230,9 @@ def _budget_problem(install: Install, outcome: BudgetExceeded) -> Problem:
     return Problem(install.location, Reason.STEP_BUDGET_EXCEEDED, message, hint, str(install), message)
 
 
-def _installs(inputs: ClusterInputs, part: ResolutionProblem) -> Iterator[Install]:
+def _installs(inputs: ClusterInputs, part: ResolutionProblem, but: Container[Install]) -> Iterator[Install]:
     requested = {demand.cause.subject for demand in part.roots}
-    return (install for install in inputs.installs if str(install) in requested)
+    return (install for install in inputs.installs if str(install) in requested and install not in but)
 
 
 _OWNERSHIP = frozenset({CauseKind.OWNER, CauseKind.HELD})
@@ -369,7 +366,7 @@ def _without_root(problem: ResolutionProblem, demand: InstanceRequirement) -> Re
     ((alternative, node),) = _targets(problem, demand)
     if node.locked is not None:
         held = replace(alternative, allowed=frozenset({node.locked}))
-        kept = replace(demand, alternatives=(held,))
+        kept = replace(demand, alternatives=(held,), held=True)
         return replace(problem, roots=tuple(kept if other is demand else other for other in problem.roots))
     excluded = set(range(len(node.candidates))) - alternative.allowed
     banned = {**node.banned, **{place: (*node.banned.get(place, ()), demand.cause) for place in excluded}}

@@ -1,10 +1,13 @@
 """Hints: what an explanation suggests, and that following it to the letter solves the conflict."""
 
 import json
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.read import FleetLocks, read_locks
 from reconciler.dependencies.model.cluster import InstallSlot, Instance, Pin, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -16,6 +19,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.hints import name_cluster, widened
 from reconciler.dependencies.solve.resolve import resolve_cluster
+from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions import parse_loose
 from tests.support.dependency_manifests import (
     bundle,
@@ -189,6 +193,27 @@ def test_binding_is_only_replaced_by_an_installation_of_the_package_that_is_need
     assert (
         hint == f"Write `db: prod/store` instead of `db: prod/redis-prod` in Installation prod/a ({FILE}:2)"
     )
+
+
+def test_way_back_of_a_tree_of_packages_is_one_setting_and_names_what_is_kept() -> None:
+    """Source: Crossplane's end-to-end test `dependency-upgrade`, transitive, from v0.0.3 back to v0.0.2."""
+    index = "".join(
+        crossplane("one", f"v{n}.0.0", f"[{{provider: x.io/aws, version: '=v{n}.0.0'}}]")
+        + crossplane("two", f"v{n}.0.0", f"[{{configuration: x.io/one, version: '=v{n}.0.0'}}]")
+        + crossplane("aws", f"v{n}.0.0")
+        for n in (2, 3)
+    )
+
+    def world(version: int) -> FleetInputs:
+        both = (provider(name, f"v{version}.0.0", "Configuration") for name in ("one", "two"))
+        return FleetInputs((replace(world_of("".join(both) + index), cluster="edge"),))
+
+    newer = update_locks(world(3), FleetLocks())
+    first, second = update_locks(world(2), read_locks(newer.files)).scopes[0].explanations
+
+    assert first.hints == second.hints
+    assert first.hints == ("Write `allowDowngrade: true` below `dependencies` in reconciler.yaml",)
+    assert second.sentences[-1] == f"Configuration one keeps x.io/one v3.0.0 ({FILE}:5:17)"
 
 
 @pytest.mark.parametrize(
