@@ -46,7 +46,7 @@ _MOST_EDITS = 4
 """Changes of one explanation for which the problem is built anew."""
 
 _ALMOST = 0.85
-"""Least similarity of a name that somebody mistyped: a letter or two of ten."""
+"""Least similarity of a mistyped name: a letter or two of ten differ."""
 
 _MOST_CHANGES = 12
 """Changes that are tried together."""
@@ -60,7 +60,7 @@ class Hints(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """A change that drops causes. It is told with the version that its target has then, if it has one."""
+    """A change that drops causes. Its text names the version that its target has then, if it has one."""
 
     without: frozenset[Cause]
     text: Callable[[Candidate | None], str]
@@ -283,12 +283,12 @@ class _HintFinder:
         bound = dict(install.bindings).get(alias) if install is not None else None
         if install is None or bound is None:
             return
-        wanted = {find(n.id) for n in demand.requirement.alternatives if isinstance(n, PackageNeed)}
+        needed = {find(n.id) for n in demand.requirement.alternatives if isinstance(n, PackageNeed)}
         there = {(i.namespace, i.name): i.id for i in self.inputs.presence.installations}
         there |= {(i.namespace, i.name): i.need.id for i in self.inputs.installs if i != install}
         names = {qualified(*name): id_ for name, id_ in there.items()}
         close = get_close_matches(bound, names, 1, _ALMOST)
-        fitting = sorted(name for name, id_ in names.items() if not wanted or find(id_) in wanted)
+        fitting = sorted(name for name, id_ in names.items() if not needed or find(id_) in needed)
         for name in dict.fromkeys([*close, *fitting]):
             bindings = tuple((a, name if a == alias else b) for a, b in install.bindings)
             text = f"Write `{alias}: {name}` instead of `{alias}: {bound}` in {install} ({install.location})"
