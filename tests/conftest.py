@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from reconciler.report import redact
+from reconciler.base import redact
 from tests.support.notes import VARIABLE
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.api.validation import FieldError
-from reconciler.lazy import lazy_pattern
-from reconciler.reasons import Reason
-from reconciler.suggestions import suggest
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 
 PREFIX = "reconciler.dev/"
 DEPENDENCY = "a manifest of dependencies"

@@ -1,6 +1,6 @@
 """Fields of a Kptfile that the planner reads; Kptfiles are never written from this model."""
 
-from reconciler.values import dataclass
+from msgspec import Struct
 
 OWNER = "reconciler.dev/owner"
 LOCATION = "reconciler.dev/location"
@@ -12,8 +12,7 @@ PACKAGE_CONTEXT_FILE = "package-context.yaml"
 PACKAGE_CONTEXT_NAME = "kptfile.kpt.dev"
 
 
-@dataclass(frozen=True, slots=True)
-class GitUpstream:
+class GitUpstream(Struct, frozen=True):
     """`upstream.git` or `upstreamLock.git` of a Kptfile; `commit` is empty in the former."""
 
     repo: str
@@ -22,8 +21,7 @@ class GitUpstream:
     commit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class KptfileHeader:
+class KptfileHeader(Struct, frozen=True):
     """Owner, location and origin of a package.
 
     An unreadable Kptfile gives a header with `error` set and without an owner.

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from msgspec import field
 
-from reconciler.models import Model
+from reconciler.base.models import Model
 
 
 class ApiModel(Model, frozen=True):

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import field
 
 from reconciler.api.meta import ApiModel, LabelSelector, Manifest
-from reconciler.models import Before
+from reconciler.base.models import Before
 
 GROUP = "config.porch.kpt.dev"
 PACKAGE_VARIANT = f"{GROUP}/v1alpha1"

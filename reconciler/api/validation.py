@@ -19,10 +19,10 @@ from typing import (
 
 import msgspec
 
-from reconciler.models import Model, to_camel
+from reconciler.base.models import Model, to_camel
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.policy import refuse_field
-from reconciler.reasons import Reason
-from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reconciler.errors import ReconcilerError
+from reconciler.base.errors import ReconcilerError
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential

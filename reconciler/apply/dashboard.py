@@ -1,14 +1,16 @@
 """The dashboard, after everything else: an issue of the control repository, or a file beside the status."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result
 from reconciler.apply.state import MOST_TRIES
-from reconciler.errors import ReconcilerError
-from reconciler.forge.api_errors import duration_text
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.dialect import Issue
+from reconciler.base.errors import ReconcilerError
+from reconciler.forge.api.dialect import Issue
+from reconciler.forge.api.errors import duration_text
+from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.registry import Forge
 from reconciler.plan.changes import Effect, Plan
 from reconciler.plan.rejection import dashboard_key
@@ -17,13 +19,11 @@ from reconciler.plan.shard_reports import problems_of, statuses_of
 from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import Dashboard, make_dashboard, merge_parts
 from reconciler.report.summary import Names
-from reconciler.values import dataclass
 
 EMPTY = "There is no package."
 
 
-@dataclass(frozen=True, slots=True)
-class DashboardWriter:
+class DashboardWriter(Struct, frozen=True):
     """Where the dashboard of an instance is kept, and what packages are called there.
 
     Each shard writes its part: a section of the one issue, or a file of its own.

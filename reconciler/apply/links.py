@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from reconciler.git.repository import Mirror
-from reconciler.ids import Oid
+from reconciler.names.ids import Oid
+from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Change
 from reconciler.policy import ForgeKind, ForgeRule, find_rule
-from reconciler.refs import HEADS
-from reconciler.values import dataclass
 
 _HOSTS = {
     "github.com": ForgeKind.GITHUB,
@@ -28,8 +29,7 @@ _TREE = {ForgeKind.GITHUB: "tree", ForgeKind.GITLAB: "tree", ForgeKind.GITEA: "s
 _BLOB = {ForgeKind.GITHUB: "blob", ForgeKind.GITLAB: "blob", ForgeKind.GITEA: "src"}
 
 
-@dataclass(frozen=True, slots=True)
-class Web:
+class Web(Struct, frozen=True):
     """The pages of one repository on its forge."""
 
     kind: ForgeKind
@@ -66,8 +66,7 @@ def find_web(remote: str, rules: Iterable[ForgeRule]) -> Web | None:
     return Web(kind, f"https://{match[1]}/{match[2]}") if match and kind else None
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(Struct, frozen=True):
     """Links about changes of one run; `commit` is that of the control repository."""
 
     rules: tuple[ForgeRule, ...] = ()

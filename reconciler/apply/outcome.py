@@ -5,16 +5,17 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from reconciler.apply.links import NO_LINKS, Links
-from reconciler.errors import Exit, ReconcilerError
+from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
-from reconciler.ids import PackageKey
-from reconciler.inventory import PullRequest
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Effect, Unfinished
 from reconciler.policy import CommitPolicy, RiskPolicy
 from reconciler.report.summary import Names
-from reconciler.values import dataclass
 
 
 class EffectKind(StrEnum):
@@ -85,8 +86,7 @@ def failed_result(
     return Result((effect,), dict.fromkeys(packages, why), frozenset({error.exit_code}))
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A repository to write to: its mirror, its forge, commits, names of packages, and classes of risks."""
 
     mirror: Mirror

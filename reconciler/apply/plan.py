@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from msgspec.structs import replace
+
 from reconciler.apply.dashboard import DashboardWriter, reserve_dashboard_write
 from reconciler.apply.outcome import EffectKind, Result, Target, merge_results
 from reconciler.apply.pulls import lock_change, remaining_effects
@@ -19,19 +21,19 @@ from reconciler.apply.state import (
     surviving_records,
     write_branch,
 )
+from reconciler.base.escape import terminal
+from reconciler.base.redact import Redactor
+from reconciler.base.wording import plural
 from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
 from reconciler.git import effects
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
-from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import Oid, PackageKey
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
 from reconciler.plan.status import status_after, statuses_after
-from reconciler.report.dashboard import Dashboard
-from reconciler.report.escape import terminal
-from reconciler.report.redact import Redactor
-from reconciler.state import (
+from reconciler.records.state import (
     APPLIED,
     PULLS_DIRECTORY,
     REFUSED_DELETIONS,
@@ -46,9 +48,8 @@ from reconciler.state import (
     record_bytes,
     record_path,
 )
-from reconciler.upstream_lock import lock_bytes, lock_path
-from reconciler.values import replace
-from reconciler.wording import plural
+from reconciler.records.upstream_lock import lock_bytes, lock_path
+from reconciler.report.dashboard import Dashboard
 
 _OF_CLUSTERS = f"{PACKAGES_DIRECTORY}/"
 """Files of the status branch that only a shard with the whole fleet can write."""

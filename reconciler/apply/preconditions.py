@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from reconciler.errors import RefusedError
-from reconciler.ids import Oid
-from reconciler.inventory import Control
+from reconciler.base.errors import RefusedError
+from reconciler.inventory.inventory import Control
+from reconciler.inventory.standing import Position, Standing
+from reconciler.names.ids import Oid
 from reconciler.plan.changes import Plan
-from reconciler.standing import Position, Standing
 
 
 def check_applicable(plan: Plan, *, checksum: str, control: Control, default_branch: str) -> None:

@@ -2,28 +2,29 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
-from reconciler.errors import ReconcilerError, UnavailableError
-from reconciler.forge.api_errors import LimitedError, duration_text
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.http import Transport
-from reconciler.forge.local import LocalForge
-from reconciler.forge.local_approval import LocalMerge
+from reconciler.base.errors import ReconcilerError, UnavailableError
+from reconciler.base.wording import plural, verb
+from reconciler.forge.api.errors import LimitedError, duration_text
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.http import Transport
+from reconciler.forge.local.approval import LocalMerge
+from reconciler.forge.local.forge import LocalForge
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import PullRequest
-from reconciler.objects import Files
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.objects import Files
+from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Approval, Change, Effect, LockProposal, Unfinished, WriteRemoval
 from reconciler.plan.impact import ImpactReader
 from reconciler.policy import Limits, RiskPolicy
-from reconciler.refs import HEADS
 from reconciler.report.diff import DifferenceReader
-from reconciler.values import dataclass, replace
-from reconciler.wording import plural, verb
 
 
 class PullRequestTexts:
@@ -212,8 +213,7 @@ def _call(target: Target, change: Change, requests: PullRequestTexts, done: "_Do
         done.effects.append(Effect(name, EffectKind.CLOSED, f"#{close.number}"))
 
 
-@dataclass(slots=True)
-class _Done:
+class _Done(Struct):
     """The calls of one change: the one that is being made, and what came of those before it."""
 
     trying: tuple[EffectKind, str] = (EffectKind.OPENED, "")

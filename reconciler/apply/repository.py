@@ -1,15 +1,17 @@
 """Changes of one repository: Git objects in one pack, one atomic push, then its pull requests."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.apply.pulls import PullRequestTexts, approve_pulls, call_forge
-from reconciler.errors import ConflictError, ReconcilerError, RefusedError
-from reconciler.forge.local import LocalForge
-from reconciler.forge.local_store import PULLS, PullRecord
-from reconciler.forge.local_transaction import LocalTransaction
+from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError
+from reconciler.base.wording import plural
+from reconciler.forge.local.forge import LocalForge
+from reconciler.forge.local.store import PULLS, PullRecord
+from reconciler.forge.local.transaction import LocalTransaction
 from reconciler.git.pack import Pack
 from reconciler.git.push import (
     REFS_PER_PUSH,
@@ -22,9 +24,10 @@ from reconciler.git.push import (
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import Oid
-from reconciler.inventory import PullRequest
-from reconciler.objects import Files, Signature
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files, Signature
+from reconciler.names.refs import HEADS, TAGS
 from reconciler.plan.changes import (
     Change,
     Effect,
@@ -36,9 +39,6 @@ from reconciler.plan.changes import (
     WriteRemoval,
 )
 from reconciler.policy import CommitPolicy
-from reconciler.refs import HEADS, TAGS
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 ATTEMPTS = 3
 MOST_REFUSALS = 20
@@ -54,8 +54,7 @@ class Composed(NamedTuple):
     time: int
 
 
-@dataclass(slots=True)
-class _Push:
+class _Push(Struct):
     """One push in the making: what it moves, and for which changes."""
 
     pack: Pack

@@ -5,23 +5,29 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.apply.outcome import EffectKind, Result, failed_result, merge_results
+from reconciler.base.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.redact import mask_credentials_in
 from reconciler.dependencies.lock.paths import is_lock_file
-from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, push
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import Inventory
-from reconciler.objects import File, Signature
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.objects import File, Signature
+from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Effect
 from reconciler.plan.shard import Shard, dashboard_file
 from reconciler.policy import CommitPolicy, Limits, Policy
-from reconciler.refs import HEADS
-from reconciler.report.redact import mask_credentials_in
-from reconciler.state import MOST_BYTES, VARIANTS_DIRECTORY, VARIANTS_FORMAT, branch_files, branch_records
-from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from reconciler.records.state import (
+    MOST_BYTES,
+    VARIANTS_DIRECTORY,
+    VARIANTS_FORMAT,
+    branch_files,
+    branch_records,
+)
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 
 MOST_FILES = 1_000_000
 """A fleet has more variants than a package has files."""

@@ -6,13 +6,14 @@ The static check refuses expressions with different results in cel-cpp and cel-g
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from reconciler.base.errors import MissingEngineError
 from reconciler.cel.check import check, check_cost
 from reconciler.cel.parser import parse
 from reconciler.cel.syntax import CelError, Failure, Literal, not_a_string
 from reconciler.cel.types import DYN, STRING, STRINGS
-from reconciler.errors import MissingEngineError
 from reconciler.policy import Limits
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +26,7 @@ EXTENSIONS = frozenset({STRINGS})
 """Extension libraries that a set may enable by annotation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """A checked and compiled expression; `constant` is its value where it is a string literal."""
 
     text: str

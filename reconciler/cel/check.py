@@ -7,6 +7,7 @@ only at run time are assumed; an object far beyond them fails at run time.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from reconciler.base.wording import plural
 from reconciler.cel.syntax import (
     Call,
     CelError,
@@ -47,7 +48,6 @@ from reconciler.cel.types import (
     unordered,
 )
 from reconciler.policy import Limits
-from reconciler.wording import plural
 
 Scope = Mapping[str, Type]
 MAP_ORDER = "The value depends on the order of a map's keys, which is random"

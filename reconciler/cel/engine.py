@@ -12,9 +12,9 @@ from typing import Any
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_strings
 
+from reconciler.base.lazy import lazy_pattern
 from reconciler.cel.syntax import Failure, Node, not_a_string
 from reconciler.cel.types import STRINGS, VARIABLES
-from reconciler.lazy import lazy_pattern
 
 _STRING = cel.Type.STRING
 _ERROR = cel.Type.ERROR

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.wording import plural
 from reconciler.cel.syntax import (
     Call,
     CelError,
@@ -21,9 +23,7 @@ from reconciler.cel.syntax import (
     decode_number,
     decode_string,
 )
-from reconciler.lazy import lazy_pattern
 from reconciler.policy import Limits
-from reconciler.wording import plural
 
 MAX_TOKENS = 1000
 MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from reconciler.lazy import lazy_pattern
-from reconciler.values import dataclass
+from msgspec import Struct
+
+from reconciler.base.lazy import lazy_pattern
 
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 _ESCAPE = lazy_pattern(
@@ -30,8 +31,7 @@ _PORCH_NAMES = {
 """Names of types as cel-go's conversion errors spell them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why an expression was refused, or why its evaluation failed: a value, never raised.
 
     `offset` counts characters from the start of the expression; None where the whole
@@ -66,24 +66,21 @@ class Uint(int):
 Value = str | bytes | bool | int | float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Struct, frozen=True):
     """A constant."""
 
     offset: int
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Struct, frozen=True):
     """A variable or a type; one with a leading dot is not a macro's variable."""
 
     offset: int
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Select:
+class Select(Struct, frozen=True):
     """`operand.field`, or `has(operand.field)` where `test` is set."""
 
     offset: int
@@ -92,8 +89,7 @@ class Select:
     test: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A function, method or operator as CEL spells it (`_+_`); a method's target is its first argument."""
 
     offset: int
@@ -102,24 +98,21 @@ class Call:
     method: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(Struct, frozen=True):
     """A list literal."""
 
     offset: int
     items: tuple["Node", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MapOf:
+class MapOf(Struct, frozen=True):
     """A map literal."""
 
     offset: int
     entries: tuple[tuple["Node", "Node"], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """A message literal; only the wrapper types of strings and numbers are valid."""
 
     offset: int
@@ -127,8 +120,7 @@ class Message:
     fields: tuple[tuple[str, "Node"], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Macro:
+class Macro(Struct, frozen=True):
     """A comprehension; `arguments` are one body, or the filter and the body of a three-way `map`."""
 
     offset: int

@@ -7,11 +7,10 @@ different results in cel-cpp and cel-go (docs/divergences.md).
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reconciler.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Type:
+class Type(Struct, frozen=True):
     """A type; lists have one parameter, maps two, types of types one."""
 
     name: str

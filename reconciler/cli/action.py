@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import ConfigurationError, Exit, Location, ReconcilerError, UsageError
 from reconciler.cli.check import LEVELS, check
 from reconciler.cli.html import write_page
 from reconciler.cli.output import Output, make_printer, usable_cache, with_shard
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import Annotation, Runner, check_event, current_runner, pull_number
-from reconciler.errors import ConfigurationError, Exit, Location, ReconcilerError, UsageError
 from reconciler.git.urls import local_path
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import Exit, RefusedError, UsageError
+from reconciler.base.progress import open_task
 from reconciler.cli.html import html_option, write_page
 from reconciler.cli.measuring import measuring_options
 from reconciler.cli.output import (
@@ -24,8 +26,6 @@ from reconciler.cli.output import (
 )
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
-from reconciler.errors import Exit, RefusedError, UsageError
-from reconciler.progress import open_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
+from reconciler.base.escape import terminal
+from reconciler.base.progress import open_task, track
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -17,10 +20,7 @@ from reconciler.cli.output import (
     show_unread,
     writing_control_options,
 )
-from reconciler.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
-from reconciler.progress import open_task, track
-from reconciler.refs import TAGS, short_tag
-from reconciler.report.escape import terminal
+from reconciler.names.refs import TAGS, short_tag
 
 if TYPE_CHECKING:
     from reconciler.cli.pull_requests import ListedPull
@@ -90,7 +90,7 @@ def approve(
       reconciler approve --propose-only edge-east/nginx
     """
     from reconciler.cli.pull_requests import PullFilter, find_or_open_pulls, find_pulls, list_pulls
-    from reconciler.inventory import PullState
+    from reconciler.inventory.inventory import PullState
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
@@ -186,9 +186,9 @@ def _judge(listed: "ListedPull", reader: "ReadinessReader") -> "Approved | Readi
 def _approve_ready(chosen: "Sequence[ListedPull]", plan: "Callable[[], PlannedRun]") -> Iterator[Approved]:
     """Approve pull requests of one repository."""
     from reconciler.cli.pull_requests import outdated_error
-    from reconciler.forge.local import LocalForge
-    from reconciler.forge.local_approval import LocalMerge
-    from reconciler.forge.local_merge import OutdatedError
+    from reconciler.forge.local.approval import LocalMerge
+    from reconciler.forge.local.forge import LocalForge
+    from reconciler.forge.local.merge import OutdatedError
 
     forge, mirror = chosen[0].forge, chosen[0].mirror
     if isinstance(forge, LocalForge):
@@ -258,8 +258,8 @@ def _lines(results: Sequence[Approved], none: str, *, propose_only: bool) -> Ite
 
 def _became(result: Approved) -> str:
     """Return what approving did where it published no revision at once."""
-    from reconciler.forge.local_merge import DeletionHead, parse_head
-    from reconciler.ids import Oid
+    from reconciler.forge.local.merge import DeletionHead, parse_head
+    from reconciler.names.ids import Oid
 
     if not result.listed.is_local:
         return "merged; the next `reconciler apply` records it"

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import ConfigurationError, Exit, Problem, UsageError, worst
+from reconciler.base.escape import terminal
+from reconciler.base.reasons import Reason
 from reconciler.cli.differences import diff_option, show_check_differences
 from reconciler.cli.html import html_option, write_page
 from reconciler.cli.output import (
@@ -16,9 +19,6 @@ from reconciler.cli.output import (
     output_options,
 )
 from reconciler.cli.workflow import Runner, current_runner
-from reconciler.errors import ConfigurationError, Exit, Problem, UsageError, worst
-from reconciler.reasons import Reason
-from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from reconciler.errors import UsageError
-from reconciler.progress import NoDisplay, open_task, show_on
+from reconciler.base.errors import UsageError
+from reconciler.base.progress import NoDisplay, open_task, show_on
 
 if TYPE_CHECKING:
-    from reconciler.timing import TimeSpan
+    from reconciler.base.timing import TimeSpan
 
 _KEY = "reconciler.common"
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -105,7 +105,7 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
     """Keep a flag for the whole call; what a group was called with holds for its command too."""
     key = f"{_KEY}.{parameter.name}"
     if value and parameter.name == "verbose" and key not in context.meta:
-        from reconciler import timing
+        from reconciler.base import timing
 
         context.find_root().with_resource(timing.watching(_show))
     if value:
@@ -140,7 +140,7 @@ def _start_profile(context: click.Context, _: click.Parameter, value: str | None
 
 
 def _show(span: "TimeSpan") -> None:
-    from reconciler.timing import SpanKind
+    from reconciler.base.timing import SpanKind
 
     if _is_set("json"):
         from reconciler.cli.log import span_line

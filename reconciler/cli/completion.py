@@ -2,8 +2,8 @@
 
 import click
 
+from reconciler.base.errors import Exit
 from reconciler.cli.output import make_printer
-from reconciler.errors import Exit
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
+from reconciler.base.errors import Exit, UsageError
 from reconciler.cli.output import Output, make_printer, output_options, show_files
-from reconciler.errors import Exit, UsageError
 
 _LEAST, _MOST = 3, 2000
 _CLUSTERS = 6
@@ -43,7 +43,7 @@ def demo(directory: Path, *, clusters: int, layout: str, output: str) -> Exit:
 
 
 def _write_demo(directory: Path, clusters: int, *, monorepo: bool) -> list[str]:
-    from reconciler.wording import plural
+    from reconciler.base.wording import plural
     from reconciler.workdir.demo import MONOREPO, SEPARATE, WALKTHROUGH, walkthrough, write_demo
 
     world = MONOREPO if monorepo else SEPARATE

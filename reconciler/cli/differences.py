@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.progress import current_display
+from reconciler.base.progress import current_display
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -58,7 +58,7 @@ def _lines(
     printer: "Printer", planned: "PlannedRun", changes: "Sequence[Change]", *, unfolded: bool
 ) -> Iterator[str]:
     """Yield for each distinct difference a comment with its packages, and the patch of the first of them."""
-    from reconciler.report.escape import terminal
+    from reconciler.base.escape import terminal
     from reconciler.report.folding import common_text, equal_differences, general_text, names_text
     from reconciler.report.patch import package_patch
     from reconciler.report.summary import detail

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import Exit
 from reconciler.cli.output import Output, control_options, make_printer, output_options
-from reconciler.errors import Exit
 
 if TYPE_CHECKING:
     from reconciler.run.options import RunOptions

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit, UsageError, worst
+from reconciler.base.suggestions import suggest
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -13,15 +15,13 @@ from reconciler.cli.output import (
     show_standing,
     show_unread,
 )
-from reconciler.errors import Exit, UsageError, worst
-from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from reconciler.cli.output import Printer
     from reconciler.expand import Desired, DesiredVariant
-    from reconciler.inventory import Inventory
+    from reconciler.inventory.inventory import Inventory
     from reconciler.run.options import RunOptions
 
 API_VERSION = "reconciler.dev/v1alpha1"
@@ -90,8 +90,8 @@ def _show(
     as_json: bool,
     trace: bool,
 ) -> None:
+    from reconciler.base.escape import terminal
     from reconciler.expand.variants import to_manifest
-    from reconciler.report.escape import terminal
     from reconciler.report.json import problem_value
 
     problems = (*inventory.problems, *desired.problems)

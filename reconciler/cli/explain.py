@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit
+from reconciler.base.escape import terminal
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -14,8 +16,6 @@ from reconciler.cli.output import (
     show_standing,
 )
 from reconciler.cli.selecting import find_change
-from reconciler.errors import Exit
-from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.expand import DesiredVariant

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from reconciler.models import SOURCE
+from reconciler.base.models import SOURCE
 
 
 class DescribedFields(GenerateJsonSchema):

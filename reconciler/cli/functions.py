@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
+from msgspec import Struct
 
+from reconciler.base.errors import Exit, UnavailableError, UsageError
+from reconciler.base.progress import track
 from reconciler.cli.output import Output, cache_dir_option, config_option, output_options
 from reconciler.cli.package import read_function_policy, runtime_option
-from reconciler.errors import Exit, UnavailableError, UsageError
-from reconciler.progress import track
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -104,7 +104,7 @@ def pull(
     """
     from dataclasses import replace
 
-    from reconciler.runtime.container import ContainerRuntime
+    from reconciler.functions.runtimes.container import ContainerRuntime
 
     if control is not None and config is not None:
         raise UsageError("--control and --config are two places for the pins", hint="Name one of them.")
@@ -131,8 +131,7 @@ def pull(
     return Exit.DONE
 
 
-@dataclass(frozen=True, slots=True)
-class _Lock:
+class _Lock(Struct, frozen=True):
     """The lock of a control repository, and its policy."""
 
     control: str
@@ -189,9 +188,9 @@ def _named_by(directory: Path, policy: Any) -> set[str]:
 
     from reconciler.functions.catalog import parse_image
     from reconciler.functions.pipeline import declared_steps, find_engine
+    from reconciler.functions.runtimes.pipelines import open_runtimes
     from reconciler.functions.step import InvalidPipelineError, Unrunnable
     from reconciler.read.files import read_directory
-    from reconciler.runtime.pipelines import open_runtimes
 
     images = set()
     with open_runtimes(replace(policy, images={})) as runtimes:

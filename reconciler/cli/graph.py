@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import Exit, UsageError, worst
+from reconciler.base.suggestions import suggest
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -17,11 +19,9 @@ from reconciler.cli.output import (
     show_standing,
     show_unread,
 )
-from reconciler.errors import Exit, UsageError, worst
-from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
-    from reconciler.graph import Graph
+    from reconciler.base.graph import Graph
     from reconciler.run.options import RunOptions
 
 SUBJECTS = ("dependencies", "packages")
@@ -125,9 +125,9 @@ def _packages(
     """
     from fnmatch import fnmatchcase
 
+    from reconciler.base.suggestions import suggest
     from reconciler.plan.unread import find_unread
     from reconciler.run.fleet_graph import draw_fleet, read_packages
-    from reconciler.suggestions import suggest
 
     if why:
         hint = "Name packages, sets or repositories as arguments."

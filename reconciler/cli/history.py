@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import Exit, UsageError
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -13,7 +14,6 @@ from reconciler.cli.output import (
     require_readable,
     show_standing,
 )
-from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from reconciler.run.options import RunOptions
@@ -34,10 +34,10 @@ def history(settings: "RunOptions", output: str, package: str) -> Exit:
       reconciler history edge-east/nginx
       reconciler history edge-east/nginx -o json
     """
+    from reconciler.base.suggestions import suggest
     from reconciler.report.history import history_lines, history_value
     from reconciler.run.history import package_names, read_history
     from reconciler.run.inputs import read_inputs
-    from reconciler.suggestions import suggest
 
     inputs = read_inputs(settings)
     try:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.progress import open_task
-from reconciler.report.redact import Redactor
+from reconciler.base.progress import open_task
+from reconciler.base.redact import Redactor
 
 if TYPE_CHECKING:
     from reconciler.report.html.model import HtmlReport

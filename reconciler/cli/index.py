@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from reconciler.base.errors import ConfigurationError, Exit, UsageError
+from reconciler.base.suggestions import suggest
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import Command, Output, make_printer, output_options, show_files
-from reconciler.errors import ConfigurationError, Exit, UsageError
-from reconciler.suggestions import suggest
 
 if TYPE_CHECKING:
     from reconciler.dependencies.catalog.index import IndexContents, IndexEntry

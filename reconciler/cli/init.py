@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from reconciler.base.errors import Exit, RefusedError, UsageError
+from reconciler.base.progress import current_display
 from reconciler.cli.output import Output, make_printer, output_options, show_files
-from reconciler.errors import Exit, RefusedError, UsageError
-from reconciler.progress import current_display
 from reconciler.workdir.starter import FILES, FORGES, SCHEMAS, Starter
 
 _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
@@ -126,9 +126,9 @@ def _ask_for_clusters() -> Iterator[str]:
 
 def editor_schemas(files: Container[str]) -> dict[str, str]:
     """Return the schemas that the first files of a control repository name, by their paths."""
+    from reconciler.base.redact import Redactor
     from reconciler.cli.schema import manifest_schema
     from reconciler.report.json import dump
-    from reconciler.report.redact import Redactor
 
     kinds = ["Reconciler", *(kind for kind, name in FILES.items() if f"manifests/{name}" in files)]
     return {f"{SCHEMAS}/{kind.lower()}.json": dump(manifest_schema(kind), Redactor()) for kind in kinds}
@@ -197,9 +197,9 @@ def _check(name: str, files: Mapping[str, str]) -> None:
     Raises:
         UsageError: A file would be wrong.
     """
-    from reconciler.config import parse_configuration
-    from reconciler.errors import ConfigurationError
+    from reconciler.base.errors import ConfigurationError
     from reconciler.krm.yaml import YamlError, load_documents
+    from reconciler.read.configuration import parse_configuration
 
     try:
         parse_configuration(files["reconciler.yaml"].encode(), "reconciler.yaml", {})

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import Exit, RefusedError, UsageError, worst
+from reconciler.base.progress import open_task
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -17,8 +19,6 @@ from reconciler.cli.output import (
     show_unread,
     writing_control_options,
 )
-from reconciler.errors import Exit, RefusedError, UsageError, worst
-from reconciler.progress import open_task
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -175,7 +175,7 @@ def show_locking(printer: "Printer", locking: "LockResult", output: Output) -> N
 
 def _pin_notes(locking: "LockResult") -> Iterator[str]:
     """Yield which pins are not moved yet, or that none is to be moved."""
-    from reconciler.wording import plural
+    from reconciler.base.wording import plural
 
     if locking.deferred:
         pins = plural(len(locking.deferred), "upstream pin")

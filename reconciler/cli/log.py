@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
+from reconciler.base.wording import json_text
 from reconciler.cli.output import RedactedStream
-from reconciler.wording import json_text
 
 if TYPE_CHECKING:
-    from reconciler.timing import TimeSpan
+    from reconciler.base.timing import TimeSpan
 
 _LEVELS = {
     "error: ": "error",

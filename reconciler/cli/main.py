@@ -14,17 +14,17 @@ from typing import NamedTuple
 import click
 
 from reconciler import __version__
+from reconciler.base.collector import COLLECT
+from reconciler.base.errors import Exit, ReconcilerError, UnavailableError
+from reconciler.base.escape import terminal
+from reconciler.base.redact import Redactor
+from reconciler.base.suggestions import close_names
 from reconciler.cli.common import add_common_options, terminal_width
 from reconciler.cli.output import redact_standard_streams
 from reconciler.cli.watching import run_watched
-from reconciler.collector import COLLECT
-from reconciler.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.git import effects
 from reconciler.git.command import is_local_failure
 from reconciler.report.console import folded
-from reconciler.report.escape import terminal
-from reconciler.report.redact import Redactor
-from reconciler.suggestions import close_names
 
 
 class Command(NamedTuple):
@@ -200,8 +200,8 @@ def _show_progress() -> None:
     """Show progress where a person looks: on standard error, if it is a terminal that can erase a line."""
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb" or COMPLETING in os.environ:
         return
+    from reconciler.base.progress import show_on
     from reconciler.cli.progress_line import ProgressLine
-    from reconciler.progress import show_on
 
     redactor = Redactor.of_environment(os.environ)
     show_on(ProgressLine(sys.stderr.fileno(), lambda text: terminal(redactor.text(text))))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from reconciler import __version__
-from reconciler.errors import Exit, ReconcilerError
-from reconciler.report.redact import Redactor
+from reconciler.base.errors import Exit, ReconcilerError
+from reconciler.base.redact import Redactor
 
 if TYPE_CHECKING:
     from reconciler.plan.changes import Outcome
@@ -116,8 +116,8 @@ def _recorded(measuring: Measuring) -> Iterator[None]:
     if not (traced or measuring.metrics_file or measuring.shows_timings):
         yield
         return
+    from reconciler.base.timing import watching
     from reconciler.run.measuring import Recorder
-    from reconciler.timing import watching
 
     measuring.recorder = recorder = Recorder(keeps_spans=traced)
     with ExitStack() as stack:

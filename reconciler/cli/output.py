@@ -4,28 +4,27 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
+from msgspec import Struct, field
 
+from reconciler.base.errors import Exit, Problem, RefusedError, UnavailableError, UsageError
+from reconciler.base.escape import inert, terminal
+from reconciler.base.progress import current_display
+from reconciler.base.redact import Redactor
 from reconciler.cli.common import complete_names, is_quiet, terminal_width, wants_color
-from reconciler.errors import Exit, Problem, RefusedError, UnavailableError, UsageError
-from reconciler.progress import current_display
 from reconciler.report.console import Paint, ansi, folded, plain
-from reconciler.report.escape import inert, terminal
-from reconciler.report.redact import Redactor
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
-    from reconciler.inventory import Inventory
+    from reconciler.inventory.inventory import Inventory
+    from reconciler.inventory.standing import Standing
     from reconciler.policy import OnUnavailable
     from reconciler.run.options import RunOptions
     from reconciler.run.report_cache import ReportCache
-    from reconciler.standing import Standing
 
 _FORM = "Form of the report; JSON is an API with a schema."
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,8 +46,7 @@ class Output(StrEnum):
     SVG = "svg"
 
 
-@dataclass(frozen=True, slots=True)
-class Printer:
+class Printer(Struct, frozen=True):
     """Writes to standard output; nothing gets past its redactor."""
 
     redactor: Redactor

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
+from reconciler.base.errors import ConfigurationError, Exit, Location, UsageError
 from reconciler.cli.output import (
     Output,
     config_option,
@@ -15,12 +16,11 @@ from reconciler.cli.output import (
     out_directory_option,
     output_options,
 )
-from reconciler.errors import ConfigurationError, Exit, Location, UsageError
 from reconciler.policy import Engine, MergeMode, OnConflict, Strategy
 
 if TYPE_CHECKING:
     from reconciler.functions.step import PipelineResult
-    from reconciler.objects import Files
+    from reconciler.names.objects import Files
     from reconciler.policy import FunctionPolicy
     from reconciler.render.update import Conflict, Updated, UpdateRefused
 
@@ -257,8 +257,8 @@ def _shown(*sides: Any) -> Iterator[list[str]]:
 
 
 def _print(lines: list[str]) -> None:
+    from reconciler.base.escape import terminal
     from reconciler.cli.output import make_printer
-    from reconciler.report.escape import terminal
 
     make_printer(color=False, wraps=False).lines("\n".join(map(terminal, line.split("\n"))) for line in lines)
 
@@ -314,10 +314,10 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     from reconciler.cli.output import make_printer
     from reconciler.functions.package_files import other_documents
     from reconciler.functions.pipeline import run_pipeline
+    from reconciler.functions.runtimes.pipelines import open_runtimes
+    from reconciler.functions.runtimes.time_limits import limited
     from reconciler.git import effects
     from reconciler.read.files import read_package
-    from reconciler.runtime.pipelines import open_runtimes
-    from reconciler.runtime.time_limits import limited
     from reconciler.workdir.directory import check_writable, write_directory
 
     policy = _policy(**{name: options[name] for name in _POLICY})
@@ -377,8 +377,8 @@ def read_function_policy(config: Path | None) -> "FunctionPolicy":
     """
     import os
 
-    from reconciler.config import parse_configuration
     from reconciler.policy import FunctionPolicy
+    from reconciler.read.configuration import parse_configuration
 
     if config is None:
         return FunctionPolicy()
@@ -395,9 +395,9 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 def _write_results(directory: Path, result: "PipelineResult") -> None:
     import os
 
+    from reconciler.base.redact import Redactor
     from reconciler.functions.step import result_list
     from reconciler.krm.yaml import emit
-    from reconciler.report.redact import Redactor
 
     listed = Redactor.of_environment(os.environ).value(result_list(result))
     directory.mkdir(parents=True, exist_ok=True)
@@ -405,8 +405,8 @@ def _write_results(directory: Path, result: "PipelineResult") -> None:
 
 
 def _print_result(result: "PipelineResult", before: "Files", output: str) -> None:
+    from reconciler.base.escape import terminal
     from reconciler.cli.output import make_printer
-    from reconciler.report.escape import terminal
 
     printer = make_printer(color=False)
     if output == Output.JSON:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import Exit, UsageError
 from reconciler.cli.common import complete_names
 from reconciler.cli.differences import changed_files, diff_option, show_differences
 from reconciler.cli.html import html_option, write_page
@@ -25,7 +26,6 @@ from reconciler.cli.output import (
     with_shard,
 )
 from reconciler.cli.selecting import select_changes
-from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from reconciler.cli.measuring import Measuring

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from reconciler.base.errors import Exit, RefusedError, worst
+from reconciler.base.escape import terminal
+from reconciler.base.progress import track
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -21,14 +24,11 @@ from reconciler.cli.output import (
     show_unread,
     writing_control_options,
 )
-from reconciler.errors import Exit, RefusedError, worst
-from reconciler.progress import track
 from reconciler.report.console import table_lines
-from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.cli.pull_requests import ListedPull
-    from reconciler.inventory import RecordedStatus
+    from reconciler.inventory.inventory import RecordedStatus
     from reconciler.run.inputs import RunInputs
     from reconciler.run.options import RunOptions
 
@@ -74,7 +74,7 @@ def list_(
       reconciler pr list --set nginx
     """
     from reconciler.cli.pull_requests import PullFilter, list_pulls
-    from reconciler.inventory import PullState
+    from reconciler.inventory.inventory import PullState
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
@@ -140,7 +140,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, dry_run: bool) -> E
       reconciler pr merge 'edge-*/nginx' --dry-run
     """
     from reconciler.cli.pull_requests import closed_error, outdated_error
-    from reconciler.forge.local_merge import OutdatedError
+    from reconciler.forge.local.merge import OutdatedError
     from reconciler.run.plan import plan_run
 
     chosen = _choose(settings, name)
@@ -171,7 +171,7 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, dry_r
     Example:
       reconciler pr close edge-east#3 --comment "Not before the sale"
     """
-    from reconciler.inventory import PullState
+    from reconciler.inventory.inventory import PullState
 
     chosen = _choose(settings, name)
     merged = next((each for each in chosen.pulls if each.pull.state is PullState.MERGED), None)
@@ -273,7 +273,7 @@ def _value(listed: "ListedPull", *, body: bool = False) -> dict[str, Any]:
 
 def _recorded(listed: "ListedPull", recorded: "Recorded") -> dict[str, Any] | None:
     """Return where the last run saw the package of an open pull request, and since when."""
-    from reconciler.forge.local_store import head_branches
+    from reconciler.forge.local.store import head_branches
 
     status = recorded.get((listed.view.key.name, head_branches(listed.pull.head)[0]))
     if status is None or listed.pull.state != "open":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, RLock, Thread
 
-from reconciler.progress import Task
+from reconciler.base.progress import Task
 
 DELAY_S = 1.0
 """Work that takes less is shown nothing of."""

@@ -5,26 +5,27 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
-from reconciler.errors import Location, RefusedError, UsageError
-from reconciler.forge.local import LocalForge
-from reconciler.forge.local_merge import OutdatedError, parse_head
-from reconciler.forge.local_store import head_branches
-from reconciler.forge.local_transaction import missing_branch_hint
+from reconciler.base.errors import Location, RefusedError, UsageError
+from reconciler.base.suggestions import suggest
+from reconciler.forge.local.forge import LocalForge
+from reconciler.forge.local.merge import OutdatedError, parse_head
+from reconciler.forge.local.store import head_branches
+from reconciler.forge.local.transaction import missing_branch_hint
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
-from reconciler.ids import ObjectName
-from reconciler.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
+from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
+from reconciler.names.ids import ObjectName
+from reconciler.names.refs import HEADS, short_branch
 from reconciler.plan.changes import Change, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
-from reconciler.refs import HEADS, short_branch
+from reconciler.records.state import PackageVariantRecord
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.run.inputs import RunInputs
 from reconciler.run.plan import PlannedRun
-from reconciler.state import PackageVariantRecord
-from reconciler.suggestions import suggest
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
 
 _PATTERN = re.compile(r"[*?\[]")
 _SET = "PackageVariantSet"
@@ -93,8 +94,7 @@ def _about(pull: PullRequest) -> Iterator[str]:
         yield about.path
 
 
-@dataclass(frozen=True, slots=True)
-class PullFilter:
+class PullFilter(Struct, frozen=True):
     """Filters of pull requests: those count that match each filter which is given.
 
     Attributes:

@@ -5,17 +5,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.reasons import Reason
 from reconciler.cli.pull_requests import ListedPull
 from reconciler.git.repository import Mirror
-from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import Draft
+from reconciler.inventory.inventory import Draft
+from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Change, ConflictNote, Plan
 from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
-from reconciler.reasons import Reason
-from reconciler.refs import short_branch
+from reconciler.records.state import PackageVariantRecord, functions_failed
 from reconciler.render.kptfile import unmet_gates
 from reconciler.run.inputs import RunInputs
-from reconciler.state import PackageVariantRecord, functions_failed
 
 _CONFLICT = "conflict in "
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit, RefusedError, UsageError, worst
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -15,10 +16,9 @@ from reconciler.cli.output import (
     show_files,
     show_unread,
 )
-from reconciler.errors import Exit, RefusedError, UsageError, worst
 
 if TYPE_CHECKING:
-    from reconciler.inventory import RepositoryView
+    from reconciler.inventory.inventory import RepositoryView
     from reconciler.policy import Policy
     from reconciler.run.options import RunOptions
 
@@ -91,8 +91,8 @@ def _working_copy(control: str) -> "tuple[Path, Policy]":
         UsageError: There is no working copy with a configuration.
         ConfigurationError: The configuration is wrong.
     """
-    from reconciler.config import FILE, parse_configuration
     from reconciler.git.working_copy import find_working_copy
+    from reconciler.read.configuration import FILE, parse_configuration
 
     copy = find_working_copy(Path(control))
     if copy is None or not (copy.root / FILE).is_file():
@@ -120,8 +120,8 @@ def _check(document: dict[str, Any], root: Path, policy: "Policy") -> None:
         UsageError: The name or the address cannot be.
         RefusedError: The name is registered.
     """
-    from reconciler.ids import ObjectName
     from reconciler.krm.yaml import emit
+    from reconciler.names.ids import ObjectName
     from reconciler.read.manifests import parse_manifests
     from reconciler.workdir.manifests import read_manifest_files
 
@@ -193,7 +193,7 @@ def _value(view: "RepositoryView") -> dict[str, Any]:
 
 
 def _cells(view: "RepositoryView") -> Iterator[str]:
-    from reconciler.report.escape import terminal
+    from reconciler.base.escape import terminal
 
     value = _value(view)
     yield terminal(view.key.name)

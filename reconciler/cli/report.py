@@ -6,8 +6,8 @@ from typing import Any
 import click
 import orjson
 
+from reconciler.base.errors import Exit, UsageError
 from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.errors import Exit, UsageError
 
 
 @click.command()

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit
 from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.errors import Exit
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -91,8 +91,8 @@ def _output_schema(kind: str) -> str:
 def _model(kind: str) -> "type[BaseModel]":
     from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
     from reconciler.api.snapshot import SnapshotHeader
-    from reconciler.config import Configuration
-    from reconciler.models import pydantic_model
+    from reconciler.base.models import pydantic_model
+    from reconciler.read.configuration import Configuration
 
     manifests = (PackageVariant, PackageVariantSet, Repository, SnapshotHeader)
     models: tuple[type[BaseModel], ...] = (Configuration, *map(pydantic_model, manifests))

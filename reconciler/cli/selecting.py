@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from reconciler.base.errors import UsageError
 from reconciler.cli.output import require_readable
-from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
     from reconciler.plan.changes import Change
@@ -19,7 +19,7 @@ def find_change(planned: "PlannedRun", package: str) -> "Change":
         UsageError: The plan has no such package.
         UnavailableError: Its repository could not be read.
     """
-    from reconciler.suggestions import suggest
+    from reconciler.base.suggestions import suggest
 
     names = planned.names
     for change in planned.plan.changes:
@@ -43,8 +43,8 @@ def select_changes(planned: "PlannedRun", texts: Sequence[str]) -> "list[Change]
         UsageError: A text names no package and no set.
         UnavailableError: The repository that it names could not be read.
     """
+    from reconciler.base.suggestions import suggest
     from reconciler.report.summary import sorted_changes
-    from reconciler.suggestions import suggest
 
     changes = sorted_changes(planned.plan)
     names = {change.package: set(change_names(planned, change)) for change in changes}

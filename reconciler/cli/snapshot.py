@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit, UsageError, worst
+from reconciler.base.progress import current_display
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -18,9 +20,7 @@ from reconciler.cli.output import (
     show_standing,
     show_unread,
 )
-from reconciler.errors import Exit, UsageError, worst
 from reconciler.git import effects
-from reconciler.progress import current_display
 
 if TYPE_CHECKING:
     from reconciler.read.snapshot.importing import KindCount, SnapshotFiles
@@ -135,8 +135,8 @@ def _configured_directory() -> Path:
     Raises:
         UsageError: There is no working copy with a configuration here.
     """
-    from reconciler.config import FILE, parse_configuration
     from reconciler.git.working_copy import find_working_copy
+    from reconciler.read.configuration import FILE, parse_configuration
     from reconciler.read.governance import CONFIG_VARIABLE
 
     copy = find_working_copy(Path.cwd())
@@ -192,9 +192,9 @@ def kinds(settings: "RunOptions", output: str) -> Exit:
 
 
 def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
+    from reconciler.base.suggestions import suggest
     from reconciler.dependencies.catalog.cluster_inputs import read_platforms
     from reconciler.dependencies.model.packages import Platform
-    from reconciler.suggestions import suggest
 
     versions = {name: version for name, _, version in (text.partition("=") for text in platforms)}
     platforms_known = {str(name) for name in read_platforms(versions)}
@@ -207,7 +207,7 @@ def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
 
 
 def _line(count: "KindCount") -> str:
-    from reconciler.wording import plural
+    from reconciler.base.wording import plural
 
     objects = plural(count.now, "object")
     incomplete = "" if count.complete else ", incomplete"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import Exit, UsageError, worst
+from reconciler.base.progress import current_display
 from reconciler.cli.common import complete_names
 from reconciler.cli.html import html_option, write_page
 from reconciler.cli.output import (
@@ -19,8 +21,6 @@ from reconciler.cli.output import (
     output_options,
     show_standing,
 )
-from reconciler.errors import Exit, UsageError, worst
-from reconciler.progress import current_display
 
 if TYPE_CHECKING:
     from reconciler.report.status import Owner, StatusFilter
@@ -121,7 +121,7 @@ def status(
 def _show(
     printer: Printer, observed: "FleetStatus", filters: "StatusFilter", output: str, sort: str | None
 ) -> Exit:
-    from reconciler.report.escape import terminal
+    from reconciler.base.escape import terminal
     from reconciler.report.json import exits_value, listing, problem_value
     from reconciler.report.rollouts import rollout_lines, rollout_value
     from reconciler.report.status import condition, sort_owners, status_csv, status_json_lines, status_lines
@@ -157,8 +157,8 @@ def _print_value(printer: Printer, value: Any, form: Output) -> None:
     if form is Output.JSON:
         printer.value(value)
         return
+    from reconciler.base.escape import terminal
     from reconciler.krm.yaml import emit
-    from reconciler.report.escape import terminal
 
     text = emit(printer.redactor.value(value))
     printer.text("\n".join(map(terminal, text.split("\n"))))
@@ -178,8 +178,8 @@ def _check_names(owners: "Iterable[Owner]", filters: "StatusFilter") -> None:
     """
     from fnmatch import fnmatchcase
 
+    from reconciler.base.suggestions import suggest
     from reconciler.report.status import owner_names, set_names
-    from reconciler.suggestions import suggest
 
     every = list(owners)
     own_labels = {(key, value) for owner in every for key, value in (owner.get("labels") or {}).items()}

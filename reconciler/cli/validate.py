@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.base.errors import ConfigurationError, Exit, UsageError
+from reconciler.base.progress import current_display
 from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.errors import ConfigurationError, Exit, UsageError
 from reconciler.git import effects
-from reconciler.progress import current_display
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -52,9 +52,9 @@ def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes]]":
     Raises:
         UsageError: A path does not exist, or none is named and none is configured.
     """
-    from reconciler.config import FILE, parse_configuration
     from reconciler.git.working_copy import find_working_copy
     from reconciler.policy import Policy
+    from reconciler.read.configuration import FILE, parse_configuration
     from reconciler.workdir.manifests import read_manifest_files
 
     copy = find_working_copy(Path.cwd())
@@ -99,8 +99,8 @@ def _show(printer: "Printer", result: "Validation", form: Output) -> None:
 
 def _lines(result: "Validation") -> Iterator[str]:
     """Yield `file:line:column: reason: message` for each error, as compilers do, then the counts."""
-    from reconciler.report.escape import message_line
-    from reconciler.wording import plural
+    from reconciler.base.escape import message_line
+    from reconciler.base.wording import plural
 
     for problem in result.problems:
         yield message_line(str(problem))

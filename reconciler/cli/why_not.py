@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.base.errors import Exit
+from reconciler.base.escape import message_line, terminal
 from reconciler.cli.common import complete_names
 from reconciler.cli.output import (
     Output,
@@ -13,8 +15,6 @@ from reconciler.cli.output import (
     show_standing,
 )
 from reconciler.cli.selecting import find_change
-from reconciler.errors import Exit
-from reconciler.report.escape import message_line, terminal
 
 if TYPE_CHECKING:
     from reconciler.run.options import RunOptions

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.errors import Location, Problem, RefusedError
-from reconciler.report.escape import terminal
-from reconciler.report.redact import Redactor
+from reconciler.base.errors import Location, Problem, RefusedError
+from reconciler.base.escape import terminal
+from reconciler.base.redact import Redactor
 
 if TYPE_CHECKING:
     from reconciler.plan.changes import Refusal

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
+from msgspec.structs import replace
+
+from reconciler.base.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path
 from reconciler.dependencies.lock.format import (
     LockedPackage,
     Resolution,
@@ -12,7 +14,6 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path
 
 
 def dependency_graph(locks: LockUpdate, *, cluster: str = "") -> Graph:

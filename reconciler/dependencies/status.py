@@ -4,16 +4,16 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.emit import PackageGraph, package_graph
 from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.errors import Problem
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 DIRECTORY = "conditions/packages"
 
@@ -63,8 +63,7 @@ def _bytes(value: Mapping[str, Any]) -> bytes:
     return orjson.dumps(value, option=options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     inputs: ClusterInputs
     locked: ClusterLock
     problems: Mapping[tuple[str, str], Problem]

@@ -1,9 +1,11 @@
 """Rehearse a change: which clusters could take it, what moves along, and what blocks the others."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.dependencies.catalog.published import VERSION_KIND, read_package_version
 from reconciler.dependencies.dialects import read_kpt
@@ -19,8 +21,7 @@ from reconciler.dependencies.update.cluster import ClusterResolver, ClusterResul
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
 from reconciler.dependencies.versions import parse_loose, parse_relaxed
-from reconciler.inventory import Source
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import Source
 
 
 class WhatIfOutcome(StrEnum):
@@ -33,8 +34,7 @@ class WhatIfOutcome(StrEnum):
     UNAFFECTED = "unaffected"
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIfResult:
+class WhatIfResult(Struct, frozen=True):
     """Effect of a change on clusters with equal results, sorted.
 
     `changes` are all versions that change in the clusters that move. Clusters that stay could use the
@@ -49,8 +49,7 @@ class WhatIfResult:
     preferred: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
+class Hypothesis(Struct, frozen=True):
     """A change to rehearse: a condition in words, an edit of the inputs, and the clusters that it concerns.
 
     A cluster moves if its lock then has the `package` in this `version`; without a version, if it has no
@@ -224,8 +223,7 @@ class _Attempt(NamedTuple):
     conflicts: tuple[Explanation, ...]
 
 
-@dataclass(slots=True)
-class _Rehearsal:
+class _Rehearsal(Struct):
     hypothesis: Hypothesis
     _digests: InputDigests = field(default_factory=InputDigests)
     _catalogues: dict[int, tuple[Catalogue, Catalogue]] = field(default_factory=dict)

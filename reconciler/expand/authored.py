@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import PackageVariant, PackageVariantSpec, Pipeline, Upstream
+from reconciler.base.reasons import Reason
 from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid
 from reconciler.expand.own_checks import check_downstream, check_variant
 from reconciler.expand.porch_checks import validate_variant
 from reconciler.expand.variants import PAUSED, DesiredVariant, OwnerExpansion, VariantCandidate, variant_key
-from reconciler.ids import PackageKey
-from reconciler.inventory import RepositoryView, Sourced
+from reconciler.inventory.inventory import RepositoryView, Sourced
+from reconciler.names.ids import PackageKey
 from reconciler.policy import Policy
-from reconciler.reasons import Reason
 
 DEFAULTS: Mapping[str, str] = {"adoption_policy": "adoptNone", "deletion_policy": "delete"}
 

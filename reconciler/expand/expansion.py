@@ -6,10 +6,13 @@ from dataclasses import fields
 from operator import attrgetter, is_
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.api.meta import Condition
 from reconciler.api.porch import PackageVariant, PackageVariantSet
-from reconciler.collector import no_collection
-from reconciler.errors import Problem
+from reconciler.base.collector import no_collection
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand.authored import check_declared_variant, expand_variant
 from reconciler.expand.findings import (
     SET_EMPTY,
@@ -27,11 +30,9 @@ from reconciler.expand.variants import (
     set_key,
     variant_key,
 )
-from reconciler.ids import ObjectKey, ObjectName
-from reconciler.inventory import Inventory, RepositoryView, Sourced
+from reconciler.inventory.inventory import Inventory, RepositoryView, Sourced
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.policy import Limits
-from reconciler.reasons import Reason
-from reconciler.values import replace
 
 Namespaces = Mapping[str, Mapping[str, RepositoryView]]
 

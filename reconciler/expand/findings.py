@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from reconciler.api.meta import Condition
-from reconciler.errors import Location, Problem
-from reconciler.inventory import FieldPath, Source
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import FieldPath, Source
 
 EXPRESSIONS = "docs/package-variant-sets.md"
 """The page that describes expressions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One error in one field.
 
     `path` is the field on disk, from the manifest's root. `offset` counts characters from the start of the

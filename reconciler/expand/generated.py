@@ -3,7 +3,12 @@
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
+from reconciler.base.reasons import Reason
+from reconciler.base.values import share
+from reconciler.base.wording import plural, verb
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
 from reconciler.cel import Environment
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
@@ -21,12 +26,9 @@ from reconciler.expand.variants import (
     VariantCandidate,
     set_key,
 )
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import FieldPath, Inventory, RepositoryView, Sourced
+from reconciler.inventory.inventory import FieldPath, Inventory, RepositoryView, Sourced
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.policy import Limits
-from reconciler.reasons import Reason
-from reconciler.values import no_entries, replace, share
-from reconciler.wording import plural, verb
 
 INHERITED = ("reconciler.dev/retry", "reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")
 """Annotations of a set that apply to all of its variants, which have no manifest to annotate."""
@@ -136,7 +138,7 @@ class _Set:
             # Commits of the variant are as old as its newest input: the set or the selected object.
             times=(*self.times, context.selected.time) if context.selected else self.times,
             annotations=self.inherited,
-            trace=rendered.trace or no_entries(),
+            trace=rendered.trace or {},
             place=_target_field(context.number),
         )
         place = PackageKey(view.url, view.full_path(package))

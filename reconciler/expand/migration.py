@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.api.porch import PACKAGE_VARIANT_SET
+from reconciler.base.lazy import lazy_pattern
 from reconciler.krm.yaml import emit
-from reconciler.lazy import lazy_pattern
 
 _FIELD = lazy_pattern(
     r"metadata\.(?:(name|namespace)|(labels|annotations)(?:\.([^\[\]]+)|\[[\"']?([^\[\]\"']+)[\"']?\]))"

@@ -14,15 +14,15 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
+from reconciler.base.reasons import Reason
 from reconciler.cel import Environment, Failure, Program
 from reconciler.expand.findings import Finding, field_name
 from reconciler.expand.names import is_object_name
 from reconciler.expand.porch_checks import RESERVED_KEYS, map_entries
 from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.expand.template import Template, compile_template, hint_for
-from reconciler.inventory import FieldPath, PackageState, RepositoryView
-from reconciler.reasons import Reason
-from reconciler.refs import package_name_error, package_path_error, relative_package
+from reconciler.inventory.inventory import FieldPath, PackageState, RepositoryView
+from reconciler.names.refs import package_name_error, package_path_error, relative_package
 
 _ONE_SELECTOR = (
     "spec.upstream may specify only one of `revision`, `workspaceName`, `tag`, `version` and `branch`,"

@@ -20,7 +20,7 @@ from reconciler.api.porch import (
     VariantTemplate,
 )
 from reconciler.expand.findings import Finding, field_name
-from reconciler.inventory import FieldPath
+from reconciler.inventory.inventory import FieldPath
 
 RESERVED_KEYS = ("name", "package-path")
 ADOPTION = ("adoptNone", "adoptExisting")

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from reconciler.api.meta import LabelSelector
 from reconciler.api.porch import (
     REPOSITORY,
@@ -12,14 +14,13 @@ from reconciler.api.porch import (
     Target,
     VariantTemplate,
 )
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.selectors import Predicate, SelectorError, compile_selector
-from reconciler.ids import GroupKind, group_of
-from reconciler.inventory import FieldPath, RepositoryView
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot, SnapshotObject
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import FieldPath, RepositoryView
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import GroupKind, group_of
 
 CLUSTERS = "reconciler.dev/clusters"
 """Annotation of a set: the clusters that its object selectors search, separated by commas."""
@@ -58,8 +59,7 @@ class SelectedObject(NamedTuple):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """The input of one variant: defaults, template and selected object."""
 
     path: FieldPath
@@ -79,8 +79,7 @@ class Context:
         return self.selected.as_input()
 
 
-@dataclass(frozen=True, slots=True)
-class TargetScope:
+class TargetScope(Struct, frozen=True):
     """The Repositories and the snapshot that a set selects from, limited to its namespace.
 
     `clusters` are the clusters of the snapshot to search; empty for the snapshot itself.

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from reconciler.api.porch import (
     Downstream,
     DownstreamTemplate,
@@ -19,15 +21,14 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
+from reconciler.base.reasons import Reason
 from reconciler.cel import EXTENSIONS, Environment, Failure, Program
 from reconciler.cel.check import MAP_ORDER
 from reconciler.cel.types import STRING_EXTENSION
 from reconciler.expand.findings import EXPRESSIONS, ExpansionError, Finding, field_name
 from reconciler.expand.targets import Context, selected_repository
 from reconciler.expand.variants import CEL_EXTENSIONS, FROM_TARGET
-from reconciler.inventory import FieldPath, RepositoryView
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import FieldPath, RepositoryView
 
 Step = Program | Failure
 
@@ -50,8 +51,7 @@ class TemplateError(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(Struct, frozen=True):
     """An expression of a template: its path below `template`, its text, and the compiled program or error."""
 
     path: FieldPath
@@ -64,8 +64,7 @@ class Expression:
         return f"{field_name(self.path)}: {self.text}"
 
 
-@dataclass(slots=True)
-class Scope:
+class Scope(Struct):
     """The variables of one rendering, bound once; `trace` collects the origins of its fields."""
 
     expressions: Environment
@@ -89,8 +88,7 @@ class Scope:
         raise TemplateError(expression.path, step)
 
 
-@dataclass(frozen=True, slots=True)
-class MapStep:
+class MapStep(Struct, frozen=True):
     """One entry of a map template; an expression wins over a literal, an absent side is empty."""
 
     key: str | Expression
@@ -98,8 +96,7 @@ class MapStep:
     literal: str
 
 
-@dataclass(frozen=True, slots=True)
-class MapTemplate:
+class MapTemplate(Struct, frozen=True):
     """Literals, then entries in order; later ones win. An empty result is no map."""
 
     name: str
@@ -121,8 +118,7 @@ class MapTemplate:
         return result or None
 
 
-@dataclass(frozen=True, slots=True)
-class TextTemplate:
+class TextTemplate(Struct, frozen=True):
     """One string: an expression, else a literal, else the default."""
 
     name: str
@@ -143,8 +139,7 @@ class TextTemplate:
         return step is None or (isinstance(step, Program) and step.constant is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """A compiled template; `expressions` are all of its expressions in Porch's order of evaluation."""
 
     repo: TextTemplate
@@ -287,8 +282,7 @@ class _Compiler:
         return lambda scope: Function(**given, config_map=overlay.render(scope))
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedSpec:
+class RenderedSpec(Struct, frozen=True):
     """The spec of one variant, not yet validated, and the origins of its fields."""
 
     spec: PackageVariantSpec

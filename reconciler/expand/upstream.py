@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import Upstream
-from reconciler.ids import Lifecycle, ObjectName, Oid
-from reconciler.inventory import (
+from reconciler.base.suggestions import suggest
+from reconciler.inventory.inventory import (
     Draft,
     Inventory,
     PackageRevision,
@@ -13,10 +15,9 @@ from reconciler.inventory import (
     RepositoryView,
     declared_upstreams,
 )
-from reconciler.objects import Commit
-from reconciler.refs import TAGS, object_name, relative_package
-from reconciler.suggestions import suggest
-from reconciler.values import replace
+from reconciler.names.ids import Lifecycle, ObjectName, Oid
+from reconciler.names.objects import Commit
+from reconciler.names.refs import TAGS, object_name, relative_package
 
 LATEST = "kpt.dev/latest-revision"
 _SHOWN = 5

@@ -1,8 +1,9 @@
 """Desired PackageVariants, the candidates of each owner, and variants as manifests."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import (
@@ -13,14 +14,14 @@ from reconciler.api.porch import (
     SET_LABEL,
     PackageVariantSpec,
 )
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
+from reconciler.base.values import PartlyCompared
 from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid
 from reconciler.expand.targets import SelectedObject
-from reconciler.ids import ObjectKey, ObjectName, PackageKey
-from reconciler.inventory import FieldPath, Inventory, Source
-from reconciler.state import PackageVariantRecord
-from reconciler.values import dataclass, no_entries
+from reconciler.inventory.inventory import FieldPath, Inventory, Source
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.records.state import PackageVariantRecord
 
 FINALIZER = "config.porch.kpt.dev/packagevariants"
 PAUSED = "reconciler.dev/paused"
@@ -33,8 +34,7 @@ FROM_TARGET = "the target's default"
 """In a trace, the origin of a field that neither a literal nor an expression gives."""
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredVariant:
+class DesiredVariant(PartlyCompared, frozen=True):
     """One PackageVariant that should exist, authored or generated.
 
     `spec` is valid and has its defaults. `source` is the declaring manifest; `times` are committer times
@@ -42,6 +42,8 @@ class DesiredVariant:
     that the set selected, if any, and `place` the field of the set's target. `requested_by` are the
     dependency chains that need a variant that no manifest declares.
     """
+
+    UNCOMPARED = frozenset({"place"})
 
     key: ObjectName
     uid: str
@@ -52,13 +54,12 @@ class DesiredVariant:
     paused: bool = False
     times: tuple[int, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
-    trace: Mapping[str, str] = field(default_factory=no_entries)
-    place: FieldPath = field(default=(), compare=False)
+    trace: Mapping[str, str] = field(default_factory=dict)
+    place: FieldPath = ()
     requested_by: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Desired:
+class Desired(Struct, frozen=True):
     """All desired variants of a run.
 
     `stalled` are owners with errors: nothing of theirs is changed or deleted. `conditions` are the Stalled
@@ -76,8 +77,7 @@ class Desired:
     held: Mapping[ObjectName, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class VariantCandidate:
+class VariantCandidate(Struct, frozen=True):
     """A variant of one owner, before conflicts are detected: its downstream package and its source field."""
 
     variant: DesiredVariant
@@ -94,8 +94,7 @@ class VariantCandidate:
         return (downstream.repo or "", downstream.package or "") if downstream else ("", "")
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerExpansion:
+class OwnerExpansion(Struct, frozen=True):
     """The candidates of one owner, or its errors. `valid` is False if its own manifest is invalid."""
 
     owner: ObjectKey

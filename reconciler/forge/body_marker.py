@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
-from reconciler.lazy import lazy_pattern
+from reconciler.base.lazy import lazy_pattern
 
 _BEGIN = lazy_pattern(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
 _FENCE = re.compile(r"`{3,}|~{3,}")

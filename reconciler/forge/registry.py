@@ -4,27 +4,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from reconciler.errors import UnavailableError
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
-from reconciler.forge.dialect import ApiDialect, validated
-from reconciler.forge.http import Authorization, Read, StaticToken, Transport
-from reconciler.forge.local import LocalForge
-from reconciler.forge.reply_cache import ReplyCache
+from reconciler.base.errors import UnavailableError
+from reconciler.base.lazy import LazyModule
+from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock, split
+from reconciler.forge.api.dialect import ApiDialect, validated
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.http import Authorization, Read, StaticToken, Transport
+from reconciler.forge.api.reply_cache import ReplyCache
+from reconciler.forge.local.forge import LocalForge
 from reconciler.git.local import read_secret
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, is_loopback
-from reconciler.inventory import CheckState, PullRequest, RepositoryView
-from reconciler.lazy import LazyModule
+from reconciler.inventory.inventory import CheckState, PullRequest, RepositoryView
 from reconciler.plan.commits import repository_commits
 from reconciler.plan.shard import WHOLE, Shard
 from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
 
 if TYPE_CHECKING:
-    from reconciler.forge import github, rest_dialects
+    from reconciler.forge.api import github, rest_dialects
 else:  # only a run with a remote forge needs them
-    github = LazyModule("reconciler.forge.github")
-    rest_dialects = LazyModule("reconciler.forge.rest_dialects")
+    github = LazyModule("reconciler.forge.api.github")
+    rest_dialects = LazyModule("reconciler.forge.api.rest_dialects")
 
 FindCredential = Callable[[str], Credential | None]
 

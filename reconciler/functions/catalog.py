@@ -7,8 +7,8 @@ version outside of the range needs a container: another version would silently g
 import re
 from typing import Final, NamedTuple
 
+from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
-from reconciler.lazy import lazy_pattern
 
 REGISTRIES: Final = (
     "ghcr.io/kptdev/krm-functions-catalog",

@@ -7,13 +7,15 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.resource import Resource
 from reconciler.functions.values import copy_value
-from reconciler.ids import Oid
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
-from reconciler.objects import File, Files, Mode
-from reconciler.values import dataclass, replace
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Files, Mode
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -107,8 +109,7 @@ class _SplitCache:
 _CACHE: Final = _SplitCache()
 
 
-@dataclass(frozen=True, slots=True)
-class PackageResources:
+class PackageResources(Struct, frozen=True):
     """The resources of a package and its sub-packages, by the directory of the package."""
 
     files: Files

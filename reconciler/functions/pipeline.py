@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
+from reconciler.base.lazy import LazyModule
+from reconciler.base.wording import plural
 from reconciler.functions.catalog import find_claim, parse_image
 from reconciler.functions.package_files import PackageResources, read_resources, write_resources
 from reconciler.functions.resource import Resource
@@ -29,11 +34,8 @@ from reconciler.functions.step import (
 from reconciler.functions.values import copy_value, mappings_at, value_at
 from reconciler.functions.wire import ProtocolError, check_path, from_items, to_items
 from reconciler.krm.yaml import YamlError
-from reconciler.lazy import LazyModule
-from reconciler.objects import Files
+from reconciler.names.objects import Files
 from reconciler.policy import FunctionPolicy
-from reconciler.values import dataclass, replace
-from reconciler.wording import plural
 
 if TYPE_CHECKING:
     from reconciler.functions import builtin
@@ -134,8 +136,7 @@ def run_steps(
     return PipelineResult(rendered, tuple(run.done), declared=True)
 
 
-@dataclass(frozen=True, slots=True)
-class StepEngine:
+class StepEngine(Struct, frozen=True):
     """A builtin with its profile, or a runtime with its call, that runs a step."""
 
     name: str

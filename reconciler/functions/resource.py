@@ -2,19 +2,19 @@
 
 import functools
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Any, Final
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.functions.values import copy_value, differences, mapping_at
-from reconciler.ids import group_of
 from reconciler.krm.yaml import Edit, Tree, apply_edits, edit_tree, edited, emit
-from reconciler.values import dataclass, replace
+from reconciler.names.ids import group_of
 
 LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
 
 
-@dataclass(slots=True, eq=False)  # not frozen: functions change resources in place, each in its own copy
-class Resource:
+class Resource(Struct, eq=False):  # not frozen: functions change resources in place, each in its own copy
     """One object of a package. Functions change `value`; `text` is computed from it when read.
 
     `path` is its file from the root package, `package` the directory of its package ("" for the root), and
@@ -30,7 +30,7 @@ class Resource:
     source: str = ""
     written: str = ""
     held: dict[str, Any] = field(default_factory=dict)
-    nodes: Tree | None = field(default=None, repr=False)
+    nodes: Tree | None = None
 
     @property
     def api_version(self) -> str:

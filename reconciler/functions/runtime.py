@@ -1,14 +1,12 @@
 """The port to the runtimes of functions that are not built in."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any, Protocol
 
-from reconciler.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionResult:
+class FunctionResult(Struct, frozen=True):
     """One result of a function in the ResourceList protocol."""
 
     message: str
@@ -19,8 +17,7 @@ class FunctionResult:
     tags: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionRun:
+class FunctionRun(Struct, frozen=True):
     """Output of one function; `items` is None if it failed."""
 
     items: Sequence[Mapping[str, Any]] | None
@@ -30,8 +27,7 @@ class FunctionRun:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionCall:
+class FunctionCall(Struct, frozen=True):
     """One function with its configuration and input items.
 
     `image` includes the registry and the tag or digest; `claimed` is the catalog's name of the function if
@@ -41,7 +37,7 @@ class FunctionCall:
     image: str = ""
     exec: str = ""
     config: Mapping[str, Any] | None = None
-    items: Sequence[Mapping[str, Any]] = field(default=())
+    items: Sequence[Mapping[str, Any]] = ()
     claimed: str = ""
 
 

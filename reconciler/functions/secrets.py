@@ -10,14 +10,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from reconciler.base.lazy import lazy_pattern
 from reconciler.functions.resource import Resource
 from reconciler.functions.step import StepRun
 from reconciler.functions.values import mappings_at
-from reconciler.ids import Oid
 from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
-from reconciler.lazy import lazy_pattern
-from reconciler.objects import File
-from reconciler.values import replace
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File
 
 MASK: Final = "***"
 _SHORTEST: Final = 6

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.wire import result_value
-from reconciler.objects import Files
-from reconciler.values import dataclass
+from reconciler.names.objects import Files
 
 
 class Stage(StrEnum):
@@ -22,8 +23,7 @@ class InvalidPipelineError(Exception):
     """The pipeline of a Kptfile is invalid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One function of a pipeline, as written in a Kptfile; `package` is the directory of that Kptfile."""
 
     package: str
@@ -159,8 +159,7 @@ def _contains(values: Any, expected: Any) -> bool:
     return isinstance(values, Mapping) and all(values.get(key) == value for key, value in expected.items())
 
 
-@dataclass(frozen=True, slots=True)
-class StepRun:
+class StepRun(Struct, frozen=True):
     """Output of one step; `engine` is what ran it, such as `builtin set-labels 0.2.2` or `starlark`."""
 
     step: Step
@@ -170,8 +169,7 @@ class StepRun:
     stderr: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Unrunnable:
+class Unrunnable(Struct, frozen=True):
     """A function without a runtime, and the reason."""
 
     function: str
@@ -193,8 +191,7 @@ class RunTimeoutError(Exception):
         self.is_running = is_running
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineResult:
+class PipelineResult(Struct, frozen=True):
     """A rendered package. With an `error`, `files` are the unchanged input.
 
     `unrunnable` lists the functions without a runtime, each once, sorted. `declared` is set if the package

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import IO
 
 import pygit2
+from msgspec import Struct
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.lazy import lazy_pattern
 from reconciler.git import effects
 from reconciler.git.command import DEFAULT_TIMEOUT_S
 from reconciler.git.database import objects_directory
 from reconciler.git.urls import Credential, Remote
-from reconciler.lazy import lazy_pattern
-from reconciler.objects import sha1
-from reconciler.values import dataclass
+from reconciler.names.objects import sha1
 
 CACHE_HINT = "Check the disk, the permissions and the limits of the process (`ulimit -n`, `ulimit -f`)."
 MANY_PACKS = 50
@@ -49,8 +49,7 @@ _REF = re.compile(rb"[0-9a-f]{40}\n")
 _PACKED_REFS = lazy_pattern(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n)*")
 
 
-@dataclass(frozen=True, slots=True)
-class MirrorLocation:
+class MirrorLocation(Struct, frozen=True):
     """The address of a repository and the directory of its mirror; the identity is `remote.url`."""
 
     remote: Remote

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from reconciler.errors import RefusedError, UnavailableError
+from reconciler.base.errors import RefusedError, UnavailableError
 
 _OTHERS_WRITE: Final = 0o022
 _ALL_WRITE: Final = 0o002

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urljoin, urlsplit
 
-from reconciler.errors import UnavailableError
+from msgspec import Struct
+
+from reconciler.base.errors import UnavailableError
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.redact import learn_credential, mask_credentials
+from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
 from reconciler.git.effects import effect
 from reconciler.git.urls import Credential
-from reconciler.lazy import lazy_pattern
-from reconciler.report.redact import learn_credential, mask_credentials
-from reconciler.timing import SpanKind, timed
-from reconciler.values import dataclass
 
 CONFIG = Path(__file__).with_name("git.config")
 KNOWN_HOSTS = Path(__file__).with_name("known_hosts")
@@ -67,8 +68,7 @@ class GitTimeoutError(UnavailableError):
     """A git process did not end in time: its remote does not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitResult:
+class GitResult(Struct, frozen=True):
     """Exit code and output of a git process."""
 
     code: int

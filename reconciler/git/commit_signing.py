@@ -3,17 +3,18 @@
 import base64
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import field
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from reconciler.errors import ReconcilerError, UnavailableError
+from msgspec import field
+
+from reconciler.base.errors import ReconcilerError, UnavailableError
+from reconciler.base.redact import learn_credential, mask_credentials
+from reconciler.base.values import PartlyCompared
 from reconciler.git.gpg_signing import GpgSigner
-from reconciler.ids import Oid
-from reconciler.objects import Signature, commit_bytes
-from reconciler.report.redact import learn_credential, mask_credentials
-from reconciler.values import settled_dataclass
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Signature, commit_bytes
 
 # `cryptography` is imported by the functions that use it: it is slow to import, and most runs sign nothing.
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ _LINE_LENGTH = 70
 _HINT = "Give an Ed25519 key without a passphrase, as `ssh-keygen -t ed25519 -N ''` makes it."
 
 
-@settled_dataclass(frozen=True)
-class CommitSigning:
+class CommitSigning(PartlyCompared, frozen=True, dict=True):
     """Formats commit objects with an optional sign-off line and signature; thread-safe.
 
     Deterministic: the same commit gets the same bytes (law 5). `read_key` returns a private key, of OpenSSH
@@ -36,10 +36,12 @@ class CommitSigning:
     needs no key.
     """
 
+    UNCOMPARED = frozenset({"_lock"})
+
     sign_off: bool = False
     read_key: Callable[[], bytes] | None = None
     is_gpg: bool = False
-    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+    _lock: Lock = field(default_factory=Lock)
 
     def commit(
         self, tree: Oid, parents: Iterable[Oid], author: Signature, committer: Signature, message: str

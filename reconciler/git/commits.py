@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from reconciler.ids import Oid
-from reconciler.lazy import lazy_pattern
-from reconciler.objects import Signature
-from reconciler.values import dataclass
+from msgspec import Struct
+
+from reconciler.base.lazy import lazy_pattern
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Signature
 
 _OID = re.compile(rb"[0-9a-f]{40}")
 _PERSON = lazy_pattern(rb"(?P<name>[^<]*?) *<(?P<email>[^>]*)>(?: +(?P<time>-?[0-9]{1,18}))?.*", re.DOTALL)
@@ -18,8 +19,7 @@ _LATEST = 253_402_300_799
 """The last second of the year 9999: no library that formats dates fails for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitData:
+class CommitData(Struct, frozen=True):
     """A commit as it is stored; times in seconds, undecodable text replaced."""
 
     oid: Oid
@@ -80,8 +80,7 @@ def valid_time(seconds: int) -> int:
     return min(max(seconds, 0), _LATEST)
 
 
-@dataclass(frozen=True, slots=True)
-class PackageAnnotation:
+class PackageAnnotation(Struct, frozen=True):
     """The `kpt:` line of a commit message: advisory, never evidence of ownership."""
 
     package: str

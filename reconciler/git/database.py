@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pygit2
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.wording import plural
 from reconciler.git.commits import CommitData, decode_text, parse_commit, valid_time
 from reconciler.git.history import History
 from reconciler.git.trees import (
@@ -22,9 +23,8 @@ from reconciler.git.trees import (
     parse_tree,
     read_files,
 )
-from reconciler.ids import Oid
-from reconciler.objects import Files, Mode, Signature, TreeEntry
-from reconciler.wording import plural
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files, Mode, Signature, TreeEntry
 
 if TYPE_CHECKING:
     from reconciler.policy import Limits

@@ -15,11 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from pathlib import Path
 
-from reconciler.errors import Exit, ReconcilerError, UnavailableError
-from reconciler.values import dataclass
+from msgspec import Struct, field
+
+from reconciler.base.errors import Exit, ReconcilerError, UnavailableError
 
 VARIABLE = "RECONCILER_FAILPOINT"
 LOG_VARIABLE = "RECONCILER_FAILPOINT_LOG"
@@ -171,8 +171,7 @@ def recording() -> Iterator[None]:
         _recording.clear()
 
 
-@dataclass(slots=True)
-class Failpoints:
+class Failpoints(Struct):
     """The armed failpoints of one process, counted from 1 in the order in which they are reached."""
 
     at: int = 0

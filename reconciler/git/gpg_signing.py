@@ -9,7 +9,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TIMEOUT_S = 60

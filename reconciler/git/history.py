@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 
 from reconciler.git.commits import CommitData
-from reconciler.ids import Oid
+from reconciler.names.ids import Oid
 
 
 class History(ABC):

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from reconciler.errors import ReconcilerError, UnavailableError
+from reconciler.base.errors import ReconcilerError, UnavailableError
 from reconciler.git import effects
 
 DEFAULT_READ_S: Final = 300.0

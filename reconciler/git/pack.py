@@ -8,14 +8,16 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from pathlib import Path
 
-from reconciler.errors import UnavailableError
+from msgspec.structs import replace
+
+from reconciler.base.errors import UnavailableError
 from reconciler.git.commits import CommitData
 from reconciler.git.effects import effect
 from reconciler.git.repository import Mirror
 from reconciler.git.sorted_trees import SortedTree, Splice, apply_delta, delta
 from reconciler.git.trees import PackageRefusedError, RawEntry, parse_tree
-from reconciler.ids import Oid
-from reconciler.objects import (
+from reconciler.names.ids import Oid
+from reconciler.names.objects import (
     Files,
     Signature,
     TreeEntry,
@@ -25,7 +27,6 @@ from reconciler.objects import (
     sha1,
     tree_bytes,
 )
-from reconciler.values import replace
 
 
 class Pack:

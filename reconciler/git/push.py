@@ -7,15 +7,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.redact import mask_credentials
 from reconciler.git.command import GitResult, is_local_failure, last_line, run_git
 from reconciler.git.database import objects_directory
 from reconciler.git.local import is_sha256, sha256_error
 from reconciler.git.receive_pack import Missing, RefUpdate, push_local
 from reconciler.git.repository import Mirror
-from reconciler.ids import Oid
-from reconciler.lazy import lazy_pattern
-from reconciler.report.redact import mask_credentials
+from reconciler.names.ids import Oid
 
 TAGS_PER_PUSH = 3
 """GitHub creates no events for a push of more tags, so no workflow would see them (D4)."""

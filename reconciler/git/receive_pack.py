@@ -17,12 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.redact import mask_credentials
+from reconciler.base.timing import SpanKind, timed
 from reconciler.git.command import DEFAULT_TIMEOUT_S, LIMITS_HINT, GitResult, start_git
 from reconciler.git.effects import effect
-from reconciler.ids import Oid
-from reconciler.report.redact import mask_credentials
-from reconciler.timing import SpanKind, timed
+from reconciler.names.ids import Oid
 
 _NOTHING = Oid("0" * 40)
 _NEEDED = frozenset({"report-status", "atomic", "delete-refs", "side-band-64k"})

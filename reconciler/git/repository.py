@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pygit2
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.progress import open_task
 from reconciler.git import effects
 from reconciler.git.cache import (
     CACHE_HINT,
@@ -40,8 +41,7 @@ from reconciler.git.commit_signing import UNSIGNED, CommitSigning
 from reconciler.git.database import NO_OBJECT, Database, open_repository
 from reconciler.git.local import DEFAULT_READ_S, check_repository, is_sha256, sha256_error
 from reconciler.git.urls import Credential, Remote, parse_remote
-from reconciler.ids import Oid
-from reconciler.progress import open_task
+from reconciler.names.ids import Oid
 
 _REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/reconciler/*:refs/reconciler/*")
 _NAMESPACES = ("refs/heads/", "refs/tags/", "refs/reconciler/")

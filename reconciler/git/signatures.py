@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from reconciler.lazy import lazy_pattern
+from reconciler.base.lazy import lazy_pattern
 from reconciler.policy import VerifyRule
 from reconciler.policy.verification import parse_gpg_keys
 

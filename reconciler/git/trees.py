@@ -6,9 +6,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from reconciler.ids import Oid
-from reconciler.objects import File, Files, Mode, TreeEntry, case_fold_key, file_name_error
-from reconciler.wording import plural
+from reconciler.base.wording import plural
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Files, Mode, TreeEntry, case_fold_key, file_name_error
 
 if TYPE_CHECKING:
     from reconciler.policy import Limits

@@ -4,15 +4,16 @@ import os
 import posixpath
 import re
 import unicodedata
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from reconciler.errors import UnavailableError
-from reconciler.ids import DEFAULT_PORTS, normalise_url
-from reconciler.report.redact import learn_address
-from reconciler.values import dataclass
+from msgspec import Struct
+
+from reconciler.base.errors import UnavailableError
+from reconciler.base.redact import learn_address
+from reconciler.names.ids import DEFAULT_PORTS, normalise_url
 
 _SCHEMES = frozenset({"file", "http", "https", "ssh"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -37,8 +38,7 @@ class Credential:
     known_hosts: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
+class Remote(Struct, frozen=True):
     """An address for git without secrets, and the normalised URL that identifies the repository."""
 
     address: str

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pygit2
+from msgspec import Struct
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git.command import GitResult, run_checked, run_git
 from reconciler.git.local import DEFAULT_READ_S, check_around, check_repository, find_odd_rules
-from reconciler.ids import Oid
-from reconciler.objects import Signature
-from reconciler.values import dataclass
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Signature
 
 
 class WorkingCopy(NamedTuple):
@@ -93,8 +93,7 @@ def _origin(repository: pygit2.Repository, root: Path) -> str:
 AUTHOR = ("Demo", "demo@example.com")
 
 
-@dataclass(frozen=True, slots=True)
-class NewCommit:
+class NewCommit(Struct, frozen=True):
     """A commit of a new repository: its whole content, its time in seconds and its tags."""
 
     message: str

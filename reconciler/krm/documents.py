@@ -7,10 +7,13 @@ it is kept byte for byte and never edited.
 
 import re
 from collections.abc import Iterable
-from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Self
 
+from msgspec.structs import replace
+
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.values import PartlyCompared
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
     Tree,
@@ -18,8 +21,6 @@ from reconciler.krm.yaml import (
     YamlLimits,
     decode,
 )
-from reconciler.lazy import lazy_pattern
-from reconciler.values import dataclass, replace
 
 
 class DocumentKind(StrEnum):
@@ -31,28 +32,30 @@ class DocumentKind(StrEnum):
     OPAQUE = "opaque"
 
 
-@dataclass(frozen=True, slots=True)
-class PackageDocument:
+class PackageDocument(PartlyCompared, frozen=True):
     """One document: its `---` line (or ""), its text, and its value.
 
     `tree` has the nodes of the text, unless it is empty, opaque or has a byte order mark.
     """
 
+    UNCOMPARED = frozenset({"tree"})
+
     marker: str
     text: str
     kind: DocumentKind
-    value: Any = field(default=None, repr=False)
-    tree: Tree | None = field(default=None, repr=False, compare=False)
+    value: Any = None
+    tree: Tree | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PackageFile:
+class PackageFile(PartlyCompared, frozen=True):
     """A file of a package as documents; `problem` is the error of an opaque file."""
+
+    UNCOMPARED = frozenset({"problem"})
 
     documents: tuple[PackageDocument, ...]
     bom: bytes = b""
     encoding: str = "utf-8"
-    problem: YamlError | None = field(default=None, compare=False)
+    problem: YamlError | None = None
 
     @property
     def data(self) -> bytes:

@@ -1,22 +1,22 @@
 """Decide whether a variant may have the package that it wants: new, its own, or to be adopted."""
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectName
-from reconciler.inventory import Draft
+from reconciler.inventory.inventory import Draft
+from reconciler.names.ids import ObjectName
+from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Op
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.reasons import Reason
-from reconciler.refs import short_branch
 from reconciler.resolve.deliveries import TARGET_ANNOTATION, cluster_of
 from reconciler.resolve.ownership import ADOPT_EXISTING, is_foreign, is_merged, may_stand_behind
 from reconciler.resolve.upstreams import subject_of
-from reconciler.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(Struct, frozen=True):
     """Why a variant must leave the package alone; a problem if its manifest is to blame.
 
     `waits` tells that people must finish something first.

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from reconciler.api.meta import LabelSelector
+from reconciler.base.reasons import Reason
 from reconciler.expand.selectors import compile_selector
-from reconciler.inventory import CheckState, PullRequest, PullState, RepositoryView
+from reconciler.inventory.inventory import CheckState, PullRequest, PullState, RepositoryView
 from reconciler.plan.changes import Approval, Change, Op
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.drafts import latest_pull
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
-from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
-from reconciler.values import replace
 
 Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
 _STATES: Mapping[CheckState | None, str] = {

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.api.meta import Condition
-from reconciler.ids import ObjectKey, PackageKey
-from reconciler.lazy import LazyMapping, LazyModule
+from reconciler.base.lazy import LazyMapping, LazyModule
+from reconciler.names.ids import ObjectKey, PackageKey
 from reconciler.plan.changes import Change
 from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext
 from reconciler.plan.lock_pull_request import LockPlan
 from reconciler.plan.records import plan_records, record_owners
 from reconciler.plan.status import plan_status, status_owners
+from reconciler.records.state import history_path, record_bytes
 from reconciler.resolve.fleet import ResolvedFleet
-from reconciler.state import history_path, record_bytes
 
 if TYPE_CHECKING:
     from reconciler.dependencies import status as lock_status_files

@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.errors import Exit, Problem
-from reconciler.ids import PackageKey
-from reconciler.inventory import Inventory
+from msgspec.structs import replace
+
+from reconciler.base.errors import Exit, Problem
+from reconciler.base.lazy import LazyModule
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import Inventory
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.lazy import LazyModule
-from reconciler.objects import Files
+from reconciler.names.ids import PackageKey
+from reconciler.names.objects import Files
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.branch_files import branch_files
 from reconciler.plan.changes import Change, LockProposal, Plan, Refusal
@@ -25,13 +28,11 @@ from reconciler.plan.request_limits import postpone_requests
 from reconciler.plan.requests import plan_requests
 from reconciler.plan.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.plan.unread import is_unavailable, keep_unreadable_pulls, with_unread_repositories
-from reconciler.reasons import Reason
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.pins import may_float
-from reconciler.rollout.model import RolloutPhase
-from reconciler.values import replace
+from reconciler.resolve.rollout_model import RolloutPhase
 
 if TYPE_CHECKING:
     from reconciler.dependencies import emit as generated_manifests

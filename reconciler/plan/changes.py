@@ -1,21 +1,23 @@
 """A plan is a value: what every package will see, why, and the exact writes that do it."""
 
 from collections.abc import Container, Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.api.meta import Condition
-from reconciler.errors import Exit, Location, Problem
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import PullRequest
-from reconciler.objects import Files
+from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import PartlyCompared
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.objects import Files
+from reconciler.names.refs import short_branch
 from reconciler.plan.impact import Impact
-from reconciler.reasons import Reason
-from reconciler.refs import short_branch
 from reconciler.resolve.dependency_roots import RequirementChange
-from reconciler.rollout.model import Rollout
-from reconciler.values import dataclass, replace
+from reconciler.resolve.rollout_model import Rollout
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
@@ -41,8 +43,7 @@ class Op(StrEnum):
     KEEP = "keep"
 
 
-@dataclass(frozen=True, slots=True)
-class WriteDraft:
+class WriteDraft(Struct, frozen=True):
     """One commit on a draft branch: the tree of `onto` with `path` replaced by `files`.
 
     `expect` is the branch's oid that we saw (None: it must not exist). `onto` is the commit's
@@ -63,8 +64,7 @@ class WriteDraft:
     merges: Oid | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPart:
+class GroupPart(Struct, frozen=True):
     """One package in a group's commit; `tree` None removes it, `files` are empty where its tree is known."""
 
     path: str
@@ -72,8 +72,7 @@ class GroupPart:
     files: Files = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteGroup:
+class WriteGroup(Struct, frozen=True):
     """One commit on a group's branch: the tree of `onto` with every part replaced (D4).
 
     The changes of all its packages hold the same value; it is written once.
@@ -87,8 +86,7 @@ class WriteGroup:
     time: int
 
 
-@dataclass(frozen=True, slots=True)
-class WriteRemoval:
+class WriteRemoval(Struct, frozen=True):
     """A branch with one commit on `onto` that removes `path`: a proposal of deletion."""
 
     ref: str
@@ -99,8 +97,7 @@ class WriteRemoval:
     time: int
 
 
-@dataclass(frozen=True, slots=True)
-class MoveRef:
+class MoveRef(Struct, frozen=True):
     """Point a ref at a commit that exists (None deletes it), if it is still at `expect`."""
 
     ref: str
@@ -108,8 +105,7 @@ class MoveRef:
     to: Oid | None
 
 
-@dataclass(frozen=True, slots=True)
-class StartBranch:
+class StartBranch(Struct, frozen=True):
     """The first commit of an empty repository, the parent of drafts in the same push.
 
     Every package of the repository that is new asks for the same one; it is made once. `oid` is
@@ -127,8 +123,7 @@ class StartBranch:
 Write = WriteDraft | WriteGroup | WriteRemoval | MoveRef | StartBranch
 
 
-@dataclass(frozen=True, slots=True)
-class ClosePull:
+class ClosePull(Struct, frozen=True):
     """Close a pull request that is obsolete and that no person touched.
 
     `duplicate_of` is the pull request of the same branch that stays, 0 where there is none.
@@ -149,8 +144,7 @@ class UpstreamCommits(NamedTuple):
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class PullRequestContent:
+class PullRequestContent(Struct, frozen=True):
     """Content of the pull request of one package: the difference between main and the draft.
 
     `kind` is the operation as a whole, whatever the last run did. `edited` tells that a person committed to
@@ -226,8 +220,7 @@ class Postponed(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """Change of one package, with the reason and the exact writes.
 
     `repository` is the view it is shown under. `after` is the package tree that the change
@@ -333,8 +326,7 @@ class PinChange(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class LockProposal:
+class LockProposal(Struct, frozen=True):
     """Another lock for main of the control repository, as a pull request (`lock.mode: reviewed`).
 
     `change` is that of its branch and pull request, `pins` are the pins that merging it changes. `edited`
@@ -346,8 +338,7 @@ class LockProposal:
     edited: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Deletions that are not done without consent; what they would delete is kept, the rest proceeds (D17).
 
     `consent` is what a person writes into the configuration to allow exactly these.
@@ -359,8 +350,7 @@ class Refusal:
     consent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(PartlyCompared, frozen=True):
     """The plan of the whole fleet; nothing changes it after it was built.
 
     Total: every package of every repository that a variant targets, or that carries our annotation, has
@@ -374,6 +364,8 @@ class Plan:
     are not known apart. Without `has_pins` no upstream pin is among the records. `applied` is the control
     commit that counts as applied after the plan.
     """
+
+    UNCOMPARED = frozenset({"context"})
 
     changes: tuple[Change, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -393,7 +385,7 @@ class Plan:
     other_files: Container[str] | None = None
     has_pins: bool = True
     applied: Oid | None = None
-    context: "PlanContext | None" = field(default=None, compare=False, repr=False)
+    context: "PlanContext | None" = None
 
     @property
     def all_changes(self) -> tuple[Change, ...]:
@@ -419,8 +411,7 @@ class Unfinished(NamedTuple):
     left: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """One thing that apply did or could not do, in order.
 
     `error` is the reason why it was not done and `hint` the next step; `left` tells that nothing failed: a
@@ -438,8 +429,7 @@ class Effect:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Result of applying a plan: the effects in order, and further classes of exit.
 
     `unfinished` are the packages of which some effect is missing, `opened` the pull requests that were opened

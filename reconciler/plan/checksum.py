@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.inventory import Inventory, PullRequest
+from reconciler.inventory.inventory import Inventory, PullRequest
 from reconciler.plan.changes import Change, MoveRef, Plan, StartBranch, Write, WriteDraft, WriteGroup
 from reconciler.plan.commits import repository_commits
 from reconciler.policy import CommitPolicy
-from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
+from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
 
 CONTROL_ADDRESS = "control"
 """Name of the control repository in effects: its address differs from run to run."""

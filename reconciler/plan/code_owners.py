@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from reconciler.lazy import lazy_pattern
+from reconciler.base.lazy import lazy_pattern
 
 _SECTION = lazy_pattern(r"\^?\[([^\]]+)\](?:\[\d+\])?\s*(.*)")
 _OWNER = lazy_pattern(r"@([A-Za-z0-9_][A-Za-z0-9_./-]*)")

@@ -2,19 +2,19 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from reconciler.inventory import Inventory, RepositoryView
-from reconciler.objects import File, Signature, commit_bytes, object_id, tree_id
+from reconciler.base.wording import json_text, plural
+from reconciler.inventory.inventory import Inventory, RepositoryView
+from reconciler.names.objects import File, Signature, commit_bytes, object_id, tree_id
+from reconciler.names.refs import object_name
 from reconciler.plan.changes import StartBranch
 from reconciler.policy import Author, CommitPolicy
-from reconciler.refs import object_name
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
-from reconciler.values import replace
-from reconciler.wording import json_text, plural
 
 CLONE = "Creating new revision by cloning"
 EDIT = "Creating new revision by copying previous revision"

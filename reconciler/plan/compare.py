@@ -2,21 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from msgspec import Struct, field
+
+from reconciler.base.errors import Problem
 from reconciler.dependencies.lock.format import Resolution as DependencyResolution
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.update.changes import resolution_changes
-from reconciler.errors import Problem
 from reconciler.expand import Desired
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
-from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
-from reconciler.values import dataclass
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
 
 LockFiles = Mapping[str, bytes]
 
@@ -98,8 +98,7 @@ class Fate(StrEnum):
     DROP = "drop"
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """One side of a change: what its manifests ask for, how that differs from what was applied, its plan.
 
     `plan` is None where no repository was read; then packages are not compared. `locks` are the
@@ -115,8 +114,7 @@ class Side:
     unread: tuple[Problem, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class VariantDifference:
+class VariantDifference(Struct, frozen=True):
     """A PackageVariant that merging affects: `keep` and `drop` are no longer desired without a deletion."""
 
     key: ObjectName
@@ -124,8 +122,7 @@ class VariantDifference:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PackageDifference:
+class PackageDifference(Struct, frozen=True):
     """A package that merging affects. `before` and `after` are its changes without and with it.
 
     `what` is the operation that merging adds; `alter` where the same operation is pending already
@@ -152,8 +149,7 @@ class Targets(NamedTuple):
     after: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Everything that merging would change, sorted by identity, and what is wrong.
 
     `new` are the problems that the change brings, `old` those that were there before it, `fixed`

@@ -6,16 +6,16 @@ from typing import Literal
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteGroup
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.draft_decision import asked_text
-from reconciler.reasons import Reason
+from reconciler.records.state import is_failure
 from reconciler.render.rendered import Package
 from reconciler.resolve.upstreams import subject_of
-from reconciler.state import is_failure
 
 _VALID = "all validation checks passed"
 _ENSURED = "successfully ensured downstream package variant"

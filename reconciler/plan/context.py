@@ -1,12 +1,13 @@
 """Input of planning: every package in scope, its owner, and the variants that want it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.expand import Desired, DesiredVariant
-from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Draft,
     Inventory,
     PackageState,
@@ -15,14 +16,14 @@ from reconciler.inventory import (
     PullState,
     RepositoryView,
 )
+from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
-from reconciler.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import find_owner, find_view, is_merged, named_views, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
-from reconciler.rollout.model import Rollout
-from reconciler.values import dataclass, replace
+from reconciler.resolve.rollout_model import Rollout
 
 if TYPE_CHECKING:
     from reconciler.plan.path_conflicts import Neighbours
@@ -31,8 +32,7 @@ ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
 """The branches that propose to delete a package, ours and Porch's, each with its oid; sorted."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanTarget:
+class PlanTarget(Struct, frozen=True):
     """One package in scope.
 
     `owner` is the variant of ours that the annotations name, on main or, where the package is not
@@ -56,8 +56,7 @@ class PlanTarget:
         return (*((self.draft,) if self.draft else ()), *self.merged, *self.others)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanContext:
+class PlanContext(Struct, frozen=True):
     """Everything a decision may look at; built once, never changed.
 
     `gone` are the recorded variants that are not desired any more, with why they leave or stay; `waiting`

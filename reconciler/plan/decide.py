@@ -2,7 +2,11 @@
 
 from collections.abc import Iterator
 
-from reconciler.errors import Problem
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.plan.adoption import Denied, claim_package
 from reconciler.plan.changes import Change, MoveRef, Op
@@ -12,19 +16,16 @@ from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
 from reconciler.plan.draft_decision import Case, decide_output, upstream_labels
 from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.path_conflicts import find_obstacle
-from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked
 from reconciler.resolve.ownership import find_pause
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.upstreams import subject_of
-from reconciler.values import dataclass, replace
 
 _FAULTS = frozenset({Reason.BASE_NOT_FOUND, Reason.PROTECTED_FIELD})
 """Reasons to block a package that are reported at its variant, with a hint."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackageDecision:
+class PackageDecision(Struct, frozen=True):
     """One package's change, and the problems that its manifests have with it."""
 
     change: Change

@@ -1,22 +1,22 @@
 """Set diff: the PackageVariants that should exist against the records of those that were applied."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import field
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.reasons import Reason
 from reconciler.expand.variants import Desired, DesiredVariant, spec_data
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.deletion_evidence import DeletionEvidence, explain_absence
 from reconciler.plan.deletion_guard import RefusedDeletions, guard_deletions, refused_variants
-from reconciler.reasons import Reason
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import SUSPENDED
-from reconciler.state import PackageVariantRecord
-from reconciler.values import dataclass, replace
 
 
-@dataclass(frozen=True, slots=True)
-class VariantChange:
+class VariantChange(Struct, frozen=True):
     """Change of one PackageVariant, with the reason.
 
     `record` is what was applied, `variant` what is desired; `successor` is the desired variant
@@ -31,8 +31,7 @@ class VariantChange:
     successor: ObjectName | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SetDiff:
+class SetDiff(Struct, frozen=True):
     """Every desired and every recorded variant, exactly once, sorted by identity.
 
     A `delete` is a proposal: the record leaves only when its effect is observed downstream (D3).

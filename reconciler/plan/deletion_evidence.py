@@ -4,18 +4,18 @@ from collections.abc import Container, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import time_text
 from reconciler.expand.authored import is_paused
 from reconciler.expand.targets import named_clusters
 from reconciler.expand.variants import Desired, owner_key, set_key, variant_key
-from reconciler.ids import GroupKind, ObjectKey, ObjectName, PackageKey, group_of
-from reconciler.inventory import Control, Inventory, Sourced
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Control, Inventory, Sourced
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.standing import SHORT
+from reconciler.names.ids import GroupKind, ObjectKey, ObjectName, PackageKey, group_of
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import SUSPENDED
-from reconciler.snapshot import Snapshot
-from reconciler.standing import SHORT
-from reconciler.state import PackageVariantRecord
-from reconciler.wording import time_text
 
 _REPOSITORIES = GroupKind(GROUP, "Repository")
 

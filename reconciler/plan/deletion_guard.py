@@ -3,19 +3,18 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from fractions import Fraction
 
 import orjson
+from msgspec import Struct, field
 
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
 from reconciler.expand.variants import ALLOW_DELETES, Desired
-from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectName
 from reconciler.policy import DeletionGuard
-from reconciler.reasons import Reason
-from reconciler.state import PackageVariantRecord
-from reconciler.values import dataclass
-from reconciler.wording import plural
+from reconciler.records.state import PackageVariantRecord
 
 _DELETE = "delete"
 _WAITING = "which was refused before and waits for consent"
@@ -23,8 +22,7 @@ _MOST_DIGITS = 4
 _UNREADABLE = "and the record of what was refused before cannot be read"
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedDeletions:
+class RefusedDeletions(Struct, frozen=True):
     """Deletions without consent: the variants `keys` are kept. `of` is the number of all variants then.
 
     `annotation` tells which annotation would allow them, as a clause; "" where none would.
@@ -86,8 +84,7 @@ def _percentages(first: Fraction, second: Fraction) -> tuple[str, str]:
     return next((pair for pair in texts if len(set(pair)) > 1), (str(float(first)), str(float(second))))
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedDeletions:
+class GuardedDeletions(Struct, frozen=True):
     """Result of the guard: the message of each variant that is kept, and the refusals to report."""
 
     kept: Mapping[ObjectName, str] = field(default_factory=dict)

@@ -3,8 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import PullRequest, PullState
+from msgspec.structs import replace
+
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
+from reconciler.inventory.inventory import PullRequest, PullState
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.plan.adoption import is_uncertain
 from reconciler.plan.changes import Change, MoveRef, Op, Refusal, WriteDraft, WriteRemoval
 from reconciler.plan.commits import (
@@ -24,14 +29,10 @@ from reconciler.plan.deletion_guard import (
     pending_consent,
 )
 from reconciler.plan.drafts import close_drafts, close_pulls, latest_pull, next_workspace, write_draft
-from reconciler.reasons import Reason
-from reconciler.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import find_owner, find_pause, package_name
 from reconciler.resolve.variants import ORPHAN
-from reconciler.values import replace
-from reconciler.wording import plural
 
 SUPERSEDED = "The package is proposed for deletion; this draft is obsolete."
 NEVER_PUBLISHED = (

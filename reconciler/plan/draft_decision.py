@@ -3,8 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural, verb
 from reconciler.expand.variants import spec_data
-from reconciler.inventory import Draft, PullRequest, PullState
+from reconciler.inventory.inventory import Draft, PullRequest, PullState
+from reconciler.names.refs import draft_ref
 from reconciler.plan.changes import AnswerNote, Change, ConflictNote, Op
 from reconciler.plan.commits import start_branch, upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget
@@ -21,8 +27,7 @@ from reconciler.plan.drafts import (
     write_draft,
 )
 from reconciler.plan.rejection import RETRY, ask_key, closed_text, find_rejection, retry_text
-from reconciler.reasons import Reason
-from reconciler.refs import draft_ref
+from reconciler.records.state import PackageVariantRecord, functions_failed, is_failure
 from reconciler.render.answers import Answer
 from reconciler.render.conflicts import (
     answered_conflict,
@@ -34,13 +39,9 @@ from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.state import PackageVariantRecord, functions_failed, is_failure
-from reconciler.values import dataclass, replace
-from reconciler.wording import plural, verb
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One resolved variant and its package; `op` is what a change of content would be called."""
 
     target: PlanTarget

@@ -2,8 +2,18 @@
 
 from collections.abc import Iterable
 
-from reconciler.ids import Lifecycle, Oid
-from reconciler.inventory import Draft, PullRequest, PullRequests, PullState
+from reconciler.inventory.inventory import Draft, PullRequest, PullRequests, PullState
+from reconciler.names.ids import Lifecycle, Oid
+from reconciler.names.refs import (
+    DRAFTS,
+    WORKSPACE_PREFIX,
+    draft_ref,
+    is_group,
+    object_name,
+    short_branch,
+    workspace_number,
+)
+from reconciler.names.trailers import CONFLICT
 from reconciler.plan.changes import ClosePull, MoveRef, Write, WriteDraft
 from reconciler.plan.commits import (
     CLONE,
@@ -18,19 +28,9 @@ from reconciler.plan.commits import (
 )
 from reconciler.plan.context import PlanTarget, newest_pull
 from reconciler.policy import OpenOn
-from reconciler.refs import (
-    DRAFTS,
-    WORKSPACE_PREFIX,
-    draft_ref,
-    is_group,
-    object_name,
-    short_branch,
-    workspace_number,
-)
 from reconciler.render.answers import conflict_choices
 from reconciler.render.rendered import Package
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.trailers import CONFLICT
 
 
 def next_workspace(target: PlanTarget) -> str:

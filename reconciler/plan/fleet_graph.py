@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, Subject
-from reconciler.ids import PackageKey
+from reconciler.base.graph import Edge, Graph, GraphNode, Group, NodeRole, Subject
+from reconciler.base.wording import plural
+from reconciler.names.ids import PackageKey
 from reconciler.plan.fleet_packages import FleetPackage, UpstreamVersion
 from reconciler.plan.status import Phase
-from reconciler.wording import plural
 
 MOST_BOXES: Final = 12
 """Boxes that are drawn for packages that are alike; more of them are one box with their number."""

@@ -5,14 +5,14 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.ids import PackageKey, normalise_url
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import Inventory, RepositoryView
+from reconciler.names.ids import PackageKey, normalise_url
+from reconciler.names.refs import is_within
 from reconciler.plan.changes import Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.overview import variant_set, version_label
 from reconciler.plan.status import PackageStatus, Phase, current_statuses
-from reconciler.reasons import Reason
-from reconciler.refs import is_within
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.ownership import package_name

@@ -3,8 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural, visible
 from reconciler.expand import DesiredVariant
-from reconciler.inventory import GroupBranch, PullRequest, PullState, RepositoryView
+from reconciler.inventory.inventory import GroupBranch, PullRequest, PullState, RepositoryView
+from reconciler.names.refs import HEADS, draft_ref, group_number, group_ref, short_branch
+from reconciler.names.trailers import CONFLICT, conflict_lines
 from reconciler.plan.changes import (
     Change,
     ClosePull,
@@ -19,13 +26,8 @@ from reconciler.plan.commits import group_message, relabelled
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.drafts import draft_message, next_workspace
 from reconciler.policy import GroupBy
-from reconciler.reasons import Reason
-from reconciler.refs import HEADS, draft_ref, group_number, group_ref, short_branch
 from reconciler.render.rendered import Package
-from reconciler.rollout.model import RolloutPhase
-from reconciler.trailers import CONFLICT, conflict_lines
-from reconciler.values import dataclass, replace
-from reconciler.wording import plural, visible
+from reconciler.resolve.rollout_model import RolloutPhase
 
 Scope = tuple[str, ...]
 """The packages that a group may have, as its branch is named."""
@@ -47,8 +49,7 @@ class Placement(Enum):
     JOINS = "joins"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A change and its place; `group` is the standing branch that it stays on or leaves."""
 
     change: Change
@@ -58,8 +59,7 @@ class Member:
     scope: Scope = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryGroups:
+class RepositoryGroups(Struct, frozen=True):
     """The group branches of one repository, with their newest pull requests."""
 
     groups: Mapping[str, GroupBranch]
@@ -234,8 +234,7 @@ def _configured_scope(variant: DesiredVariant, target: PlanTarget, context: Plan
 EMPTY = "Nothing of this group is left to propose."
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedGroup:
+class PlannedGroup(Struct, frozen=True):
     """One group as planned: its branch, its present tip, and the packages on it."""
 
     ref: str

@@ -2,18 +2,18 @@
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field
 from difflib import unified_diff
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct, field
+
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.functions.resource import LOCAL_CONFIG
-from reconciler.ids import GroupKind, Oid
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.objects import File, Files
+from reconciler.names.ids import GroupKind, Oid
+from reconciler.names.objects import File, Files
 from reconciler.policy import RiskPolicy
 from reconciler.policy.risks import REGISTRY, REMOVAL
-from reconciler.values import dataclass
 
 _DOCKER: Final = "docker.io"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -32,8 +32,7 @@ class Risk(NamedTuple):
     weight: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Impact:
+class Impact(Struct, frozen=True):
     """Difference between a package on main and its draft.
 
     `digest` is equal for equal differences; the names of the package itself, in the files that every
@@ -79,8 +78,7 @@ class _Difference(NamedTuple):
     removed: int
 
 
-@dataclass(slots=True)
-class ImpactReader:
+class ImpactReader(Struct):
     """Computes impacts; those of packages that differ by their own names only, and equal files, once.
 
     What was computed is found by digests: the contents of thousands of packages are not kept.

@@ -3,13 +3,19 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
+from reconciler.base.lazy import LazyModule
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural, visible
 from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand import Desired
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, PullRequest, PullState, ReviewedLock
-from reconciler.lazy import LazyModule
-from reconciler.objects import File, Files, tree_id
+from reconciler.inventory.inventory import Inventory, PullRequest, PullState, ReviewedLock
+from reconciler.inventory.standing import Position
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import File, Files, tree_id
+from reconciler.names.refs import lock_ref, short_branch
 from reconciler.plan.changes import (
     Change,
     ClosePull,
@@ -22,17 +28,12 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.context import by_weight
 from reconciler.plan.requests import close_duplicates, is_right, lock_pull
-from reconciler.reasons import Reason
-from reconciler.refs import lock_ref, short_branch
+from reconciler.records.state import WANTED_LOCK, WantedLockRecord, record_bytes
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import SUSPENDED
 from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import Resolution
-from reconciler.standing import Position
-from reconciler.state import WANTED_LOCK, WantedLockRecord, record_bytes
-from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
-from reconciler.values import replace
-from reconciler.wording import plural, visible
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock import format as formats

@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.errors import Problem
-from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import next_step
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext
 from reconciler.plan.overview import package_overviews
 from reconciler.plan.provenance import find_origins
 from reconciler.plan.status import PackageStatus, Phase, current_statuses
-from reconciler.reasons import Reason
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.suggestions import next_step
 
 _MOST = 5
 """Revisions of the upstream that a hint names."""

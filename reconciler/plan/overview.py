@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.ids import ObjectName
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.reviewers import find_people
 from reconciler.plan.status import PackageStatus, Phase, current_statuses
-from reconciler.reasons import Reason
 
 _WAITING = {
     Phase.PUBLISHED: "",

@@ -4,16 +4,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from reconciler.errors import Problem
+from msgspec import Struct
+
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, DesiredVariant
-from reconciler.ids import PackageKey
-from reconciler.inventory import Inventory, RepositoryView
-from reconciler.plan.adoption import Denied, place_hint
-from reconciler.plan.changes import Change, Op
-from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.deletions import decide_unwanted
-from reconciler.reasons import Reason
-from reconciler.refs import (
+from reconciler.inventory.inventory import Inventory, RepositoryView
+from reconciler.names.ids import PackageKey
+from reconciler.names.refs import (
     BRANCH_DIRECTORIES,
     HEADS,
     TAGS,
@@ -25,13 +23,15 @@ from reconciler.refs import (
     parent_directories,
     tag_ref,
 )
+from reconciler.plan.adoption import Denied, place_hint
+from reconciler.plan.changes import Change, Op
+from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.deletions import decide_unwanted
 from reconciler.resolve.ownership import ADOPT_EXISTING, downstream_packages, find_view
 from reconciler.resolve.upstreams import subject_of
-from reconciler.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbours(Struct, frozen=True):
     """Index of the packages and refs of one Git repository.
 
     `existing` are packages on main or in drafts, except those that leave with this plan; `planned`

@@ -3,14 +3,16 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.models import to_camel
 from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET
-from reconciler.inventory import FieldPath, Inventory
-from reconciler.models import to_camel
-from reconciler.objects import Files
+from reconciler.inventory.inventory import FieldPath, Inventory
+from reconciler.names.objects import Files
 from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.injection import choose_source, find_points, injected_field
 from reconciler.render.kptfile import function_name
@@ -18,13 +20,11 @@ from reconciler.render.package import cluster_snapshot
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.values import dataclass
 
 _SELECTORS = ("revision", "workspace_name", "tag", "version", "branch")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Origin of one field of a package, with its value.
 
     `source` is a field of the manifest, an expression, an object of the cluster or a commit;
@@ -60,8 +60,7 @@ def find_origins(
     return tuple(origin for step in steps for origin in step())
 
 
-@dataclass(frozen=True, slots=True)
-class _Provenance:
+class _Provenance(Struct, frozen=True):
     resolved: ResolvedVariant
     files: Files
     inventory: Inventory

@@ -4,19 +4,17 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import GROUP
+from reconciler.base.reasons import Reason
 from reconciler.expand.names import stable_uid
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.inventory.standing import Position
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.plan.changes import AnswerNote, Change, ConflictNote, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.rejection import RETRY
-from reconciler.reasons import Reason
-from reconciler.render.rendered import Blocked, Package
-from reconciler.resolve.ownership import find_owner
-from reconciler.resolve.pins import lock_pin, upstream_data
-from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.standing import Position
-from reconciler.state import (
+from reconciler.records.state import (
     REFUSED_DELETIONS,
     VARIANTS_DIRECTORY,
     AnsweredConflict,
@@ -30,7 +28,7 @@ from reconciler.state import (
     record_bytes,
     record_path,
 )
-from reconciler.upstream_lock import (
+from reconciler.records.upstream_lock import (
     IMAGES_PATH,
     UPSTREAMS_DIRECTORY,
     ImagesLock,
@@ -38,7 +36,10 @@ from reconciler.upstream_lock import (
     lock_bytes,
     lock_path,
 )
-from reconciler.values import replace
+from reconciler.render.rendered import Blocked, Package
+from reconciler.resolve.ownership import find_owner
+from reconciler.resolve.pins import lock_pin, upstream_data
+from reconciler.resolve.resolution import ResolvedVariant
 
 _UNDECIDED = frozenset(
     {

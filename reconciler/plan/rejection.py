@@ -4,16 +4,16 @@ import hashlib
 import re
 from collections.abc import Container, Iterator, Sequence
 
+from reconciler.base.lazy import lazy_pattern
 from reconciler.expand import DesiredVariant
-from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import PackageState, PullRequest, PullRequests, PullState
-from reconciler.lazy import lazy_pattern
-from reconciler.objects import Commit
+from reconciler.inventory.inventory import PackageState, PullRequest, PullRequests, PullState
+from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.objects import Commit
+from reconciler.names.refs import DRAFTS
 from reconciler.plan.context import PlanTarget, by_weight
-from reconciler.refs import DRAFTS
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.state import PackageVariantRecord
 
 RETRY = "reconciler.dev/retry"
 _SHORT = 12

@@ -5,22 +5,22 @@ Only opening is limited: drafts are written, and open pull requests are kept up 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
-from reconciler.inventory import PullState
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PullState
+from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Change, Op, Postponed, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.context import PlanContext
 from reconciler.policy import PullRequestPolicy
-from reconciler.reasons import Reason
-from reconciler.refs import short_branch
-from reconciler.values import dataclass, replace
 
 Head = tuple[str, str]
 """A repository's URL and the branch of a pull request."""
 
 
-@dataclass(slots=True)
-class _Counts:
+class _Counts(Struct):
     """Pull requests that are open or to be opened, and those that this run opens."""
 
     opened: Counter[str]

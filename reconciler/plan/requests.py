@@ -9,21 +9,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
-from reconciler.inventory import HeadStatus, PullRequest, PullState
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import visible
+from reconciler.inventory.inventory import HeadStatus, PullRequest, PullState
+from reconciler.names.refs import deletion_ref, short_branch
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent, UpstreamCommits
 from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.reviewers import find_people
 from reconciler.policy import ForgeKind, find_rule
-from reconciler.reasons import Reason
-from reconciler.refs import deletion_ref, short_branch
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.rollout.model import RolloutPhase
-from reconciler.values import replace
-from reconciler.wording import visible
+from reconciler.resolve.rollout_model import RolloutPhase
 
 _DIGITS = 16
 _LONGEST_STATUS = 140

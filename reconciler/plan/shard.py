@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from reconciler.errors import UsageError
-from reconciler.ids import PackageKey
-from reconciler.values import dataclass
+from msgspec import Struct
+
+from reconciler.base.errors import UsageError
+from reconciler.names.ids import PackageKey
 
 INDEX = "JOB_COMPLETION_INDEX"
 MOST = 1000
@@ -75,8 +76,7 @@ def parse_shard(text: str, environment: Mapping[str, str]) -> Shard:
     return shard
 
 
-@dataclass(frozen=True, slots=True)
-class OtherFiles:
+class OtherFiles(Struct, frozen=True):
     """The files of the state and status branches that other shards than this one write.
 
     `owners` are the packages that files are about: they cost much, and a plan that is not applied needs none.

@@ -2,20 +2,21 @@
 
 from collections.abc import Container, Iterable, Iterator
 
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.ids import ObjectName, PackageKey, normalise_url
-from reconciler.inventory import Inventory, PackageState, RepositoryRole, RepositoryView
+from reconciler.inventory.inventory import Inventory, PackageState, RepositoryRole, RepositoryView
+from reconciler.names.ids import ObjectName, PackageKey, normalise_url
+from reconciler.names.refs import package_name_error, relative_package
 from reconciler.plan.deletion_diff import diff_variants, without_generated
 from reconciler.plan.shard import Shard
-from reconciler.reasons import Reason
-from reconciler.refs import package_name_error, relative_package
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.ownership import downstream_packages, find_owner, find_view
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import replace
 
 _COLLISIONS = frozenset({Reason.DUPLICATE_DOWNSTREAM, Reason.AMBIGUOUS_IDENTIFIER})
 

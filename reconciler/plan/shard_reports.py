@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
 from reconciler.plan.changes import Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages

@@ -6,12 +6,16 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectKey, ObjectName, PackageKey
-from reconciler.inventory import Draft, PullRequest, PullRequests, PullState, RepositoryRole
+from reconciler.inventory.inventory import Draft, PullRequest, PullRequests, PullState, RepositoryRole
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.refs import DRAFTS, PROPOSED, deletion_ref, short_branch
 from reconciler.plan.changes import (
     Change,
     MoveRef,
@@ -26,11 +30,8 @@ from reconciler.plan.conditions import missing_text, plan_conditions
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight, newest_pull
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.draft_decision import asked_text
-from reconciler.reasons import Reason
-from reconciler.refs import DRAFTS, PROPOSED, deletion_ref, short_branch
+from reconciler.records.state import is_failure
 from reconciler.resolve.ownership import find_view, package_name
-from reconciler.state import is_failure
-from reconciler.values import dataclass, replace
 
 Opened = Mapping[tuple[str, str], PullRequest]
 """The pull requests that a run opened or updated, by URL and head."""
@@ -87,8 +88,7 @@ _BY_REASON = {
 """Phases that the reason for keeping a package decides alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackageStatus:
+class PackageStatus(Struct, frozen=True):
     """Status of one package.
 
     `since` is a committer time in seconds, never the clock: that of the commit that brought the

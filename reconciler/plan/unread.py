@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reconciler.errors import Problem
-from reconciler.ids import Lifecycle, PackageKey
-from reconciler.inventory import Inventory, PullRequest, RepositoryView, unreadable_problem
+from msgspec.structs import replace
+
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import verb
+from reconciler.inventory.inventory import Inventory, PullRequest, RepositoryView, unreadable_problem
+from reconciler.names.ids import Lifecycle, PackageKey
+from reconciler.names.refs import HEADS, TAGS, deletion_ref, parse_ref, short_branch
 from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.context import PlanContext
 from reconciler.policy import OnUnavailable
-from reconciler.reasons import Reason
-from reconciler.refs import HEADS, TAGS, deletion_ref, parse_ref, short_branch
-from reconciler.values import replace
-from reconciler.wording import verb
 
 _OWNERS = ("PackageVariant ", "PackageVariantSet ")
 

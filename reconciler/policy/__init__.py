@@ -5,7 +5,7 @@ environment variable follows from its name. Values that are made in Python are n
 """
 
 import re
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -45,7 +45,6 @@ from reconciler.policy.settings import (
     sorted_set,
 )
 from reconciler.policy.verification import VerifyRule
-from reconciler.values import settled_dataclass
 
 __all__ = [
     "PROPOSED",
@@ -148,7 +147,7 @@ class LockMode(StrEnum):
     REVIEWED = "reviewed"
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Limits(SettingsGroup):
     """Bounds on every input."""
 
@@ -194,7 +193,7 @@ class Limits(SettingsGroup):
     """Estimated cost of one CEL expression."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class SnapshotPolicy(SettingsGroup):
     """The cluster snapshot."""
 
@@ -206,7 +205,7 @@ class SnapshotPolicy(SettingsGroup):
     """Read and write repositories that only a snapshot names; otherwise a manifest has to register them."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class PublishPolicy(SettingsGroup):
     """Publication of merged drafts."""
 
@@ -214,7 +213,7 @@ class PublishPolicy(SettingsGroup):
     """Tag merged packages as `<package>/vN`, hotfixes too."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class DeletionGuard(SettingsGroup):
     """How much one plan may delete without consent."""
 
@@ -226,7 +225,7 @@ class DeletionGuard(SettingsGroup):
     """Largest number of deletions, whatever is owned."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ReviewedLockPolicy(SettingsGroup):
     """Reviewed locks."""
 
@@ -234,7 +233,7 @@ class ReviewedLockPolicy(SettingsGroup):
     """A new variant waits until its first pin is merged; otherwise it takes that one at once."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class LockPolicy(SettingsGroup):
     """How pins of floating upstreams and of dependencies change."""
 
@@ -265,7 +264,7 @@ class Selection(StrEnum):
     MAX_MINOR = "max-minor"
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class SelectPolicy(SettingsGroup):
     """Which of the versions that all needs allow is taken: counted from the locked one where there is one."""
 
@@ -279,7 +278,7 @@ class SelectPolicy(SettingsGroup):
     """Of kpt packages."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class DependencyPolicy(SettingsGroup):
     """Choice of dependencies, and the place of the manifests that are generated for them."""
 
@@ -300,7 +299,7 @@ class DependencyPolicy(SettingsGroup):
     """Namespace of packages that can be installed only once per cluster."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class FunctionPolicy(SettingsGroup):
     """Functions of packages: built-in functions always run, others only if they are listed here."""
 
@@ -337,7 +336,7 @@ def _number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ExitPolicy(SettingsGroup):
     """Exit codes of `plan`, `apply` and the action; JSON always lists every class that applies."""
 
@@ -345,7 +344,7 @@ class ExitPolicy(SettingsGroup):
     """Exit code while packages wait for people and nothing else is wrong: `7`, or `0` for no failure."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Policy(SettingsGroup):
     """Every choice of one instance."""
 

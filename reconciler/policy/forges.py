@@ -1,14 +1,14 @@
 """Settings of forges and credentials, both matched by URL prefix."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from reconciler.ids import is_prefix, normalise_url
+from reconciler.names.ids import is_prefix, normalise_url
 from reconciler.policy.settings import SettingsGroup, VariableName
-from reconciler.values import settled_dataclass
 
 
 class ForgeKind(StrEnum):
@@ -23,7 +23,7 @@ class ForgeKind(StrEnum):
 MergeMethod = Literal["", "merge", "squash", "rebase"]
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ForgeRule(SettingsGroup):
     """The forge of the repositories below one URL."""
 
@@ -40,7 +40,7 @@ class ForgeRule(SettingsGroup):
     """Prefix that makes a title a draft's on Gitea and Forgejo, one of WORK_IN_PROGRESS_PREFIXES there."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class CredentialRule(SettingsGroup):
     """Source of one credential: names of variables and files, never a secret itself."""
 
@@ -75,7 +75,7 @@ class CredentialRule(SettingsGroup):
         return self
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class WriteLimits:
     """How fast one identity writes to a forge: 60 a minute and 400 an hour are below GitHub's limits.
 

@@ -1,6 +1,6 @@
 """Settings of pull requests, their approval, and the commits that they propose."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -18,7 +18,6 @@ from reconciler.policy.settings import (
     VariableName,
     sorted_set,
 )
-from reconciler.values import settled_dataclass
 
 
 class OpenOn(StrEnum):
@@ -50,7 +49,7 @@ _PERSON = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
 Person = Annotated[str, Field(pattern=_PERSON)]
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ReviewRule(SettingsGroup):
     """People who are asked for some pull requests; a rule applies where all that it names matches."""
 
@@ -73,7 +72,7 @@ def _cron(text: str) -> str:
     return text
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class PullRequestPolicy(SettingsGroup):
     """When and how changes become pull requests."""
 
@@ -120,7 +119,7 @@ class PullRequestPolicy(SettingsGroup):
         return WriteLimits(self.writes_per_minute, self.writes_per_hour, float(self.max_wait_s))
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ApprovalRule(SettingsGroup):
     """One rule of automatic approval; drafts with unmet gates or open conflicts are never approved."""
 
@@ -142,7 +141,7 @@ class ApprovalRule(SettingsGroup):
         return self
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ApprovalPolicy(SettingsGroup):
     """Automatic approval."""
 
@@ -158,7 +157,7 @@ class Author(NamedTuple):
     email: str
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class CommitPolicy(SettingsGroup):
     """How commits are made."""
 

@@ -1,12 +1,11 @@
 """Risk classes: kinds of resources and registries of images that reports list before other changes."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
 from reconciler.policy.settings import SettingsGroup
-from reconciler.values import settled_dataclass
 
 DELETION: Final = "deletion"
 REMOVAL: Final = "removal"
@@ -21,7 +20,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Kinds of resources by class, the most dangerous first."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class RiskPolicy(SettingsGroup):
     """Changes that reports list first."""
 

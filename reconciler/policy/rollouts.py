@@ -1,14 +1,13 @@
 """Settings of rollouts: the waves in which a new upstream revision travels through the packages of a set."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reconciler.lazy import lazy_pattern
+from reconciler.base.lazy import lazy_pattern
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
 from reconciler.policy.settings import Amount, Duration, SettingsGroup, SortedSet
-from reconciler.values import settled_dataclass
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _PLACEHOLDER = lazy_pattern(r"\{([^{}]*)\}")
@@ -41,7 +40,7 @@ Template = Annotated[str, AfterValidator(_template)]
 Selector = Annotated[dict[str, Any], Field(json_schema_extra=SELECTOR_SCHEMA)]
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ObjectGate(SettingsGroup):
     """An object of the snapshot that must be healthy for each package of the wave."""
 
@@ -64,7 +63,7 @@ class ObjectGate(SettingsGroup):
         return self
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Gates(SettingsGroup):
     """Conditions of a complete wave, beside that its packages are published."""
 
@@ -76,7 +75,7 @@ class Gates(SettingsGroup):
     """A person lets the rollout go on, by the annotation `reconciler.dev/rollout-go` on the set."""
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Wave(SettingsGroup):
     """Targets that move together. Those that an earlier wave has are not in a later one."""
 
@@ -104,7 +103,7 @@ def _unlike(waves: tuple[Wave, ...]) -> tuple[Wave, ...]:
     return waves
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class RolloutPolicy(SettingsGroup):
     """The waves of some sets; of several policies the first one with a matching selector applies."""
 

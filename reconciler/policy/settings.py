@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from reconciler.lazy import lazy_pattern
+from reconciler.base.lazy import lazy_pattern
 
 _DURATION = lazy_pattern(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS_S = (7 * 24 * 3600, 24 * 3600, 3600, 60, 1)

@@ -2,13 +2,13 @@
 
 import base64
 import binascii
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reconciler.lazy import lazy_pattern
+from reconciler.base.lazy import lazy_pattern
 from reconciler.policy.settings import Internal, SettingsGroup
-from reconciler.values import settled_dataclass
 
 _SSH_KEY = r"^(sk-)?(ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\r\n]*)?$"
 _ARMOUR = lazy_pattern(
@@ -38,7 +38,7 @@ def _gpg_key(text: str) -> str:
     return text
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class VerifyRule(SettingsGroup):
     """Keys that the tags of upstream revisions must be signed with, in the repositories below one URL."""
 

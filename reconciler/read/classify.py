@@ -2,24 +2,25 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from difflib import SequenceMatcher
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.api import porch
 from reconciler.api.annotations import check_keys
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import FieldError, parse_model
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.dependencies.dialects import GROUPS
-from reconciler.errors import Location, Problem
 from reconciler.expand.migration import migrate_set, untranslated_fields
-from reconciler.ids import GroupKind, ObjectKey, group_of
-from reconciler.inventory import Source, SourcedDocument
+from reconciler.inventory.inventory import Source, SourcedDocument
+from reconciler.names.ids import GroupKind, ObjectKey, group_of
 from reconciler.read.documents import BrokenDocument, ParsedObject, SourcePosition
-from reconciler.reasons import Reason
-from reconciler.suggestions import suggest
-from reconciler.values import dataclass
 
 _SIMILAR = 0.85
 """Ratio from which an unknown API group is a misspelling of a known one."""
@@ -30,8 +31,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestKind:
+class ManifestKind(Struct, frozen=True):
     """A kind of manifest: its version and model. `migrate` returns the hint for objects of other versions.
 
     A `distinctive` kind name belongs to no other API group, so that any other group is a mistake.
@@ -49,8 +49,7 @@ class ManifestKind:
         return GroupKind(group_of(self.api_version), self.kind)
 
 
-@dataclass(frozen=True, slots=True)
-class UnsupportedObject:
+class UnsupportedObject(Struct, frozen=True):
     """An invalid object of our API: `kind` is its probable kind, `field` the wrong field."""
 
     reason: Reason
@@ -144,8 +143,7 @@ def _incomplete(api_version: object, kind: object) -> UnsupportedObject | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Classification:
+class Classification(Struct, frozen=True):
     """The classification of one object.
 
     With a `manifest` it is valid; with a `key` alone its owner stalls. `broken` is the file of an object

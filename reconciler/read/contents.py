@@ -2,21 +2,23 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from reconciler.errors import UnavailableError
+import msgspec
+from msgspec import Struct
+
+from reconciler.base.errors import UnavailableError
+from reconciler.base.progress import track
+from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import Oid
-from reconciler.objects import Files
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
 from reconciler.policy import Limits
-from reconciler.progress import track
 from reconciler.resolve.resolution import Needs
-from reconciler.values import dataclass, settled_dataclass
-from reconciler.wording import plural
 
 
-@settled_dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class PackageContents(Mapping[Oid, Files]):
     """Packages by tree id; `refused` are the reasons for needed ones that are missing."""
 
@@ -50,14 +52,13 @@ def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None)
     return PackageContents(files, {tree: why for tree, why in refused.items() if tree not in files})
 
 
-@dataclass(slots=True)
-class _Fetched:
+class _Fetched(Struct):
     """The packages that were fetched up to now, and their size in bytes; the reasons for missing ones."""
 
     limits: Limits
-    files: dict[Oid, Files] = field(default_factory=dict)
+    files: dict[Oid, Files] = msgspec.field(default_factory=dict)
     size: int = 0
-    refused: dict[Oid, str] = field(default_factory=dict)
+    refused: dict[Oid, str] = msgspec.field(default_factory=dict)
 
 
 def _fetch(mirror: Mirror, trees: list[Oid], fetched: _Fetched) -> None:

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.errors import ConfigurationError, UnavailableError, UsageError
+from reconciler.base.errors import ConfigurationError, UnavailableError, UsageError
 from reconciler.git.cache import MirrorLocation
 from reconciler.git.commits import CommitData
 from reconciler.git.history import History
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import local_path, parse_remote
 from reconciler.git.working_copy import WorkingCopy, find_working_copy, is_repository
-from reconciler.ids import Oid
-from reconciler.objects import Commit, Mode
-from reconciler.refs import HEADS
-from reconciler.standing import Standing, decide_standing
+from reconciler.inventory.standing import Standing, decide_standing
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Commit, Mode
+from reconciler.names.refs import HEADS
 
 # scheme://host/path, and user@host:path as in scp.
 _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*)?$")

@@ -5,11 +5,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.redact import learn_credential
 from reconciler.git.commit_signing import CommitSigning
 from reconciler.git.local import read_secret
 from reconciler.git.urls import Credential
-from reconciler.report.redact import learn_credential
 
 if TYPE_CHECKING:
     from reconciler.policy import CommitPolicy, CredentialRule, Policy

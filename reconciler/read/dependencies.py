@@ -2,10 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location, Problem, UnavailableError
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.published import (
     DependencyInputs,
     PackageTree,
@@ -18,11 +22,9 @@ from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.versions import VersionError, parse_relaxed
-from reconciler.errors import Location, Problem, UnavailableError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Inventory,
     PackageRevision,
     PackageState,
@@ -32,14 +34,13 @@ from reconciler.inventory import (
     available_by_url,
     declared_upstreams,
 )
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.refs import short_tag
 from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import UnreadPath, Walk, fetch_files, fetch_paths
-from reconciler.reasons import Reason
-from reconciler.refs import short_tag
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.verification import NOT_VERIFIED_HINT, find_fault
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
 
 MANIFESTS = ("package.yaml", "package.yml")
 """Files of a kpt package that declare its dependencies."""
@@ -120,8 +121,7 @@ def _upstreams(inventory: Inventory) -> Iterator[PackageKey]:
             yield PackageKey(view.url, view.full_path(upstream.package or ""))
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """Collects the published packages of all repositories; `names` are their names in package ids, by URL."""
 
     inventory: Inventory
@@ -267,8 +267,7 @@ INDEX_DIRECTORY = "index"
 INDEX_SUFFIXES = (".yaml", ".yml", ".json")
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFolders:
+class IndexFolders(Struct, frozen=True):
     """The documents of the package index, sorted by location, and the problems of invalid files."""
 
     documents: tuple[SourcedDocument, ...] = ()

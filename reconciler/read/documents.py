@@ -2,17 +2,19 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from reconciler.errors import Location, Problem
-from reconciler.inventory import FieldPath
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location, Problem
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.reasons import Reason
+from reconciler.base.values import PartlyCompared
+from reconciler.inventory.inventory import FieldPath
 from reconciler.krm.yaml import Document, DocumentSource, YamlError, YamlLimits, load_documents
-from reconciler.lazy import lazy_pattern
 from reconciler.policy import Limits
-from reconciler.reasons import Reason
-from reconciler.values import dataclass, replace
 
 _SEPARATOR = lazy_pattern(rb"^---(?=\s|$)", re.MULTILINE)
 _DUPLICATE = re.compile(r"Key .* is set twice in ", re.DOTALL)
@@ -28,16 +30,17 @@ class ClaimedIdentity(NamedTuple):
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePosition:
+class SourcePosition(PartlyCompared, frozen=True):
     """Position of one object: its file, the text and first line of its document, its path in a list.
 
     `lines_above` are above the document. The value of the document is not held: it would live with the text.
     """
 
+    UNCOMPARED = frozenset({"text", "line"})
+
     path: str
-    text: DocumentSource = field(repr=False, compare=False)
-    line: int = field(repr=False, compare=False)
+    text: DocumentSource
+    line: int
     prefix: FieldPath = ()
     lines_above: int = 0
 
@@ -78,8 +81,7 @@ class BrokenDocument(NamedTuple):
     identity: ClaimedIdentity
 
 
-@dataclass(frozen=True, slots=True)
-class FileContent:
+class FileContent(Struct, frozen=True):
     """The objects of a file, in order, and its broken documents."""
 
     objects: tuple[ParsedObject, ...] = ()

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import KPTFILE, KPTFILE_VERSION
-from reconciler.errors import ConfigurationError, Location, UsageError
+from reconciler.base.errors import ConfigurationError, Location, UsageError
+from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import UnsafeEntry
-from reconciler.ids import Oid
-from reconciler.objects import File, Mode, TreeEntry
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Mode, TreeEntry
 from reconciler.policy import Limits
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 REGULAR = frozenset({Mode.REGULAR, Mode.EXECUTABLE})
 
@@ -34,8 +35,7 @@ class UnreadPath(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(Struct, frozen=True):
     """Lists the files with some suffixes, outside hidden and skipped directories."""
 
     suffixes: tuple[str, ...]

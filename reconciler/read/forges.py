@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
 
-from reconciler.errors import Location, Problem, ReconcilerError, UnavailableError
-from reconciler.forge.api_forge import ApiForge
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location, Problem, ReconcilerError, UnavailableError
+from reconciler.base.progress import open_task
+from reconciler.base.reasons import Reason
+from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.registry import Forge, Forges
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import ObjectName
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     CheckState,
     PullRequest,
     PullState,
@@ -18,22 +21,19 @@ from reconciler.inventory import (
     available_by_url,
     unreadable_problem,
 )
+from reconciler.names.ids import ObjectName
+from reconciler.names.refs import HEADS, lock_ref, short_branch
 from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.rejection import asked_keys, dashboard_key
 from reconciler.policy import Policy
-from reconciler.progress import open_task
-from reconciler.reasons import Reason
-from reconciler.refs import HEADS, lock_ref, short_branch
-from reconciler.state import PullHistory
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
+from reconciler.records.state import PullHistory
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 Pulls = Mapping[str, tuple[PullRequest, ...]]
 """Pull requests by normalized URL; repositories that were not listed are missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForgeState:
+class ForgeState(Struct, frozen=True):
     """Pull requests, checks and requests of all forges, and the views and lock updated accordingly.
 
     `histories` are the recorded histories of pull requests by URL, and afterwards those to record;
@@ -110,8 +110,7 @@ def _unreadable(pulls: Iterable[PullRequest]) -> tuple[PullRequest, ...]:
     return tuple(pull for pull in pulls if pull.unreadable)
 
 
-@dataclass(frozen=True, slots=True)
-class _PullReader:
+class _PullReader(Struct, frozen=True):
     """Lists pull requests of repositories, and replaces the recorded histories by the ones to record.
 
     `due` are the repositories with a history that was of no use.

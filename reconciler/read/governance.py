@@ -2,20 +2,21 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from reconciler.config import FILE, parse_configuration
-from reconciler.errors import ConfigurationError, Location, Problem
+from msgspec import Struct
+
+from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import is_loopback, local_path
-from reconciler.ids import is_prefix
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.inventory.inventory import Inventory, RepositoryView
+from reconciler.names.ids import is_prefix
 from reconciler.policy import Policy, find_rule, govern
+from reconciler.read.configuration import FILE, parse_configuration
 from reconciler.read.control import OpenControl, find_default_tip, is_merged, open_commit
 from reconciler.read.locks import read_image_digests, with_image_digests
 from reconciler.read.repositories.addresses import is_of_cluster
 from reconciler.read.schedule import find_zone
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 CONFIG_VARIABLE = "RECONCILER_CONFIG"
 
@@ -23,8 +24,7 @@ RepositoryCheck = Callable[[RepositoryView], Problem | None]
 """Returns the problem of a repository that must not be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(Struct, frozen=True):
     """How to read one commit of the control repository.
 
     `govern` returns the policy that applies, given the one of the commit; `check` refuses repositories.

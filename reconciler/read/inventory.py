@@ -5,15 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.api.annotations import check_keys
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.api.validation import parse_model
-from reconciler.errors import Location, Problem, UnavailableError
+from reconciler.base.errors import Location, Problem, UnavailableError
+from reconciler.base.lazy import LazyMapping
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural, verb
 from reconciler.expand.variants import owner_key, set_key, variant_key
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import ObjectName, Oid, normalise_url
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Control,
     Inventory,
     RecordedStatus,
@@ -22,7 +26,9 @@ from reconciler.inventory import (
     Source,
     Sourced,
 )
-from reconciler.lazy import LazyMapping
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.standing import Position, Removals, Standing
+from reconciler.names.ids import ObjectName, Oid, normalise_url
 from reconciler.policy import Policy
 from reconciler.read.control import (
     ControlHistory,
@@ -59,14 +65,9 @@ from reconciler.read.state import (
     status_ref,
 )
 from reconciler.read.trust import read_trust, unused_rules
-from reconciler.reasons import Reason
+from reconciler.records.state import PullHistory
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.deliveries import cluster_of
-from reconciler.snapshot import Snapshot
-from reconciler.standing import Position, Removals, Standing
-from reconciler.state import PullHistory
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import replace
-from reconciler.wording import plural, verb
 
 _SHORT = 12
 _SHOWN = 3
@@ -90,7 +91,7 @@ def read_inventory(
     Args:
         control: The control repository: a working copy (its HEAD is read), a bare one, or a URL.
         mirrors: The local mirrors of repositories.
-        environment: Overrides of the configuration; see `reconciler.config`.
+        environment: Overrides of the configuration; see `reconciler.read.configuration`.
         options: The commit to read and the policy that applies; `control` is not used then.
         forges: The forges to read pull requests from; configured here.
 

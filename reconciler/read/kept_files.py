@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from reconciler.digest import checked, with_digest
+from reconciler.base.digest import checked, with_digest
 
 
 def load_kept(path: Path) -> bytes:

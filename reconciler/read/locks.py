@@ -6,21 +6,21 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from reconciler.api.validation import first_error
-from reconciler.errors import ConfigurationError, Location, Problem
+from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import LockBranch, ReviewedLock
-from reconciler.objects import Commit, Files
+from reconciler.inventory.inventory import LockBranch, ReviewedLock
+from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.objects import Commit, Files
+from reconciler.names.refs import HEADS, lock_ref
 from reconciler.policy import Limits, Policy
 from reconciler.read.control import OpenControl
 from reconciler.read.files import read_directory
 from reconciler.read.repositories.drafts import newest_time, split_by_author
 from reconciler.read.state import check_schema
-from reconciler.reasons import Reason
-from reconciler.refs import HEADS, lock_ref
-from reconciler.upstream_lock import (
+from reconciler.records.upstream_lock import (
     IMAGES_PATH,
     LOCKS_DIRECTORY,
     UPSTREAMS_DIRECTORY,

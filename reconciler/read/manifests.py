@@ -2,31 +2,31 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import ObjectKey, ObjectName, Oid
-from reconciler.inventory import Source, Sourced, SourcedDocument
+from reconciler.inventory.inventory import Source, Sourced, SourcedDocument
+from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.policy import Policy
 from reconciler.read.classify import Classification, classify_broken, classify_object
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import FileEntry, UnreadPath, Walk, is_below
-from reconciler.reasons import Reason
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
 M = TypeVar("M", bound=Manifest)
 
 
-@dataclass(frozen=True, slots=True)
-class Manifests:
+class Manifests(Struct, frozen=True):
     """All manifests, sorted by namespace and name.
 
     `stalled` are owners with invalid manifests; `claims` are the downstreams (repository, package) that they
@@ -57,8 +57,7 @@ class _Files(NamedTuple):
     missing: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class _Contents:
+class _Contents(Struct):
     """Parsed files by path, and the problems of unreadable ones."""
 
     by_path: dict[str, FileContent] = field(default_factory=dict)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from reconciler.git.commits import CommitData
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import ObjectKey, Oid
+from reconciler.inventory.standing import Removal, Removals, Standing
+from reconciler.names.ids import ObjectKey, Oid
 from reconciler.policy import Policy
 from reconciler.read.control import ControlHistory
 from reconciler.read.files import is_below
 from reconciler.read.manifests import SUFFIXES, declared_objects
-from reconciler.standing import Removal, Removals, Standing
 
 
 class Declaration(NamedTuple):

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from reconciler.errors import ConfigurationError, Location
-from reconciler.inventory import ALWAYS_OPEN, Opening
+from reconciler.base.errors import ConfigurationError, Location
+from reconciler.inventory.inventory import ALWAYS_OPEN, Opening
 from reconciler.policy import Policy
 from reconciler.policy.schedule import next_opening
 

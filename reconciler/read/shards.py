@@ -1,12 +1,14 @@
 """Decide which repositories a shard reads: its own, and those that they need (D16)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from reconciler.expand import Desired, expand
 from reconciler.git.repository import Mirrors
-from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory, RepositoryRole, RepositoryView
+from reconciler.inventory.inventory import Inventory, RepositoryRole, RepositoryView
+from reconciler.names.ids import ObjectName
 from reconciler.plan.deletion_diff import retained_variants
 from reconciler.plan.shard import Shard
 from reconciler.plan.shard_needs import (
@@ -20,7 +22,6 @@ from reconciler.plan.shard_needs import (
 from reconciler.read.dependencies import read_dependencies
 from reconciler.read.repositories.trees import PackageTrees
 from reconciler.resolve.fleet import find_dependent_clusters
-from reconciler.values import dataclass
 
 Views = Mapping[ObjectName, RepositoryView]
 

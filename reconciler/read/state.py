@@ -3,25 +3,26 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
-from msgspec.structs import force_setattr
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
 from reconciler.api.validation import first_error
-from reconciler.errors import ConfigurationError, Location, Problem
+from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.models import Model
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import RecordedStatus
-from reconciler.models import Model
+from reconciler.inventory.inventory import RecordedStatus
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.policy import Limits
 from reconciler.read.files import FileEntry, fetch_files
-from reconciler.reasons import Reason
-from reconciler.state import (
+from reconciler.records.state import (
     APPLIED,
     LINES_SCHEMA,
     LINES_SUFFIX,
@@ -47,16 +48,13 @@ from reconciler.state import (
     read_variant_record,
     split_lines,
 )
-from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
-from reconciler.values import dataclass, replace
-from reconciler.wording import plural
+from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 
 R = TypeVar("R", SetRecord, RolloutRecord, UpstreamLock)
 M = TypeVar("M", bound=Model | PackageVariantRecord)
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """The content of the state branch; `problems` are unreadable records.
 
     An unreadable record is replaced by its newest readable version in the history of the branch, if any.
@@ -124,8 +122,7 @@ _OID = re.compile(r"[0-9a-f]{40}")
 _repeated = attrgetter(*_REPEATED)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     """Reads the records of one commit and collects their problems.
 
     `texts`, `parts` and `specs` are values that records share: parts by their representation, specs by their

@@ -4,17 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from functools import partial
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.lazy import LazyMapping
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.signatures import tag_fault
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Place, find_place, local_path
-from reconciler.ids import Oid
-from reconciler.inventory import Control, Inventory, RepositoryView, Trust, available_by_url
-from reconciler.lazy import LazyMapping
+from reconciler.inventory.inventory import Control, Inventory, RepositoryView, Trust, available_by_url
+from reconciler.names.ids import Oid
+from reconciler.names.refs import TAGS
 from reconciler.policy import Policy, VerifyRule
 from reconciler.read.control import absolute_remote
-from reconciler.refs import TAGS
 
 _MOST_BYTES = 1 << 20
 

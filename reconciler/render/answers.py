@@ -5,19 +5,20 @@ branch. So it is the same after a lost state, a squash or a rebase.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from enum import StrEnum
 from urllib.parse import unquote
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.functions.secrets import holds_secret
 from reconciler.krm.merge import Node, path_text, root_of
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
+from reconciler.names.trailers import Answers, ConflictName, conflict_name, parse_name, value_mark
 from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict, ConflictDecision
 from reconciler.render.update.documents import ResourceDocument, documents_of
 from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE
-from reconciler.trailers import Answers, ConflictName, conflict_name, parse_name, value_mark
-from reconciler.values import dataclass
 
 FoundConflict = tuple[Conflict, ConflictDecision | None]
 """A conflict of a merge, and the decision of a policy; None if no policy decides it."""
@@ -31,8 +32,7 @@ class AnsweredBy(StrEnum):
     KEEP = "keep"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """An answered conflict; `chosen` is the value in the draft.
 
     `policy` is the policy that answered it, as it is written, and `source` the file or object that has it.
@@ -45,8 +45,7 @@ class Answer:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DraftContext:
+class DraftContext(Struct, frozen=True):
     """The state of a draft that classifies its conflicts.
 
     `package` is its path in the repository. `commit` is the upstream commit; in the name of a hidden conflict
@@ -80,8 +79,7 @@ class DraftContext:
         return conflict.hidden or holds_secret(*(side.get(conflict.path) for side in sides))
 
 
-@dataclass(frozen=True, slots=True)
-class DraftConflicts:
+class DraftConflicts(Struct, frozen=True):
     """The conflicts of a draft: open ones, which wait for a person, and answered ones."""
 
     open: tuple[Conflict, ...] = ()

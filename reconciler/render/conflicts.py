@@ -7,14 +7,14 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.expand import DesiredVariant
 from reconciler.functions.secrets import MASK
 from reconciler.functions.values import mapping_at
-from reconciler.objects import Files
+from reconciler.names.objects import Files
+from reconciler.names.trailers import without_mark
 from reconciler.policy import OnConflict, Policy
+from reconciler.records.state import AnsweredConflict, OpenConflict, PackageVariantRecord
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.update import Conflict, ConflictPolicy
 from reconciler.render.update.conflict_policy import ON_CONFLICT
-from reconciler.state import AnsweredConflict, OpenConflict, PackageVariantRecord
-from reconciler.trailers import without_mark
 
 ON_CONFLICT_FIELDS = "reconciler.dev/on-conflict-fields"
 """`spec.replicas=local;spec.template.*=upstream`: the first pattern that matches a field decides."""

@@ -5,11 +5,11 @@ from typing import Any
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.api.porch import PackageContext
+from reconciler.base.reasons import Reason
 from reconciler.functions.values import mapping_at
 from reconciler.krm.merge import UPSTREAM_IDENTIFIER
 from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
-from reconciler.objects import File, Files
-from reconciler.reasons import Reason
+from reconciler.names.objects import File, Files
 from reconciler.render.rendered import Blocked
 from reconciler.render.update.documents import (
     ResourceDocument,

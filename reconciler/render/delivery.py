@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.lazy import LazyModule
 from reconciler.expand.variants import variant_key
-from reconciler.ids import ObjectKey, Oid
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
 from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents
-from reconciler.lazy import LazyModule
-from reconciler.objects import File, Files, tree_id
+from reconciler.names.ids import ObjectKey, Oid
+from reconciler.names.objects import File, Files, tree_id
+from reconciler.names.trailers import NO_ANSWERS
 from reconciler.render.answers import DraftContext, classify_delivery
 from reconciler.render.kptfile import stamp_kptfile
 from reconciler.render.merging import Contents
@@ -25,8 +28,6 @@ from reconciler.resolve.deliveries import (
 )
 from reconciler.resolve.ownership import location_text, owner_text
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.trailers import NO_ANSWERS
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.dependencies import emit as generation
@@ -66,8 +67,7 @@ def render_deliveries(deliveries: Deliveries, contents: Contents, inventory: Inv
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Generated:
+class _Generated(Struct, frozen=True):
     """The generated files of a delivery with its Kptfile, and its variant pinned to their tree."""
 
     manifests: "GeneratedManifests"

@@ -1,10 +1,12 @@
 """Update a draft that people committed to: merge the changes of upstream and main, keep their edits."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
-from reconciler.inventory import Draft, Inventory
-from reconciler.objects import Files
+from msgspec.structs import replace
+
+from reconciler.inventory.inventory import Draft, Inventory
+from reconciler.names.objects import Files
+from reconciler.names.trailers import NO_ANSWERS
 from reconciler.policy import OnConflict
 from reconciler.render.answers import (
     DraftConflicts,
@@ -24,7 +26,6 @@ from reconciler.render.update.conflict_policy import Place, describe_decision, f
 from reconciler.render.update.identifiers import add_identifiers
 from reconciler.render.update.three_way import Sides
 from reconciler.resolve.resolution import has_main_moved
-from reconciler.trailers import NO_ANSWERS
 
 _ASK = ConflictPolicy()
 _CHOSEN = (OnConflict.UPSTREAM, OnConflict.LOCAL)

@@ -1,14 +1,17 @@
 """Config injection: fill the injection points of a package with objects of the cluster."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from reconciler.api.kptfile import INJECTION_PREFIX as PREFIX
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import InjectionSelector
+from reconciler.base.reasons import Reason
+from reconciler.base.values import PartlyCompared
 from reconciler.functions.values import differences, mapping_at, mappings_at, value_at
-from reconciler.ids import group_of
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.krm.merge import identity_of, root_of
 from reconciler.krm.yaml import (
     DeleteKey,
@@ -16,13 +19,11 @@ from reconciler.krm.yaml import (
     SetValue,
     YamlError,
 )
-from reconciler.objects import File, Files
-from reconciler.reasons import Reason
+from reconciler.names.ids import group_of
+from reconciler.names.objects import File, Files
 from reconciler.render.kptfile import edit_kptfile
 from reconciler.render.rendered import Blocked
 from reconciler.render.update.documents import ResourceDocument, documents_of, edit_document
-from reconciler.snapshot import Snapshot, SnapshotObject
-from reconciler.values import dataclass
 
 INJECTION_POINT = "kpt.dev/config-injection"
 INJECTED = "kpt.dev/injected-resource"
@@ -30,20 +31,21 @@ INJECTED_NAME = "kpt.dev/injected-resource-name"
 REQUIRED, OPTIONAL = "required", "optional"
 
 
-@dataclass(frozen=True, slots=True)
-class InjectionPoint:
+class InjectionPoint(PartlyCompared, frozen=True):
     """A resource with the injection annotation, and the condition that reports its state.
 
     `errors` are reasons why it is invalid; `resource` is its content, `name` its name as written.
     """
+
+    UNCOMPARED = frozenset({"resource", "name"})
 
     file: str
     required: bool
     condition_type: str
     errors: tuple[str, ...] = ()
     index: int = 0
-    resource: dict[str, Any] = field(default_factory=dict, compare=False)
-    name: str = field(default="", compare=False)
+    resource: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
 
     @property
     def gvk(self) -> tuple[str, str]:
@@ -51,8 +53,7 @@ class InjectionPoint:
         return str(self.resource.get("apiVersion", "")), str(self.resource.get("kind", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class InjectionResult:
+class InjectionResult(Struct, frozen=True):
     """The object for one point, or the reason why there is none."""
 
     point: InjectionPoint
@@ -60,8 +61,7 @@ class InjectionResult:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Injected:
+class Injected(Struct, frozen=True):
     """A package after injection. `failure` lists the required points without an object; None: no points."""
 
     files: Files

@@ -8,8 +8,8 @@ from typing import Any, Final
 from reconciler.api.annotations import PREFIX, check_keys, check_resource
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
 from reconciler.api.porch import Function, PackageVariantSpec
+from reconciler.base.reasons import Reason
 from reconciler.functions.values import mapping_at, mappings_at, value_at
-from reconciler.ids import normalise_url
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
     DeleteItem,
@@ -21,8 +21,8 @@ from reconciler.krm.yaml import (
     YamlError,
     load_documents,
 )
-from reconciler.objects import Files
-from reconciler.reasons import Reason
+from reconciler.names.ids import normalise_url
+from reconciler.names.objects import Files
 from reconciler.render.rendered import Blocked
 from reconciler.render.update.documents import edit_document
 from reconciler.resolve.resolution import Pin

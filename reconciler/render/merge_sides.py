@@ -13,10 +13,10 @@ from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEX
 from reconciler.functions.pipeline import RunPipelines, declared_steps
 from reconciler.functions.step import InvalidPipelineError
 from reconciler.functions.values import mapping_at
-from reconciler.ids import Oid
 from reconciler.krm.merge import Identity, Node, child, root_of
 from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
-from reconciler.objects import File, Files
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Files
 from reconciler.render.injection import (
     INJECTED,
     INJECTED_NAME,

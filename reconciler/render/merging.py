@@ -2,15 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.reasons import Reason
 from reconciler.functions.secrets import holds_secret
-from reconciler.ids import Oid
-from reconciler.objects import Files
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
 from reconciler.policy import Policy, Strategy
-from reconciler.reasons import Reason
 from reconciler.render.answers import FoundConflict
 from reconciler.render.kptfile import strip_ownership
 from reconciler.render.merge_sides import RenderedSides, UpdateTrees, prepare_sides
@@ -20,7 +22,6 @@ from reconciler.render.update.conflict_policy import describe_decision
 from reconciler.render.update.identifiers import add_identifiers
 from reconciler.render.update.three_way import Sides
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.values import dataclass
 
 Contents = Mapping[Oid, Files]
 """The fetched package trees by their ids."""
@@ -33,8 +34,7 @@ class Refusals(Protocol):
     refused: Mapping[Oid, str]
 
 
-@dataclass(frozen=True, slots=True)
-class VariantInputs:
+class VariantInputs(Struct, frozen=True):
     """The inputs of one variant's package; `policy` has the default conflict policy."""
 
     resolved: ResolvedVariant
@@ -43,8 +43,7 @@ class VariantInputs:
     policy: Policy
 
 
-@dataclass(frozen=True, slots=True)
-class PackageInProgress:
+class PackageInProgress(Struct, frozen=True):
     """A package after the merge, with all conflicts of it and notes for the reviewer."""
 
     files: Files

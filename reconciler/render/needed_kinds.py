@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.api.porch import REPOSITORY, InjectionSelector
-from reconciler.ids import GroupKind, Oid, group_of
-from reconciler.inventory import Inventory
-from reconciler.objects import Files
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import GroupKind, Oid, group_of
+from reconciler.names.objects import Files
 from reconciler.render.injection import find_points
 from reconciler.resolve.resolution import ResolvedVariant
 

@@ -4,14 +4,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.reasons import Reason
 from reconciler.functions.pipeline import RunPipelines, run_pipeline
 from reconciler.functions.step import PipelineResult
-from reconciler.ids import Oid
-from reconciler.inventory import Inventory
-from reconciler.objects import Files, tree_id
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files, tree_id
 from reconciler.policy import FunctionPolicy
-from reconciler.reasons import Reason
+from reconciler.records.state import FUNCTIONS, PackageVariantRecord
 from reconciler.render.answers import DraftConflicts, classify_fresh
 from reconciler.render.conflicts import recorded_answers, recorded_conflicts
 from reconciler.render.context import ensure_context
@@ -32,9 +36,6 @@ from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVaria
 from reconciler.render.shared import OwnValues, SharedRenders
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
-from reconciler.snapshot import Snapshot
-from reconciler.state import FUNCTIONS, PackageVariantRecord
-from reconciler.values import replace
 
 Key = TypeVar("Key")
 

@@ -1,25 +1,24 @@
 """Results of rendering: packages, or the reason why one cannot be rendered."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
-from reconciler.errors import Problem
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.objects import Files
-from reconciler.reasons import Reason
+from msgspec import Struct, field
+
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.objects import Files
+from reconciler.records.state import functions_failed
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.state import functions_failed
-from reconciler.values import dataclass, no_entries
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock.format import LockedPackage, Resolution
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
+class Package(Struct, frozen=True):
     """A rendered package.
 
     `files` is empty if `tree` is from a record and nothing was rendered (`is_recorded`). `conflicts` are
@@ -30,7 +29,7 @@ class Package:
     """
 
     tree: Oid
-    files: Files = field(default_factory=no_entries)
+    files: Files = field(default_factory=dict)
     is_recorded: bool = False
     conflicts: tuple[Conflict, ...] = ()
     answers: tuple[Answer, ...] = ()
@@ -51,8 +50,7 @@ class Package:
         return not (self.conflicts or self.unready or self.injection)
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(Struct, frozen=True):
     """A package that cannot be rendered; no other package is affected."""
 
     reason: Reason
@@ -61,8 +59,7 @@ class Blocked:
     conflicts: tuple[Conflict, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedVariant:
+class RenderedVariant(Struct, frozen=True):
     """The rendered package of one variant.
 
     `fresh` is rendered from upstream and main alone. `merged` is a draft with commits of people, updated
@@ -76,8 +73,7 @@ class RenderedVariant:
     time: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedDelivery:
+class RenderedDelivery(Struct, frozen=True):
     """The generated package of one cluster.
 
     `resolved` is pinned to the generated tree. `packages` are the locked packages by the path of their
@@ -88,13 +84,12 @@ class RenderedDelivery:
     cluster: str
     resolved: ResolvedVariant
     rendered: RenderedVariant
-    lock: "Resolution" = field(repr=False)
-    packages: "Mapping[str, LockedPackage]" = field(default_factory=dict, repr=False)
-    local: Files = field(default_factory=dict, repr=False)
+    lock: "Resolution"
+    packages: "Mapping[str, LockedPackage]" = field(default_factory=dict)
+    local: Files = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedDeliveries:
+class RenderedDeliveries(Struct, frozen=True):
     """The generated packages by owner; packages of the `stalled` owners stay as they are."""
 
     items: Mapping[ObjectName, RenderedDelivery] = field(default_factory=dict)
@@ -103,8 +98,7 @@ class RenderedDeliveries:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Struct, frozen=True):
     """The package of every resolved variant, delivery and release."""
 
     variants: Mapping[ObjectName, RenderedVariant] = field(default_factory=dict)

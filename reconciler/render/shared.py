@@ -10,20 +10,21 @@ value that occurs elsewhere in the inputs is part of the key, so only packages w
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.api.porch import InjectionSelector, PackageContext
-from reconciler.inventory import RepositoryView
+from reconciler.inventory.inventory import RepositoryView
 from reconciler.krm.yaml import is_plain
-from reconciler.objects import File, tree_id
+from reconciler.names.objects import File, tree_id
 from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.kptfile import FUNCTION_PREFIX
 from reconciler.render.merge_sides import updates_of
 from reconciler.render.merging import VariantInputs
 from reconciler.render.rendered import Blocked, Package
-from reconciler.values import dataclass, replace
 
 _MAX_RESULTS: Final = 1024
 _MAX_BYTES: Final = 1 << 16
@@ -169,12 +170,11 @@ def _mask(path: str, data: bytes, lines: tuple[_Line, ...]) -> bytes:
     return data
 
 
-@dataclass(frozen=True, slots=True)
-class _Template:
+class _Template(Struct, frozen=True):
     """A rendered package, and its files with numbers instead of own values."""
 
     package: Package
-    masked: dict[str, bytes] = field(repr=False)
+    masked: dict[str, bytes]
 
     def fill(self, lines: tuple[_Line, ...]) -> Package:
         """Return the package with other own values."""

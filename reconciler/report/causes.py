@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
 
 MOST_PLACES = 10
 """Places of one cause that are listed; more of them are counted."""

@@ -4,18 +4,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.errors import Problem
-from reconciler.ids import PackageKey
+from reconciler.base.errors import Problem
+from reconciler.base.escape import terminal
+from reconciler.base.wording import plural, verb
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op, Refusal
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
 from reconciler.report.console import Color, Paint, plain
-from reconciler.report.escape import terminal
 from reconciler.report.folding import FoldedChanges, cause_name, fold_changes, risk_texts
 from reconciler.report.json import API_VERSION, change_value, problem_value
 from reconciler.report.proposal import MOST_PINS, pin_detail, pin_line
 from reconciler.report.summary import Names, change_order
 from reconciler.report.text import cause_lines, problem_lines
-from reconciler.wording import plural, verb
 
 _PACKAGES = {
     Op.UPDATE: "updates {things}",

@@ -4,13 +4,13 @@ import difflib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from reconciler.base.escape import cell, code, terminal
+from reconciler.base.wording import plural
 from reconciler.functions.secrets import MASK, holds_secret
+from reconciler.names.trailers import KEEP
 from reconciler.plan.changes import AnswerNote, Change, ConflictNote
 from reconciler.render.update.comments import OF_LOCAL, OF_UPSTREAM
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES
-from reconciler.report.escape import cell, code, terminal
-from reconciler.trailers import KEEP
-from reconciler.wording import plural
 
 Note = ConflictNote | AnswerNote
 DELETED = "(deleted)"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 
-from reconciler.trailers import KEEP
+from reconciler.names.trailers import KEEP
 
 _GAP = "  "
 _INDENT = "    "

@@ -4,16 +4,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from reconciler.ids import PackageKey
+from msgspec import Struct
+
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.rejection import ask_box, ask_key, asked_keys, tick_boxes
 from reconciler.plan.status import PackageStatus, Phase
-from reconciler.reasons import Reason
 from reconciler.report.causes import group_problems
 from reconciler.report.markdown import LONGEST, fill
 from reconciler.report.rollouts import rollout_texts
 from reconciler.report.summary import Names, since_text
-from reconciler.values import dataclass
 
 ROWS = 200
 """Packages of one section; more than these are counted."""
@@ -31,8 +32,7 @@ _QUIET = frozenset({Phase.PUBLISHED, Phase.PAUSED, Phase.IN_REVIEW})
 """States that need no attention: they open no dashboard."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One package of a section; `box` asks for what was rejected, empty where nothing can be asked."""
 
     name: str
@@ -41,8 +41,7 @@ class Row:
     box: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """Packages in one state."""
 
     title: str
@@ -50,8 +49,7 @@ class Section:
     more: int
 
 
-@dataclass(frozen=True, slots=True)
-class Dashboard:
+class Dashboard(Struct, frozen=True):
     """The text, empty without packages and problems; `calls` is true if something needs attention."""
 
     text: str

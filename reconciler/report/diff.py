@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.wording import plural
 from reconciler.functions.secrets import holds_secret
-from reconciler.objects import File, Files
-from reconciler.wording import plural
+from reconciler.names.objects import File, Files
 
 LONGEST_LINE = 300
 MOST_LINES = 200

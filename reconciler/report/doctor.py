@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from reconciler.base.escape import message_line, terminal
+from reconciler.base.suggestions import next_step
+from reconciler.base.wording import plural
 from reconciler.report.console import Color, Paint, plain
-from reconciler.report.escape import message_line, terminal
 from reconciler.report.json import API_VERSION
-from reconciler.suggestions import next_step
-from reconciler.wording import plural
 
 
 class Severity(StrEnum):

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from reconciler.ids import PackageKey
+from msgspec import Struct
+
+from reconciler.base.wording import plural
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change
 from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus
 from reconciler.report.summary import Names, change_risks, detail
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 MOST_ROWS = 5
 """Changes of one cause that are listed each; more of them fold."""
@@ -28,8 +29,7 @@ class Diff(NamedTuple):
     impact: Impact | None
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedChanges:
+class FoldedChanges(Struct, frozen=True):
     """Changes of one cause, their differences the most frequent first; `detail` holds for all of them."""
 
     changes: tuple[Change, ...]

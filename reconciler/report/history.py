@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from reconciler.base.escape import terminal
 from reconciler.plan.impact import Impact
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
-from reconciler.report.escape import terminal
 from reconciler.report.folding import impact_text, risk_texts
 from reconciler.report.json import impact_value, listing, risk_value
 

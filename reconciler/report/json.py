@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from reconciler.errors import Exit, Problem, worst
-from reconciler.inventory import PullRequest
+from reconciler.base.errors import Exit, Problem, worst
+from reconciler.base.redact import Redactor
+from reconciler.base.wording import json_text
+from reconciler.inventory.inventory import PullRequest
 from reconciler.plan.changes import (
     Change,
     MoveRef,
@@ -23,7 +25,6 @@ from reconciler.plan.impact import Impact, Risk
 from reconciler.plan.status import PackageStatus, current_states, status_value
 from reconciler.report.conflicts import answer_value, conflict_value
 from reconciler.report.proposal import proposal_value
-from reconciler.report.redact import Redactor
 from reconciler.report.rollouts import rollout_value
 from reconciler.report.summary import (
     Names,
@@ -34,7 +35,6 @@ from reconciler.report.summary import (
     sorted_changes,
 )
 from reconciler.report.timings import Timings, timings_value
-from reconciler.wording import json_text
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange

@@ -5,6 +5,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from reconciler.base.errors import Problem
+from reconciler.base.escape import terminal
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
@@ -21,12 +25,8 @@ from reconciler.dependencies.lock.format import (
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.solve.solution import Explanation, Rejection
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.errors import Problem
-from reconciler.reasons import Reason
 from reconciler.report.console import Paint, plain
-from reconciler.report.escape import terminal
 from reconciler.report.text import problem_lines
-from reconciler.wording import plural
 
 _MARKS = {LockOp.ADD: "+", LockOp.CHANGE: "~", LockOp.REMOVE: "-"}
 

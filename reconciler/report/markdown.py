@@ -9,12 +9,14 @@ from itertools import islice
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
-from reconciler.ids import PackageKey
+from reconciler.base import escape
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange, Plan
 from reconciler.plan.compare import Comparison
 from reconciler.plan.status import current_states
-from reconciler.reasons import Reason
-from reconciler.report import escape
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.report.causes import group_problems
 from reconciler.report.comparison import problem_sentence, rows, sentence
 from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
@@ -34,8 +36,6 @@ from reconciler.report.summary import (
     upstream_text,
 )
 from reconciler.report.text import outcome_lines
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.wording import plural
 
 ROWS = 1000
 """A job summary holds at most a mebibyte; more rows than this are counted, not shown."""

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.plan.changes import Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus, Phase, current_statuses, statuses_after
 from reconciler.report.timings import Timings
-from reconciler.rollout.model import MemberPhase, Rollout
-from reconciler.snapshot import Snapshot
+from reconciler.resolve.rollout_model import MemberPhase, Rollout
 
 PREFIX = "reconciler_"
 

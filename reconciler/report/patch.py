@@ -7,10 +7,10 @@ from difflib import unified_diff
 from stat import S_IFMT
 from typing import Final
 
+from reconciler.base.escape import inert, is_visible, terminal
 from reconciler.functions.secrets import holds_secret
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.report.console import Color, Paint, plain
-from reconciler.report.escape import inert, is_visible, terminal
 
 _NO_OID: Final = "0" * 40
 _CHUNK: Final = 52

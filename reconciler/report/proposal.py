@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from reconciler.base.escape import terminal
 from reconciler.plan.changes import LockProposal, PinChange
-from reconciler.report.escape import terminal
 from reconciler.report.summary import arrow
 
 MOST_PINS = 50

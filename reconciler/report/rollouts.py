@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from reconciler.rollout.model import MemberPhase, MemberStatus, Rollout, RolloutPhase, WaveStatus
+from reconciler.resolve.rollout_model import MemberPhase, MemberStatus, Rollout, RolloutPhase, WaveStatus
 
 
 class RolloutText(NamedTuple):

@@ -5,10 +5,10 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler import __version__
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.escape import message_line
 from reconciler.plan.changes import Op, Plan, Refusal
 from reconciler.plan.compare import Comparison
-from reconciler.report.escape import message_line
 from reconciler.report.summary import Names, sorted_changes
 
 FALLBACK = "reconciler.yaml"

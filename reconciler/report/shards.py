@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
-from reconciler.errors import Exit, UsageError, worst
+from reconciler.base.errors import Exit, UsageError, worst
+from reconciler.base.escape import message_line, terminal
+from reconciler.base.wording import plural
 from reconciler.plan.changes import Op
 from reconciler.report.console import table_lines
-from reconciler.report.escape import message_line, terminal
 from reconciler.report.json import exits_value
-from reconciler.wording import plural
 
 Report = Mapping[str, Any]
 _KINDS = ("Plan", "Outcome")

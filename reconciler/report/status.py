@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from reconciler.base.escape import terminal
+from reconciler.base.wording import json_text
 from reconciler.plan.status import Phase
 from reconciler.report.console import Color, Paint, plain, table_rows
-from reconciler.report.escape import terminal
-from reconciler.wording import json_text
 
 Owner = Mapping[str, Any]
 HEADS = ("PACKAGE", "CLUSTER", "MAIN", "REVIEW", "STATE", "SINCE", "PULL REQUEST", "WAITING FOR")

@@ -5,15 +5,16 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from reconciler.errors import Exit, worst
-from reconciler.ids import ObjectName, PackageKey
+from msgspec import Struct
+
+from reconciler.base.errors import Exit, worst
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
 from reconciler.plan.impact import Risk
 from reconciler.plan.status import PackageStatus, Phase, current_states
 from reconciler.policy.risks import DELETION
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 if TYPE_CHECKING:
     from reconciler.dependencies.update.changes import VersionChange
@@ -36,8 +37,7 @@ _PLACES = {op: place for place, op in enumerate(Op)}
 _NO_DANGER = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """Display names of packages: the directory of each Repository is left out of the path.
 
     `instance` is the name of the instance, `report_url` the address where its HTML report is published,

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from reconciler.errors import Exit, Problem
-from reconciler.ids import PackageKey
+from reconciler.base.errors import Exit, Problem
+from reconciler.base.escape import message_line, terminal
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus, current_states
-from reconciler.reasons import Reason
 from reconciler.report.causes import MOST_PLACES, group_by_cause, group_problems
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
-from reconciler.report.escape import message_line, terminal
 from reconciler.report.folding import (
     MOST_DIFFS,
     FoldedChanges,
@@ -32,7 +33,6 @@ from reconciler.report.summary import (
     summary_line,
     upstream_text,
 )
-from reconciler.wording import plural
 
 _COLOURS = {
     Op.CREATE: Color.GREEN,

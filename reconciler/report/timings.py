@@ -6,8 +6,8 @@ They are in no plan that is saved: a report has them only where they were asked 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from reconciler.base.wording import plural
 from reconciler.report.console import table_lines
-from reconciler.wording import plural
 
 SLOWEST = 10
 """Packages and functions that a report names."""

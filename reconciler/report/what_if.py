@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from reconciler.base.escape import terminal
 from reconciler.dependencies.what_if import Hypothesis, WhatIfOutcome, WhatIfResult
-from reconciler.report.escape import terminal
 from reconciler.report.locks import explanation_value
 
 _REMOVED = {

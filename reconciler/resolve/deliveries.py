@@ -2,30 +2,30 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.porch import Downstream, PackageVariantSpec
+from reconciler.base.errors import Problem
+from reconciler.base.lazy import LazyModule
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
 from reconciler.expand.own_checks import check_downstream
 from reconciler.expand.variants import DesiredVariant, variant_key
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import FieldPath, Inventory, PackageState, RepositoryView
-from reconciler.lazy import LazyModule
-from reconciler.objects import Commit
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import FieldPath, Inventory, PackageState, RepositoryView
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.objects import Commit
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.ownership import current_draft, owner_text
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.up_to_date import ENGINE, find_settled
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass, replace
 
 if TYPE_CHECKING:
     from reconciler.dependencies import emit as generation
@@ -47,8 +47,7 @@ class DeliveryTarget(NamedTuple):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """The generated package of one cluster, resolved as a variant.
 
     `inputs` and `lock` are what its manifests are generated from, `digest` is their digest ("" where the
@@ -59,8 +58,8 @@ class Delivery:
 
     cluster: str
     target: DeliveryTarget
-    inputs: ClusterInputs = field(repr=False)
-    lock: "ClusterLock" = field(repr=False)
+    inputs: ClusterInputs
+    lock: "ClusterLock"
     is_complete: bool
     digest: str
     resolved: ResolvedVariant
@@ -71,8 +70,7 @@ class Delivery:
         return self.resolved.variant.key
 
 
-@dataclass(frozen=True, slots=True)
-class Deliveries:
+class Deliveries(Struct, frozen=True):
     """The deliveries of a fleet; packages of the `stalled` owners stay as they are."""
 
     items: tuple[Delivery, ...] = ()

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
+from msgspec import Struct, field
 
 from reconciler.api.porch import PACKAGE_VARIANT
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
 from reconciler.dependencies.model.packages import (
@@ -21,13 +22,11 @@ from reconciler.dependencies.model.packages import (
     exact_range,
 )
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.errors import Location
 from reconciler.expand.variants import Desired, DesiredVariant
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, RepositoryView, Source
+from reconciler.inventory.inventory import Inventory, RepositoryView, Source
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.resolution import Resolution
-from reconciler.state import PackageVariantRecord
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock.format import LockedPackage
@@ -43,8 +42,7 @@ class RootKey(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """A variant with a package in a cluster; `variant` is None if only its record is left."""
 
     key: ObjectName
@@ -60,8 +58,7 @@ class Root:
         return self.source.location
 
 
-@dataclass(frozen=True, slots=True)
-class Roots:
+class Roots(Struct, frozen=True):
     """The roots of every cluster. In `incomplete` clusters some are unknown: no package may go."""
 
     by_cluster: Mapping[str, Mapping[RootKey, Root]] = field(default_factory=dict)
@@ -111,8 +108,7 @@ def _unpinned(
             yield inventory.records[key]
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     inventory: Inventory
     published: PublishedPackages
     declaring: frozenset[PackageKey]

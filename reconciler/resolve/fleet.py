@@ -1,9 +1,14 @@
 """Resolve the fleet: every variant, those that their packages need, and the lock of every cluster (D12)."""
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.errors import Problem
+from reconciler.base.lazy import LazyModule
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import (
     FleetInputs,
     collect_cluster_inputs,
@@ -15,12 +20,9 @@ from reconciler.dependencies.catalog.published import DependencyInputs, reposito
 from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
-from reconciler.errors import Problem
 from reconciler.expand.variants import Desired, variant_key
-from reconciler.ids import ObjectKey, ObjectName, Oid
-from reconciler.inventory import Inventory
-from reconciler.lazy import LazyModule
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.resolve.deliveries import Deliveries, delivery_trees, resolve_deliveries
 from reconciler.resolve.dependency_roots import (
     RequirementChange,
@@ -34,7 +36,6 @@ from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution, with_releases
-from reconciler.values import dataclass, replace
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock import read as lock_files
@@ -56,8 +57,7 @@ _EXPLAINED = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedFleet:
+class ResolvedFleet(Struct, frozen=True):
     """Every variant with its pin, those that others need included, and the lock of every cluster.
 
     `wanted_locks` are the locks to propose: `locks` themselves, unless locks are reviewed first. `clusters`

@@ -1,22 +1,21 @@
 """Garbage-collect generated variants that neither the locks nor the packages on main require."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages, repository_names
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.model.packages import VARIANT_KIND, ApiNeed, Candidate, Need, PackageNeed
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, PackageState, RepositoryView
+from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.resolution import Resolution
-from reconciler.state import PackageVariantRecord
-from reconciler.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
+class Leaving(Struct, frozen=True):
     """Generated variants that are released, and those that are held although unneeded, with the reasons."""
 
     released: frozenset[ObjectName] = frozenset()
@@ -66,8 +65,7 @@ def _unused(decision: LockUpdate) -> Iterator[tuple[str, frozenset[str]]]:
             yield scope.cluster, frozenset(package.name for package in scope.after.resolution.unused)
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     inventory: Inventory
     published: PublishedPackages
     unused: Mapping[str, frozenset[str]]

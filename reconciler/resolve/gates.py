@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from reconciler.base.wording import time_text
 from reconciler.expand.variants import DesiredVariant
-from reconciler.inventory import CheckState, Inventory, RepositoryView
+from reconciler.inventory.inventory import CheckState, Inventory, RepositoryView
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy.rollouts import ObjectGate, Wave
+from reconciler.resolve.health import object_health
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.rollout.health import object_health
-from reconciler.rollout.model import GateResult, Verdict
-from reconciler.rollout.waves import CLOCK_SKEW_S
-from reconciler.snapshot import Snapshot
-from reconciler.wording import time_text
+from reconciler.resolve.rollout_model import GateResult, Verdict
+from reconciler.resolve.waves import CLOCK_SKEW_S
 
 _PASSED = GateResult(Verdict.PASSED)
 

@@ -2,35 +2,34 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.published import repository_names
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
 from reconciler.dependencies.lock.read import NeededPackage, RequirementPath, needed_packages
 from reconciler.dependencies.model.packages import VARIANT_KIND
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
 from reconciler.expand.own_checks import check_downstream
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
-from reconciler.ids import ObjectKey, ObjectName, PackageKey
-from reconciler.inventory import Inventory, RepositoryView
-from reconciler.reasons import Reason
-from reconciler.refs import is_within
+from reconciler.inventory.inventory import Inventory, RepositoryView
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.refs import is_within
 from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Downstreams
-from reconciler.values import dataclass
 
 _NAME = "requires"
 _SHOWN = 5
 """Number of dependents that are listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(Struct, frozen=True):
     """The generated variants, the problems of variants with unmet needs, and the undecided variants."""
 
     variants: tuple[DesiredVariant, ...] = ()
@@ -76,8 +75,7 @@ def _sources(inventory: Inventory) -> Mapping[tuple[str, str], list[RepositoryVi
     return sources
 
 
-@dataclass(slots=True)
-class _Maker:
+class _Maker(Struct):
     inventory: Inventory
     sources: Mapping[tuple[str, str], list[RepositoryView]]
     taken: Mapping[PackageKey, tuple[DesiredVariant, ...]]

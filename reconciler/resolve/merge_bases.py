@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.ids import Oid, normalise_url
-from reconciler.inventory import Inventory, PackageState, RepositoryView, TreeAt
-from reconciler.objects import Commit
-from reconciler.refs import short_branch, short_tag
+from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, TreeAt
+from reconciler.names.ids import Oid, normalise_url
+from reconciler.names.objects import Commit
+from reconciler.names.refs import short_branch, short_tag
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import pin_at
 from reconciler.resolve.verification import find_fault
-from reconciler.state import PackageVariantRecord
-from reconciler.values import replace
 
 _UNNUMBERED = -1
 """Revision of a base after its tag moved: it keeps its former name, and its commit."""

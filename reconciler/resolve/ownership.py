@@ -6,8 +6,7 @@ from operator import attrgetter
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP
 from reconciler.expand.variants import PAUSED, DesiredVariant
-from reconciler.ids import ObjectKey, ObjectName, PackageKey
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Draft,
     Inventory,
     PackageState,
@@ -16,7 +15,8 @@ from reconciler.inventory import (
     PullState,
     RepositoryView,
 )
-from reconciler.refs import relative_package, short_branch, workspace_number
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.refs import relative_package, short_branch, workspace_number
 from reconciler.resolve.resolution import Downstreams
 
 

@@ -3,24 +3,25 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
-from reconciler.errors import Location, Problem, UsageError
+from reconciler.base.errors import Location, Problem, UsageError
+from reconciler.base.reasons import Reason
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectName, Oid, normalise_url
-from reconciler.inventory import Inventory, PackageState, RepositoryView
-from reconciler.reasons import Reason
-from reconciler.refs import short_tag
+from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView
+from reconciler.names.ids import ObjectName, Oid, normalise_url
+from reconciler.names.refs import short_tag
+from reconciler.records.upstream_lock import UpstreamLock, is_floating, lock_path, lock_upstream
 from reconciler.resolve.merge_bases import find_commit
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream, subject_of
 from reconciler.resolve.verification import check_forward, check_pin
-from reconciler.upstream_lock import UpstreamLock, is_floating, lock_path, lock_upstream
-from reconciler.values import dataclass, replace
 
 
-@dataclass(frozen=True, slots=True)
-class PinChoice:
+class PinChoice(Struct, frozen=True):
     """The pin of a variant, and the revision that its floating upstream `offers` (None if it is exact).
 
     Without a `pin` the variant waits for its lock, for the reason in `waits`.

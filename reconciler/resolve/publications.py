@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from reconciler.expand.variants import Desired
-from reconciler.ids import Lifecycle, Oid, PackageKey
-from reconciler.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
-from reconciler.refs import short_tag, tag_ref
+from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
+from reconciler.names.ids import Lifecycle, Oid, PackageKey
+from reconciler.names.refs import short_tag, tag_ref
 from reconciler.resolve.ownership import find_owner, find_pause, find_view, may_stand_behind
 from reconciler.resolve.resolution import Downstreams, Publications
-from reconciler.values import replace
 
 
 def find_publications(downstreams: Downstreams, desired: Desired, inventory: Inventory) -> Publications:

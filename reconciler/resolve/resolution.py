@@ -1,16 +1,16 @@
 """Values of resolution: pins, resolved variants, and the trees that rendering them reads."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from functools import lru_cache
 
-from reconciler.errors import Problem
+from msgspec import Struct, field
+
+from reconciler.base.errors import Problem
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
-from reconciler.inventory import Draft, PackageRevision
-from reconciler.objects import Commit
-from reconciler.rollout.model import Rollout
-from reconciler.values import dataclass, no_entries
+from reconciler.inventory.inventory import Draft, PackageRevision
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
+from reconciler.names.objects import Commit
+from reconciler.resolve.rollout_model import Rollout
 
 Downstreams = Mapping[PackageKey, tuple[DesiredVariant, ...]]
 """The variants that want each package, sorted; several of them contest it."""
@@ -19,8 +19,7 @@ Publications = Mapping[PackageKey, tuple[PackageRevision, ...]]
 """The revisions that a plan tags, by package, in the order of their numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """One upstream package at one commit.
 
     `ref` is the short name a Kptfile shows (`F/v3`, `drafts/F/w`, a branch), `revision` the
@@ -61,8 +60,7 @@ def _normalised(*urls: str) -> frozenset[str]:
     return frozenset(map(normalise_url, urls))
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedVariant:
+class ResolvedVariant(Struct, frozen=True):
     """A desired variant with its upstream and downstream.
 
     `base` is the pin that the downstream was last made from (its upstreamLock), None if it
@@ -92,7 +90,7 @@ class ResolvedVariant:
     inputs: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     settled: Oid | None = None
-    objects: Mapping[str, str] = field(default_factory=no_entries)
+    objects: Mapping[str, str] = field(default_factory=dict)
     moved: str = ""
     asked_from: Oid | None = None
     offers: Pin | None = None
@@ -106,8 +104,7 @@ class ResolvedVariant:
         return self.target or self.pin
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingVariant:
+class WaitingVariant(Struct, frozen=True):
     """A desired variant for which nothing is done before its pin is merged; `offers` would be that pin.
 
     `target` is the pin that a rollout keeps from being the pin, None if its lock is what it waits for.
@@ -119,8 +116,7 @@ class WaitingVariant:
     target: Pin | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """A package that leaves our care with its content kept: its annotations are to be dropped.
 
     `tree` is the package on main, or in the draft at `ref` where it never got there.
@@ -132,15 +128,13 @@ class Release:
     ref: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """The package trees to fetch, by repository URL: one batch per repository."""
 
     trees: Mapping[str, frozenset[Oid]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(Struct, frozen=True):
     """The outcome of resolution: every desired variant is resolved, waiting or stalled with its problems.
 
     `downstreams` are the packages that variants want. `publications` are the revisions that this plan

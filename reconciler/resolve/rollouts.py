@@ -1,22 +1,25 @@
 """Rollouts of sets: what each package has and is to have, and which ones keep their revision (D20)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.api.meta import LabelSelector
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
 from reconciler.expand.selectors import compile_selector
 from reconciler.expand.variants import Desired, DesiredVariant
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import Inventory, PackageState, PullState, RepositoryView
+from reconciler.inventory.inventory import Inventory, PackageState, PullState, RepositoryView
+from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.refs import short_branch
 from reconciler.policy import RolloutPolicy
-from reconciler.refs import short_branch
+from reconciler.records.state import UNTIMED, RolloutMember, RolloutPin, RolloutRecord
 from reconciler.resolve.gates import gate_results
 from reconciler.resolve.merge_bases import find_commit
 from reconciler.resolve.ownership import find_view
 from reconciler.resolve.resolution import Pin, ResolvedVariant, WaitingVariant
-from reconciler.rollout.model import (
+from reconciler.resolve.rollout_model import (
     GO,
     PAUSE,
     ROLL_BACK,
@@ -29,7 +32,7 @@ from reconciler.rollout.model import (
     WavePhase,
     WaveStatus,
 )
-from reconciler.rollout.waves import (
+from reconciler.resolve.waves import (
     Judgement,
     assign_waves,
     judge_waves,
@@ -37,8 +40,6 @@ from reconciler.rollout.waves import (
     waiting_text,
     wave_names,
 )
-from reconciler.state import UNTIMED, RolloutMember, RolloutPin, RolloutRecord
-from reconciler.values import dataclass, replace
 
 Outcome = ResolvedVariant | WaitingVariant | tuple[Problem, ...]
 """Outcome of one variant: resolved, waiting for its pin, or stalled with its problems."""
@@ -54,16 +55,14 @@ class Hold(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rollouts:
+class Rollouts(Struct, frozen=True):
     """The rollouts of a run, and what they keep from their variants."""
 
     rollouts: tuple[Rollout, ...] = ()
     holds: Mapping[ObjectName, Hold] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Set:
+class _Set(Struct, frozen=True):
     """One set with a policy: its variants, their outcomes, and its orders."""
 
     key: ObjectName

@@ -7,12 +7,12 @@ from typing import Any
 import orjson
 
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.inventory.inventory import Inventory, RepositoryView
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.policy import OnConflict
+from reconciler.records.state import PackageVariantRecord, functions_failed
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.snapshot import Snapshot, SnapshotObject
-from reconciler.state import PackageVariantRecord, functions_failed
 
 ObjectIndex = Mapping[ObjectName, Sequence[SnapshotObject]]
 

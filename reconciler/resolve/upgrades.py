@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from reconciler.base.errors import UsageError
+from reconciler.base.suggestions import suggest
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.errors import UsageError
 from reconciler.expand import DesiredVariant
-from reconciler.suggestions import suggest
 
 _OTHERWISE = "Names are those that `reconciler lock` and `reconciler index list` print."
 

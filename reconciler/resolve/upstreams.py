@@ -2,7 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
+from msgspec import Struct
+
 from reconciler.api.porch import Upstream
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.dependencies.versions import (
     Grammar,
     Version,
@@ -11,19 +16,15 @@ from reconciler.dependencies.versions import (
     parse_constraint,
     parse_loose,
 )
-from reconciler.errors import Location, Problem
 from reconciler.expand.upstream import missing_package
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
-from reconciler.objects import Commit
-from reconciler.reasons import Reason
-from reconciler.refs import short_branch, short_tag
+from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import Commit
+from reconciler.names.refs import short_branch, short_tag
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.verification import check_pin
-from reconciler.suggestions import suggest
-from reconciler.values import dataclass
 
 NOT_FOUND = "could not find upstream package revision"
 """Porch's prefix of messages about missing upstreams."""
@@ -98,8 +99,7 @@ def pin_at(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Lookup:
+class _Lookup(Struct, frozen=True):
     """One package in which to look; each way to look returns a pin or a problem."""
 
     variant: DesiredVariant

@@ -3,11 +3,15 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import Downstream, Upstream
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
+from reconciler.base.values import share
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Draft, Inventory, PackageState, RepositoryRole, RepositoryView
+from reconciler.inventory.inventory import Draft, Inventory, PackageState, RepositoryRole, RepositoryView
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.merge_bases import Sources, find_base, find_candidates, index_sources
 from reconciler.resolve.ownership import (
     ADOPT_EXISTING,
@@ -30,8 +34,6 @@ from reconciler.resolve.up_to_date import (
     told_facts,
 )
 from reconciler.resolve.upstreams import find_repository, subject_of
-from reconciler.state import PackageVariantRecord
-from reconciler.values import no_entries, replace, share
 
 
 def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
@@ -204,7 +206,7 @@ def resolve_variant(
         draft_base=draft_base,
         inputs=inputs,
         facts=told_facts(facts, inputs, record),
-        objects=named_objects(variant, objects) or no_entries(),
+        objects=named_objects(variant, objects) or {},
         asked_from=_asked_from(draft, record),
         moved=find_moved_tag((draft_header, package.main_header), pin, variant),
         offers=choice.offers,

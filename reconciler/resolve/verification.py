@@ -1,10 +1,10 @@
 """Verification of chosen upstream revisions: what is not signed with a configured key is not taken."""
 
-from reconciler.errors import Problem
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import Oid
-from reconciler.inventory import Inventory
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import Oid
 from reconciler.resolve.resolution import Pin
 
 NOT_VERIFIED_HINT = (

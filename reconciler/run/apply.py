@@ -7,11 +7,11 @@ from reconciler.apply.links import Links
 from reconciler.apply.outcome import Target
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
+from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
 from reconciler.plan.changes import Effect, Outcome
 from reconciler.plan.commits import repository_commits
 from reconciler.run.plan import PlannedRun
-from reconciler.timing import SpanKind, timed
 
 OnEffects = Callable[[Sequence[Effect]], None]
 

@@ -2,21 +2,24 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from enum import StrEnum
 
-from reconciler.errors import ConfigurationError, Location, Problem
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.progress import open_task
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
 from reconciler.expand.upstream import assume_upstreams
 from reconciler.git.repository import Mirror
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, Side, compare, lock_files
 from reconciler.plan.deletion_diff import SetDiff, diff_variants
 from reconciler.plan.path_conflicts import find_nested_downstreams
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable, Policy
-from reconciler.progress import open_task
 from reconciler.read.control import ProposedChange, is_merged, open_proposed_change
 from reconciler.read.credentials import lacks_credential
 from reconciler.read.governance import (
@@ -27,12 +30,10 @@ from reconciler.read.governance import (
     repository_check,
 )
 from reconciler.read.inventory import read_inventory
-from reconciler.reasons import Reason
 from reconciler.report.summary import Names
 from reconciler.run.inputs import RunInputs, with_former_variants
 from reconciler.run.options import RunOptions, open_mirrors
 from reconciler.run.plan import PlannedRun, plan_fleet
-from reconciler.values import dataclass
 
 SECOND_CHECK = (
     "Nothing to do for this check, which has no credential. A second one, with a credential, compares "
@@ -48,8 +49,7 @@ class Level(StrEnum):
     FLEET = "fleet"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """Result of a check, with the policy of the default branch (None if it cannot be read).
 
     `proposed` is the plan after merging if packages were compared. `unavailable` tells that a required

@@ -1,19 +1,18 @@
 """Both sides of planned changes: the packages on main and as their drafts have them, read from mirrors."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 
-from reconciler.ids import Oid
-from reconciler.objects import Files
+from msgspec import Struct, field
+
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op, Plan, WriteRemoval
 from reconciler.read.contents import fetch_contents
 from reconciler.resolve.resolution import Needs
 from reconciler.run.inputs import RunInputs
-from reconciler.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class PackageSides:
+class PackageSides(Struct, frozen=True):
     """A package on main and after its change; `unread` is the reason if one of them cannot be read."""
 
     change: Change

@@ -5,21 +5,21 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from reconciler.errors import ConfigurationError, ReconcilerError, UnavailableError, UsageError
+from reconciler.base.errors import ConfigurationError, ReconcilerError, UnavailableError, UsageError
+from reconciler.base.progress import track
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural, time_text
 from reconciler.forge.registry import Forges
 from reconciler.git.command import run_git
 from reconciler.git.push import check_push
 from reconciler.git.urls import local_path
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.inventory.inventory import Inventory, RepositoryView
+from reconciler.names.refs import HEADS
 from reconciler.policy import ForgeKind, Policy, find_rule
-from reconciler.progress import track
 from reconciler.read.credentials import commit_signing, find_credentials
-from reconciler.reasons import Reason
-from reconciler.refs import HEADS
 from reconciler.report.doctor import Diagnosis, Severity
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
-from reconciler.wording import plural, time_text
 
 _RESERVED = ("drafts", "proposed", "reconciler")
 _AHEAD_S = 300

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from reconciler.graph import Graph
+from reconciler.base.graph import Graph
 from reconciler.plan.fleet_graph import fleet_graph
 from reconciler.plan.fleet_packages import FleetPackage, fleet_packages, published_upstreams
 from reconciler.run.options import RunOptions

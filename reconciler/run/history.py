@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.errors import UsageError
+from reconciler.base.errors import UsageError
+from reconciler.base.progress import track
 from reconciler.git.repository import Mirror
-from reconciler.ids import Oid
-from reconciler.inventory import PackageState, RepositoryView
-from reconciler.objects import Files
+from reconciler.inventory.inventory import PackageState, RepositoryView
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
 from reconciler.plan.impact import ImpactReader
 from reconciler.plan.overview import version_label
-from reconciler.progress import track
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
 from reconciler.report.history import HistoryEntry

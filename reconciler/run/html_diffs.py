@@ -1,12 +1,14 @@
 """Differences for the HTML report: of every package that changes or has an open draft, equal ones once."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.api.kptfile import KPTFILE
-from reconciler.ids import PackageKey
-from reconciler.objects import Files
+from reconciler.base.wording import plural
+from reconciler.names.ids import PackageKey
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Change
 from reconciler.plan.impact import ImpactReader
 from reconciler.report.folding import equal_differences
@@ -14,7 +16,6 @@ from reconciler.report.html.model import FileDiff, PackageDiff
 from reconciler.report.patch import package_patch
 from reconciler.run.differences import PackageSides, is_deletion, read_sides
 from reconciler.run.plan import PlannedRun
-from reconciler.wording import plural
 
 MOST_DIFFS: Final = 400
 """Distinct differences that a page holds; of further packages it names the command that prints them."""

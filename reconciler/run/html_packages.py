@@ -1,16 +1,16 @@
 """Packages of the HTML report: a row for each with its state, conditions, history and origins of fields."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from datetime import UTC, datetime
 from typing import Final
 
 import orjson
+from msgspec import Struct, field
 
 from reconciler.dependencies.status import status_entries
 from reconciler.expand import expand
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.objects import Files
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.overview import PackageOverview, package_overviews
@@ -24,7 +24,6 @@ from reconciler.report.status import Owner, condition, package_name
 from reconciler.report.summary import change_risks
 from reconciler.resolve import Needs
 from reconciler.run.plan import PlannedRun
-from reconciler.values import dataclass
 
 MOST_REVISIONS: Final = 10
 """Revisions in the history of one package."""
@@ -32,8 +31,7 @@ MOST_COMMITS: Final = 20_000
 """Revisions of all packages together; each has at least its newest two."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackageSources:
+class PackageSources(Struct, frozen=True):
     """Values from which the rows of packages are made.
 
     `statuses` are the states to show, `status_files` the files of the status branch with the same states.

@@ -4,9 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
+from reconciler.base.graph import Graph
+from reconciler.base.wording import plural
 from reconciler.dependencies.graph import dependency_graph
-from reconciler.graph import Graph
-from reconciler.ids import PackageKey
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op, Outcome
 from reconciler.plan.compare import WITHDRAW
 from reconciler.plan.fleet_packages import fleet_packages
@@ -64,8 +67,6 @@ from reconciler.run.fleet_graph import draw_fleet
 from reconciler.run.html_diffs import Differences, find_differences
 from reconciler.run.html_packages import PackageSources, package_rows
 from reconciler.run.plan import PlannedRun
-from reconciler.values import replace
-from reconciler.wording import plural
 
 MOST_NODES: Final = 400
 """Boxes of a graph; a larger one is not drawn, but `graph --cluster` draws a part of it."""

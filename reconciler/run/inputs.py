@@ -2,20 +2,23 @@
 
 import os
 from contextlib import suppress
-from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.apply.preconditions import Checkout, check_checkout
+from reconciler.base.errors import ConfigurationError
+from reconciler.base.progress import open_task
 from reconciler.dependencies.catalog.published import DependencyInputs
-from reconciler.errors import ConfigurationError
 from reconciler.expand import expand
 from reconciler.expand.upstream import assume_upstreams
+from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.registry import Forges
-from reconciler.forge.reply_cache import ReplyCache
 from reconciler.git.repository import Mirrors
-from reconciler.inventory import Inventory
-from reconciler.progress import open_task
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.standing import Position
 from reconciler.read.control import (
     ControlHistory,
     OpenControl,
@@ -40,15 +43,12 @@ from reconciler.report.summary import Names
 from reconciler.resolve.ownership import downstream_packages
 from reconciler.run.name_cache import keep_names
 from reconciler.run.options import Opened, RunOptions, open_mirrors
-from reconciler.standing import Position
-from reconciler.values import settled_dataclass
 
 if TYPE_CHECKING:
-    from reconciler.ids import ObjectName, PackageKey
+    from reconciler.names.ids import ObjectName, PackageKey
 
 
-@settled_dataclass(frozen=True)
-class RunInputs:
+class RunInputs(Struct, frozen=True, dict=True):
     """Everything that was read, and the repositories that it was read from."""
 
     inventory: Inventory

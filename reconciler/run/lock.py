@@ -1,19 +1,24 @@
 """The run of `lock`: resolve every pin, and write the lock files."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.apply.outcome import Target
 from reconciler.apply.preconditions import Checkout, check_checkout
 from reconciler.apply.pulls import lock_change
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks
+from reconciler.base.errors import Problem, RefusedError, UsageError
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, LockUpdate, ResolveOptions
-from reconciler.errors import Problem, RefusedError, UsageError
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import WorkingCopy, find_working_copy
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.standing import Standing
 from reconciler.plan.changes import Outcome, PinChange
 from reconciler.plan.lock_pull_request import (
     ComputedLock,
@@ -26,21 +31,16 @@ from reconciler.plan.lock_pull_request import (
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.locks import read_working_lock
-from reconciler.reasons import Reason
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UpstreamLock, is_floating
 from reconciler.resolve.ownership import SUSPENDED
 from reconciler.resolve.pins import find_floating, follow, hold, upstream_data
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import resolve_inputs
-from reconciler.standing import Standing
-from reconciler.suggestions import suggest
-from reconciler.upstream_lock import LOCKS_DIRECTORY, UpstreamLock, is_floating
-from reconciler.values import dataclass
 from reconciler.workdir.directory import write_directory
 
 
-@dataclass(frozen=True, slots=True)
-class PinRequest:
+class PinRequest(Struct, frozen=True):
     """Requests of a person about floating upstreams: variants to `hold` at a revision, and to `follow` again.
 
     Keys are NAMESPACE/NAME or NAME of variants; an empty revision holds a variant where it is.
@@ -57,8 +57,7 @@ class PinRequest:
 NO_REQUEST = PinRequest()
 
 
-@dataclass(frozen=True, slots=True)
-class LockResult:
+class LockResult(Struct, frozen=True):
     """Result of `lock`.
 
     `decision` are the locks of clusters. `pins` are the changed pins of floating upstreams, `chosen` the

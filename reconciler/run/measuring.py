@@ -7,10 +7,10 @@ import sys
 import threading
 import time
 
+from reconciler.base.timing import SpanKind, TimeSpan
 from reconciler.report.metrics import Sample
 from reconciler.report.timings import SLOWEST, StageDuration, Timings, Work
 from reconciler.run.plan import PlannedRun
-from reconciler.timing import SpanKind, TimeSpan
 
 _WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 

@@ -14,7 +14,7 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reconciler.inventory import Inventory
+    from reconciler.inventory.inventory import Inventory
 
 _MOST = 20_000
 """Names of one kind that are kept."""

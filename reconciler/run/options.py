@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.git.cache_directory import open_cache
 from reconciler.git.repository import Mirrors
@@ -12,14 +14,12 @@ from reconciler.plan.shard import WHOLE, Shard
 from reconciler.read.control import OpenControl
 from reconciler.read.credentials import control_credential
 from reconciler.run.name_cache import default_cache
-from reconciler.values import dataclass
 
 READ_SECONDS = "RECONCILER_LIMITS_READ_SECONDS"
 """The variable of `limits.readSeconds`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """Options of a run that the command line gives; all others are in the control repository.
 
     `control` is a working copy, a bare repository or a URL; `shard` the part of the fleet that this run is

@@ -1,20 +1,24 @@
 """The run of `plan`: read > expand > resolve > fetch > render > plan, each once."""
 
-from dataclasses import replace
 from functools import partial
 
-from reconciler.collector import no_collection
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.collector import no_collection
+from reconciler.base.errors import UsageError
+from reconciler.base.progress import track
+from reconciler.base.timing import SpanKind, timed
 from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.errors import UsageError
 from reconciler.expand import Desired, expand
 from reconciler.forge.registry import Forges
+from reconciler.functions.runtimes.pipelines import open_pipelines
 from reconciler.git import effects
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
 from reconciler.plan.shard import WHOLE, Shard
-from reconciler.progress import track
 from reconciler.read.contents import fetch_contents
 from reconciler.render.delivery import render_deliveries
 from reconciler.render.merging import Contents
@@ -26,15 +30,11 @@ from reconciler.resolve.fleet import with_deliveries
 from reconciler.resolve.pins import find_floating
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import Opened, RunOptions
-from reconciler.runtime.pipelines import open_pipelines
-from reconciler.timing import SpanKind, timed
-from reconciler.values import dataclass
 
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRun:
+class PlannedRun(Struct, frozen=True):
     """A plan, and the values of the stages before it."""
 
     inputs: RunInputs

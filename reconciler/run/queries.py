@@ -1,36 +1,34 @@
 """Runs that only report: the status of every package, and the kinds that snapshots must list."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 import orjson
+from msgspec import Struct, field
 
+from reconciler.base.errors import Exit, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.status import status_entries
-from reconciler.errors import Exit, Problem
-from reconciler.ids import GroupKind, ObjectName, Oid
+from reconciler.inventory.standing import Standing
+from reconciler.names.ids import GroupKind, ObjectName, Oid
 from reconciler.plan.overview import package_overviews
 from reconciler.plan.status import current_status
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
-from reconciler.reasons import Reason
 from reconciler.render.needed_kinds import needed_kinds
 from reconciler.report.summary import exits_of
 from reconciler.resolve.resolution import Needs
-from reconciler.rollout.model import Rollout
+from reconciler.resolve.rollout_model import Rollout
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run, resolve_inputs
-from reconciler.standing import Standing
-from reconciler.values import dataclass
 
 _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})
 """Problems that are listed as unread repositories, or that the next snapshot ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetStatus:
+class FleetStatus(Struct, frozen=True):
     """The status of every owner, sorted by kind and name, with problems, classes of exit and rollouts.
 
     `planned` is the run that it was read in, `standing` the position of the commit that was read.
@@ -66,8 +64,7 @@ def read_status(options: RunOptions) -> FleetStatus:
     return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts, standing)
 
 
-@dataclass(frozen=True, slots=True)
-class NeededKinds:
+class NeededKinds(Struct, frozen=True):
     """The kinds of objects that a fleet reads from snapshots of clusters, sorted.
 
     `problems` are manifests and `unread` repositories that may need further kinds. `standing` is

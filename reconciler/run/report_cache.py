@@ -17,21 +17,21 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from reconciler import __version__
-from reconciler.digest import checked, with_digest
-from reconciler.errors import Exit, ReconcilerError
+from reconciler.base.digest import checked, with_digest
+from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import Oid
+from reconciler.names.ids import Oid
+from reconciler.names.refs import TAGS
 from reconciler.read.control import OpenControl, open_control
-from reconciler.refs import TAGS
 from reconciler.run.name_cache import default_cache
 from reconciler.run.options import Opened, RunOptions, open_mirrors
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from reconciler.forge.registry import Forges
-    from reconciler.inventory import Inventory, Opening
+    from reconciler.inventory.inventory import Inventory, Opening
     from reconciler.run.plan import PlannedRun
 
 _MOST_BYTES: Final = 4 << 20
@@ -95,8 +95,7 @@ class _Kept(NamedTuple):
     report: Report
 
 
-@dataclass(slots=True)
-class ReportCache:
+class ReportCache(Struct):
     """The kept reports of runs: one for each question, which is a command with its options.
 
     A command that `writes` opens repositories with credentials that may. Damage, and whatever cannot be
@@ -183,8 +182,8 @@ class ReportCache:
 
     def _configure(self, mirrors: Mirrors, control: OpenControl) -> "tuple[Forges, Opening]":
         """Give the mirrors their credentials; return the forges, and the state of the schedule."""
+        from reconciler.forge.api.reply_cache import ReplyCache  # noqa: PLC0415
         from reconciler.forge.registry import Forges  # noqa: PLC0415 - slow, and rarely needed
-        from reconciler.forge.reply_cache import ReplyCache  # noqa: PLC0415
         from reconciler.read.governance import read_options  # noqa: PLC0415
         from reconciler.read.inventory import authorize  # noqa: PLC0415
         from reconciler.read.schedule import read_opening  # noqa: PLC0415

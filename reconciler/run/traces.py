@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from reconciler import __version__
-from reconciler.timing import SpanKind, TimeSpan
+from reconciler.base.timing import SpanKind, TimeSpan
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
-from reconciler.config import KIND, parse_configuration
+from msgspec.structs import replace
+
+from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.expand import check_declared
 from reconciler.policy import Policy
+from reconciler.read.configuration import KIND, parse_configuration
 from reconciler.read.manifests import parse_manifests
-from reconciler.reasons import Reason
 
 _CONFIGURATION = re.compile(rb"^kind: *[\"']?%s\b" % KIND.encode(), re.MULTILINE)
 

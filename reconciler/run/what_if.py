@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from reconciler.base.errors import Location, UsageError
+from reconciler.base.suggestions import suggest
 from reconciler.dependencies.catalog.index import parse_id
 from reconciler.dependencies.dialects.reading import canonical_interface
 from reconciler.dependencies.model.packages import VARIANT_KIND, Candidate
@@ -16,13 +18,11 @@ from reconciler.dependencies.what_if import (
     read_hypothetical,
     withdraw,
 )
-from reconciler.errors import Location, UsageError
-from reconciler.inventory import Inventory, Source
+from reconciler.inventory.inventory import Inventory, Source
 from reconciler.policy import Limits
 from reconciler.read.documents import parse_file, yaml_limits
 from reconciler.resolve import ResolvedFleet
 from reconciler.resolve.dependency_roots import install_keys
-from reconciler.suggestions import suggest
 
 _FORMS = (
     "Write PACKAGE@VERSION, the name as `reconciler lock` prints it, without ecosystem, "

@@ -6,9 +6,10 @@ from pathlib import Path
 from textwrap import dedent, indent
 from typing import NamedTuple
 
-from reconciler.errors import UsageError
+from msgspec import Struct
+
+from reconciler.base.errors import UsageError
 from reconciler.git.working_copy import NewCommit, clone, create_bare
-from reconciler.values import dataclass
 
 EPOCH = 1_767_225_600  # 2026-01-01T00:00:00Z: the demo's commits must not depend on the clock
 
@@ -29,16 +30,14 @@ class DemoCommit(NamedTuple):
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DemoRepository:
+class DemoRepository(Struct, frozen=True):
     """One bare repository of the world."""
 
     name: str
     commits: tuple[DemoCommit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Repositories of the demo: one for each role, or one for all of them (D19)."""
 
     control: str

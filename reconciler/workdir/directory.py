@@ -7,8 +7,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from reconciler.errors import RefusedError, UsageError
-from reconciler.objects import File, Files, Mode
+from reconciler.base.errors import RefusedError, UsageError
+from reconciler.names.objects import File, Files, Mode
 from reconciler.read.files import read_directory, stays_inside
 
 

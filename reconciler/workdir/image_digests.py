@@ -6,10 +6,10 @@ from pathlib import Path
 from reconciler.api.validation import first_error
 from reconciler.apply.outcome import Result
 from reconciler.apply.state import MOST_TRIES, Branch, read_branch, state_ref, write_branch
-from reconciler.errors import Exit, RefusedError
+from reconciler.base.errors import Exit, RefusedError
 from reconciler.git.repository import Mirror
 from reconciler.policy import Policy
-from reconciler.upstream_lock import IMAGES_PATH, ImagesLock, lock_bytes
+from reconciler.records.upstream_lock import IMAGES_PATH, ImagesLock, lock_bytes
 
 
 def pin_on_branch(control: Mirror, policy: Policy, pins: Mapping[str, str], time: int) -> Result:

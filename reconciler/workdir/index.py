@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from reconciler.base.errors import RefusedError, UsageError
 from reconciler.dependencies.catalog.index import INDEX_API_VERSION, INDEX_KIND, LayerDefaults
 from reconciler.dependencies.dialects.reading import parse_source
-from reconciler.errors import RefusedError, UsageError
 from reconciler.krm.yaml import emit
 
 HEADER = "version.yaml"

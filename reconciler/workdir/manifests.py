@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.errors import UsageError
+from reconciler.base.errors import UsageError
 from reconciler.krm.yaml import emit
 from reconciler.read.manifests import SUFFIXES
 

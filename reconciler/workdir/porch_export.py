@@ -14,11 +14,11 @@ from reconciler.api.porch import (
     Repository,
 )
 from reconciler.api.validation import FieldError, field_text, parse_model
-from reconciler.errors import ConfigurationError, Location
+from reconciler.base.errors import ConfigurationError, Location
+from reconciler.base.wording import plural, verb
 from reconciler.expand.migration import migrate_set, untranslated_fields
 from reconciler.krm.yaml import YamlError, emit, load_documents
 from reconciler.krm.yaml.limits import SNAPSHOT_LIMITS
-from reconciler.wording import plural, verb
 
 _MODELS: Mapping[str, type[Manifest]] = {
     "Repository": Repository,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from reconciler.api.snapshot import FILE
-from reconciler.errors import ConfigurationError, UsageError
+from reconciler.base.errors import ConfigurationError, UsageError
 from reconciler.read.snapshot import parse_header
 from reconciler.read.snapshot.importing import SnapshotFiles
 from reconciler.read.snapshot.objects import SUFFIXES

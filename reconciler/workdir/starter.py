@@ -8,7 +8,7 @@ from string import Template
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from reconciler.errors import UsageError
+from reconciler.base.errors import UsageError
 
 FILES: Mapping[str, str] = {
     "Repository": "repositories.yaml",

@@ -21,7 +21,7 @@ sys.path.insert(0, str(PROJECT))
 from reconciler.api.porch import REPOSITORY  # noqa: E402
 from reconciler.cel import Environment, Failure  # noqa: E402
 from reconciler.expand import expand  # noqa: E402
-from reconciler.inventory import Inventory  # noqa: E402
+from reconciler.inventory.inventory import Inventory  # noqa: E402
 from reconciler.krm.yaml import emit  # noqa: E402
 from reconciler.plan.deletion_diff import diff_variants  # noqa: E402
 from reconciler.policy import Limits  # noqa: E402

@@ -30,11 +30,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reconciler.functions.package_files import read_resources, write_resources
 from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.runtimes.pipelines import open_pipelines
+from reconciler.functions.runtimes.starlark import StarlarkRuntime
 from reconciler.krm.yaml import emit
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.policy import FunctionPolicy
-from reconciler.runtime.pipelines import open_pipelines
-from reconciler.runtime.starlark import StarlarkRuntime
 from tests.bench.goals import QUIET_MS, Goals, is_quick
 
 POLICY = FunctionPolicy()

@@ -17,15 +17,15 @@ if __package__ in {None, ""}:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reconciler.api.porch import Repository
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
 from reconciler.git.push import push
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirrors
-from reconciler.ids import ObjectName
-from reconciler.inventory import Source, Sourced
-from reconciler.objects import File, Signature
+from reconciler.inventory.inventory import Source, Sourced
+from reconciler.names.ids import ObjectName
+from reconciler.names.objects import File, Signature
 from reconciler.policy import Limits, Policy
 from reconciler.read.repositories import read_repositories
 from tests.bench import bench_merge

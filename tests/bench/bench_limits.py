@@ -6,14 +6,15 @@ decides in runs. Each identity (an App, a user) has its own limits; shards with 
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.support.values import replace
 
 if __package__ in {None, ""}:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from reconciler.forge.budget import Budget, Clock
+from reconciler.forge.api.budget import Budget, Clock
 from reconciler.policy import WriteLimits
 from tests.bench.goals import Goals
 

@@ -23,7 +23,7 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT))
 
-from reconciler.objects import File, Files  # noqa: E402
+from reconciler.names.objects import File, Files  # noqa: E402
 from reconciler.policy import OnConflict  # noqa: E402
 from reconciler.render.update import MergeCache, UpstreamRef, update_package  # noqa: E402
 from tests.bench.goals import Goals, slowness  # noqa: E402

@@ -11,14 +11,15 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from tests.support.values import replace
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from reconciler.collector import COLLECT
+from reconciler.base.collector import COLLECT
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import next_lock
 from reconciler.dependencies.lock.read import FleetLocks, locked_choices, locked_pins

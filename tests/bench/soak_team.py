@@ -13,8 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.support.values import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 

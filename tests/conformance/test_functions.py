@@ -9,11 +9,11 @@ import yaml
 
 from reconciler.functions.package_files import read_resources
 from reconciler.functions.pipeline import run_pipeline, run_steps
+from reconciler.functions.runtimes.starlark import StarlarkRuntime
 from reconciler.functions.step import PipelineResult, Stage, Step
 from reconciler.krm.yaml import load_documents
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.policy import FunctionPolicy
-from reconciler.runtime.starlark import StarlarkRuntime
 from tests.support.conformance import absence, load_yaml, parameters, vector_files
 from tests.support.porch_divergences import DOCUMENT
 

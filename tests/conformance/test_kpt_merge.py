@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update import Conflict, UpstreamRef
 from tests.support.conformance import OWN, PROJECT, folders

@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import Repository
-from reconciler.errors import Location
-from reconciler.forge.local_store import head_branches
+from reconciler.base.errors import Location
+from reconciler.forge.local.store import head_branches
 from reconciler.git.repository import Mirrors
-from reconciler.ids import Lifecycle, ObjectName
-from reconciler.inventory import PackageState, RepositoryView, Source, Sourced
-from reconciler.plan.commits import CLONE, EDIT, UPGRADE, repository_commits
-from reconciler.policy import CommitPolicy, Policy
-from reconciler.read.repositories import read_repositories
-from reconciler.refs import (
+from reconciler.inventory.inventory import PackageState, RepositoryView, Source, Sourced
+from reconciler.names.ids import Lifecycle, ObjectName
+from reconciler.names.refs import (
     HEADS,
     PLACEHOLDER,
     TAGS,
@@ -30,6 +27,9 @@ from reconciler.refs import (
     relative_package,
     tag_ref,
 )
+from reconciler.plan.commits import CLONE, EDIT, UPGRADE, repository_commits
+from reconciler.policy import CommitPolicy, Policy
+from reconciler.read.repositories import read_repositories
 from tests.support.conformance import Case, vector_files, vectors
 
 # Porch renames branches when it fetches; our mirrors hold them under the names of the remote.

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.render.injection import (
     INJECTED_NAME,
     Injected,
@@ -21,7 +22,6 @@ from reconciler.render.injection import (
 )
 from reconciler.render.kptfile import add_functions, function_name, is_own_function
 from reconciler.render.rendered import Blocked
-from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.conformance import Case, vectors
 from tests.support.model import package
 from tests.support.porch_divergences import rule_of

@@ -20,8 +20,8 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
+from reconciler.base.errors import Location
 from reconciler.cel import Environment, Failure
-from reconciler.errors import Location
 from reconciler.expand.expansion import expand
 from reconciler.expand.findings import ExpansionError, joined
 from reconciler.expand.names import variant_identifier, variant_name
@@ -30,8 +30,7 @@ from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.expand.targets import Context, SelectedObject, TargetScope, unroll
 from reconciler.expand.template import Renderer, Scope, TemplateError, compile_template
 from reconciler.expand.upstream import describe_missing, find_upstream
-from reconciler.ids import Lifecycle, ObjectName, Oid
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Commit,
     Control,
     Inventory,
@@ -41,10 +40,11 @@ from reconciler.inventory import (
     Source,
     Sourced,
 )
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.names.ids import Lifecycle, ObjectName, Oid
 from reconciler.plan.deletion_diff import diff_variants
 from reconciler.policy import Limits, Policy
-from reconciler.snapshot import Snapshot
-from reconciler.state import PackageVariantRecord
+from reconciler.records.state import PackageVariantRecord
 from tests.support.conformance import VARIABLE, Case, absence, cases_of, skip_absent, vectors
 from tests.support.porch_divergences import DOCUMENT, rule_of
 

@@ -7,7 +7,6 @@ and `docs/divergences.md` lists the cases it applies to.
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,23 @@ import yaml
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.git.commits import parse_annotations
-from reconciler.ids import Lifecycle, ObjectName, Oid
-from reconciler.inventory import Commit, Draft, PackageRevision, PackageState, RepositoryView, Source
+from reconciler.inventory.inventory import (
+    Commit,
+    Draft,
+    PackageRevision,
+    PackageState,
+    RepositoryView,
+    Source,
+)
+from reconciler.names.ids import Lifecycle, ObjectName, Oid
+from reconciler.names.refs import draft_ref, tag_ref
 from reconciler.plan.changes import MoveRef, WriteDraft, WriteRemoval
 from reconciler.plan.context import make_target
 from reconciler.plan.drafts import next_workspace
-from reconciler.reasons import Reason
-from reconciler.refs import draft_ref, tag_ref
 from reconciler.render.context import ensure_context
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.upstreams import find_upstream
@@ -35,6 +41,7 @@ from tests.support.git import make_repository
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, kptfile, package
 from tests.support.porch_divergences import divergent_cases, is_owned, listed_cases, rule_of
 from tests.support.small_world import repository
+from tests.support.values import replace
 from tests.support.world import World, git
 
 PART = "porch"

@@ -1,7 +1,6 @@
 """The examples of the proposals of package dependencies, fed in as they are, with what the proposals say."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ from pydantic import BaseModel
 
 from reconciler.api import carvel as carvel_api
 from reconciler.api import crossplane as crossplane_api
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.cli.index import index
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.dialects import read_manifest
@@ -23,10 +24,8 @@ from reconciler.dependencies.model.packages import Actions, InstallationType
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.errors import Location
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import load_documents
-from reconciler.reasons import Reason
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,
@@ -47,6 +46,7 @@ from tests.support.proposals import (
     schema_fields,
     struct_fields,
 )
+from tests.support.values import replace
 from tests.support.world import git
 
 HERE = Source(Location("config/example.yaml", 1))

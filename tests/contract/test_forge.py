@@ -2,22 +2,22 @@
 
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
-from reconciler.errors import ConflictError, RefusedError
-from reconciler.forge.local import LocalForge
+from reconciler.base.errors import ConflictError, RefusedError
+from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import NewCommit, create_bare
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.policy import CommitPolicy
 from tests.support.fake_forge import FakeForge
 from tests.support.forges.bench import DIALECTS, simulated
 from tests.support.forges.gitea_api import GiteaBench
+from tests.support.values import replace
 from tests.support.world import EPOCH, git
 
 HEAD = "drafts/web/packagevariant-1"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from reconciler.plan.changes import Op
 from reconciler.plan.status import Phase, current_statuses
 from tests.support.forges.bench import DIALECTS

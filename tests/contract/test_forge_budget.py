@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import ConfigurationError, Exit
-from reconciler.forge.api_errors import LimitedError
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.budget import Budget, Clock, next_turn, split
-from reconciler.forge.github import GitHub
-from reconciler.forge.http import StaticToken, Transport
+from reconciler.base.errors import ConfigurationError, Exit
+from reconciler.forge.api.budget import Budget, Clock, next_turn, split
+from reconciler.forge.api.errors import LimitedError
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.github import GitHub
+from reconciler.forge.api.http import StaticToken, Transport
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential
-from reconciler.ids import normalise_url
-from reconciler.inventory import PullRequest
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import normalise_url
 from reconciler.plan.shard import Shard, shard_of
 from reconciler.policy import ForgeKind, ForgeRule, Policy, WriteLimits
 from tests.support.forges.bench import make_simulator

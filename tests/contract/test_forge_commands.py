@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
-from reconciler.errors import Exit
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 

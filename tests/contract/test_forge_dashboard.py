@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.dialect import Issue
+from reconciler.base.errors import Exit
+from reconciler.forge.api.dialect import Issue
+from reconciler.forge.api.forge import ApiForge
 from reconciler.plan.shard import Shard
 from reconciler.plan.status import current_statuses, status_value
 from tests.support.forges.bench import DIALECTS

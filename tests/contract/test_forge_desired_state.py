@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
+from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Change, Op
-from reconciler.reasons import Reason
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
-from reconciler.forge.budget import Clock
+from reconciler.base.errors import Exit
+from reconciler.forge.api.budget import Clock
+from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.registry import Forges
-from reconciler.forge.reply_cache import ReplyCache
 from reconciler.report.summary import exit_of
 from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions

@@ -1,7 +1,6 @@
 """GitHub: conformance with its API description, its own replies, and edits of people."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import jwt
@@ -9,13 +8,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from reconciler.errors import ConflictError, UnavailableError
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.budget import Budget, Clock
-from reconciler.forge.github import DOCUMENTS, App, AppToken, GitHub
-from reconciler.forge.http import StaticToken, Transport
+from reconciler.base.errors import ConflictError, UnavailableError
+from reconciler.forge.api.budget import Budget, Clock
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.github import DOCUMENTS, App, AppToken, GitHub
+from reconciler.forge.api.http import StaticToken, Transport
 from reconciler.forge.registry import Forges
-from reconciler.inventory import PullRequest
+from reconciler.inventory.inventory import PullRequest
 from reconciler.policy import (
     ApprovalPolicy,
     ApprovalRule,
@@ -32,6 +31,7 @@ from reconciler.run.plan import plan_run
 from tests.support.forges.bench import HEADS, NAME, SimulatorBench, simulated
 from tests.support.forges.description import VARIABLE, validator
 from tests.support.forges.world import forge_world
+from tests.support.values import replace
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.split()[1].partition("(")[0])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.state import PULLS_DIRECTORY
+from reconciler.records.state import PULLS_DIRECTORY
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import HOUR, Entry
 from tests.support.forges.world import ForgeWorld, forge_world

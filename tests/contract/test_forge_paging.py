@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.inventory import PullRequest
+from reconciler.inventory.inventory import PullRequest
 from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
 from tests.support.forges.gitea import GiteaSimulator
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ORGANISATION, ForgeWorld, forge_world

@@ -5,17 +5,17 @@ leaves the forge as if nothing had happened. GitLab's dialect stands for all: th
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
 import pytest
 
-from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.forge.api_errors import LimitedError, LostReplyError, UnauthorizedError
-from reconciler.forge.api_forge import ApiForge
-from reconciler.inventory import PullRequest
+from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
+from reconciler.forge.api.errors import LimitedError, LostReplyError, UnauthorizedError
+from reconciler.forge.api.forge import ApiForge
+from reconciler.inventory.inventory import PullRequest
 from tests.support.forges.bench import HEADS, SimulatorBench, simulated
+from tests.support.values import replace
 
 HOUR_S = 3700
 DESIRED = PullRequest(HEADS["web"], "main", "Create web", "Why.", draft=False)

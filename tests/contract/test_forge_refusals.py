@@ -1,17 +1,17 @@
 """What forges refuse: writes where a repository is archived or a permission missing, protected merges."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit, ReconcilerError, RefusedError, UnavailableError
-from reconciler.inventory import PullRequest, PullState
+from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.plan.changes import Op
-from reconciler.reasons import Reason
 from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
 from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.values import replace
 
 WEB = HEADS["web"]
 AUTO = "  approval:\n    auto:\n    - {}\n"

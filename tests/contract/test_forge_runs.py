@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
-from reconciler.reasons import Reason
+from reconciler.base.errors import Exit
+from reconciler.base.reasons import Reason
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world

@@ -1,18 +1,18 @@
 """What real servers do and a simple model of a forge does not: checks after merges, styles, links, labels."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reconciler.errors import RefusedError
-from reconciler.forge.api_forge import RECHECK_DELAYS_S
-from reconciler.forge.dialect import MergePendingError
-from reconciler.inventory import PullRequest, PullState
+from reconciler.base.errors import RefusedError
+from reconciler.forge.api.dialect import MergePendingError
+from reconciler.forge.api.forge import RECHECK_DELAYS_S
+from reconciler.inventory.inventory import PullRequest, PullState
 from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
 from tests.support.forges.gitea import GiteaSimulator
+from tests.support.values import replace
 
 WEB = HEADS["web"]
 DB = HEADS["db"]

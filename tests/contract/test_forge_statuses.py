@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Answer
 from tests.support.forges.world import ForgeWorld, forge_world

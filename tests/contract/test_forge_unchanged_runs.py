@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run
 from reconciler.run.report_cache import Report, ReportCache

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
+from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Op
-from reconciler.reasons import Reason
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git.cache import MANY_PACKS, count_packs
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
@@ -15,7 +15,7 @@ from reconciler.git.push import PushStatus, push
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import Credential
-from reconciler.objects import File, Signature
+from reconciler.names.objects import File, Signature
 from reconciler.policy import Limits
 from reconciler.read.contents import fetch_contents
 from reconciler.resolve.resolution import Needs

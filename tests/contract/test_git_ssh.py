@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git.command import KNOWN_HOSTS, environment
 from reconciler.git.pack import Pack
 from reconciler.git.push import push
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import Credential
-from reconciler.objects import File, Signature
+from reconciler.names.objects import File, Signature
 from reconciler.policy import CredentialRule, Policy
 from reconciler.read.credentials import control_credential, find_credentials
 from tests.support.ci import lacking

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import RefusedError, UnavailableError
+from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushStatus, push
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import Oid
-from reconciler.objects import File, Signature
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Signature
 from tests.support.git import Repo, make_repository, run
 
 BOT = Signature("Bot", "bot@example.com", 1_767_225_600)
@@ -244,7 +244,7 @@ from reconciler.git.push import push
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirrors
 from reconciler.git.pack import Pack
-from reconciler.objects import File, Signature
+from reconciler.names.objects import File, Signature
 
 remote, cache, name = sys.argv[1:]
 mirror = Mirrors(Path(cache)).open(remote)
@@ -283,7 +283,7 @@ from reconciler.git.push import push
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirrors
 from reconciler.git.pack import Pack
-from reconciler.objects import File, Signature
+from reconciler.names.objects import File, Signature
 
 remote, cache = sys.argv[1:]
 mirror = Mirrors(Path(cache)).open(remote)

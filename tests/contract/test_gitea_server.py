@@ -2,17 +2,17 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
-from reconciler.errors import RefusedError, UnavailableError
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.http import Transport
-from reconciler.inventory import CheckState, PullRequest, PullState
+from reconciler.base.errors import RefusedError, UnavailableError
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.http import Transport
+from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from tests.support.forges.bench import HEADS
 from tests.support.forges.gitea_api import GiteaBench, GiteaServer, other_address
 from tests.support.git import kptfile
+from tests.support.values import replace
 
 WEB, DB = HEADS["web"], HEADS["db"]
 NO_STYLE = {

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
-from reconciler.errors import Exit
 from tests.support.forges.gitea_api import GiteaServer, HostedRepository
 from tests.support.git import Repo, make_repository
 from tests.support.small_world import _blueprint, manifest, repository, variant

@@ -46,7 +46,11 @@ OF_OTHERS = {
 }
 """Fields of kinds of Kubernetes, Carvel, Crossplane and Prometheus, options and files of other programs."""
 EXCEPT = OF_PEOPLE | OF_TESTS | MISSPELT | OF_OTHERS | {"dashboard-I-of-N.md"}
-NOT_FOR_PEOPLE = ("reconciler/functions/builtin/", "reconciler/forge/github.py", "reconciler/report/graph/")
+NOT_FOR_PEOPLE = (
+    "reconciler/functions/builtin/",
+    "reconciler/forge/api/github.py",
+    "reconciler/report/graph/",
+)
 """Words of other programs: messages of functions, GraphQL, Mermaid and SVG."""
 CHECKS: tuple[Check, ...] = (wrong_commands, wrong_options, wrong_names, wrong_fields, wrong_files)
 

@@ -14,18 +14,18 @@ from reconciler.api.annotations import KEYS, PREFIX, check_keys
 from reconciler.api.porch import SET_LABEL, PackageVariant, PackageVariantSet, Repository
 from reconciler.api.snapshot import SnapshotHeader
 from reconciler.api.validation import parse_model
+from reconciler.base.errors import Exit
+from reconciler.base.reasons import Reason
 from reconciler.cel import Environment
 from reconciler.cli.schema import NAMES, OUTPUTS
-from reconciler.config import parse_configuration, setting_paths, variable_name, variable_paths
-from reconciler.errors import Exit
 from reconciler.expand.findings import Finding
 from reconciler.expand.own_checks import check_set, check_variant
 from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.catalog import CLAIMS, VersionClaim
+from reconciler.names.trailers import CONFLICT, KEEP
 from reconciler.policy import Limits, Policy
-from reconciler.reasons import Reason
-from reconciler.trailers import CONFLICT, KEEP
+from reconciler.read.configuration import parse_configuration, setting_paths, variable_name, variable_paths
 from tests.support.field_tables import examples, lacking
 from tests.support.generated_docs import GENERATED, regenerated
 from tests.support.generated_docs import pages as generated_pages

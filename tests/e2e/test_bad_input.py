@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from reconciler.git.working_copy import NewCommit, create_bare
 from tests.support.world import EPOCH, World
 

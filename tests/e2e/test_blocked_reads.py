@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from reconciler.git import local
 from tests.support.git import Repo
 from tests.support.small_world import repository, write_world

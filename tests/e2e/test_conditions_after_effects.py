@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from reconciler.report.text import outcome_lines
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.git import Repo

@@ -9,7 +9,6 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -17,10 +16,11 @@ import pytest
 
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionCall
+from reconciler.functions.runtimes.container import ContainerRuntime
 from reconciler.functions.step import PipelineResult
-from reconciler.objects import File
+from reconciler.names.objects import File
 from reconciler.policy import Engine, FunctionPolicy
-from reconciler.runtime.container import ContainerRuntime
+from tests.support.values import replace
 
 REQUIRED = os.environ.get("RECONCILER_CONTAINERS") == "required"
 BUSYBOX = shutil.which("busybox")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.objects import File
+from reconciler.names.objects import File
 from tests.support.ci import need
 from tests.support.combination import trees
 from tests.support.combination.fleet import run_line

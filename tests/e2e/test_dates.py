@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from reconciler.read.snapshot import format_time
 from tests.support.git import EPOCH, Repo, kptfile, make_repository
 from tests.support.small_world import app, repository

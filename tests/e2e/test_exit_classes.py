@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
+from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
-from reconciler.errors import Exit
 from reconciler.git import effects
 from tests.support.exits import LINES, LOCAL, leaf_commands
 from tests.support.git import Repo, make_repository

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.git import Repo, make_repository
 from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.world import World

@@ -1,7 +1,6 @@
 """What the packages of variants need, on real repositories: brought where it lacks, in nobody's way."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from reconciler.read.dependencies import read_dependencies
 from reconciler.resolve import resolve_fleet
 from reconciler.run.inputs import RunOptions, read_inputs
 from tests.support import records
+from tests.support.values import replace
 from tests.support.world import World, build_world, git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from reconciler.functions import builtin
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.objects import File
+from reconciler.functions.runtimes.time_limits import limited
+from reconciler.names.objects import File
 from reconciler.policy import FunctionPolicy
-from reconciler.runtime.time_limits import limited
 from tests.support.command_server import run_reconciler
 from tests.support.git import make_repository
 from tests.support.small_world import app, manifest, repository, variant

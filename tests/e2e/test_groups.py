@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.git import BOT, Repo, kptfile, make_repository
 from tests.support.small_world import app, repository
 from tests.support.world import Said, World, git

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.small_world import app, manifest, variant, write_world
 from tests.support.world import IDENTITY, World, git, refs

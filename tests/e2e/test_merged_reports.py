@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.e2e.test_check import Said, run
 from tests.support.git import Repo
 from tests.support.schema import output_violations

@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from reconciler.report.redact import Redactor
+from reconciler.base.redact import Redactor
+from reconciler.base.timing import SpanKind, TimeSpan
 from reconciler.run import traces
 from reconciler.run.measuring import Recorder
-from reconciler.timing import SpanKind, TimeSpan
 from reconciler.workdir.demo import SEPARATE, write_demo
 from tests.support.command_server import run_reconciler
 from tests.support.schema import output_violations

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.cli.main import invoke
-from reconciler.errors import ConfigurationError, RefusedError, UsageError
-from reconciler.objects import File, Mode
+from reconciler.names.objects import File, Mode
 from reconciler.policy import Limits
 from reconciler.read.files import read_directory, stays_inside
 from reconciler.workdir.directory import write_directory

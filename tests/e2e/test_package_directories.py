@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.command_server import run_reconciler
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -7,8 +7,8 @@ import pytest
 
 from reconciler.api.kptfile import LOCATION, OWNER
 from reconciler.git.commits import parse_annotations
-from reconciler.ids import Lifecycle
-from reconciler.refs import (
+from reconciler.names.ids import Lifecycle
+from reconciler.names.refs import (
     HEADS,
     TAGS,
     deletion_proposed_ref,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.progress import NoDisplay, Task, show_on
 from reconciler.cli.main import invoke
-from reconciler.progress import NoDisplay, Task, show_on
 from reconciler.workdir.demo import SEPARATE, write_demo
 
 SLOW_GIT = '#!/bin/sh\nsleep {0}\nPATH="${{PATH#*:}}" exec git "$@"\n'

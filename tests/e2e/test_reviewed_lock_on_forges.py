@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.plan.changes import LockProposal, Op
-from reconciler.reasons import Reason
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.small_world import manifest, variant
 

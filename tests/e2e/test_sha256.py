@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.command_server import run_reconciler
 from tests.support.http_git import serve
 from tests.support.small_world import repository, write_world

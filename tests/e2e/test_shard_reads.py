@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.ids import normalise_url
+from reconciler.names.ids import normalise_url
 from reconciler.plan.shard import Shard
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.http_git import HttpGit, serve

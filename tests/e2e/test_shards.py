@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.ids import normalise_url
+from reconciler.names.ids import normalise_url
 from reconciler.plan.shard import shard_of
 from tests.e2e.test_check import run
 from tests.support import records

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
-from reconciler.errors import Exit
 from tests.e2e.test_cluster_snapshots import CLUSTERS, SET, VARIANT, build, snapshot
 from tests.support.world import World, git
 

@@ -15,10 +15,10 @@ import pytest
 
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import NewCommit, create_bare
-from reconciler.ids import GroupKind
+from reconciler.inventory.snapshot import Snapshot as ClusterSnapshot
+from reconciler.names.ids import GroupKind
 from reconciler.policy import Policy
 from reconciler.read.snapshot import read_snapshot
-from reconciler.snapshot import Snapshot as ClusterSnapshot
 from tests.support.command_server import write_client
 from tests.support.world import IDENTITY, git
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.small_world import manifest, repository, write_world
 from tests.support.world import World, git

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from reconciler.plan.shard import parse_shard
 from reconciler.run.apply import apply_plan
 from reconciler.run.options import RunOptions

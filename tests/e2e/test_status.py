@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.schema import violations
 from tests.support.small_world import manifest, repository, variant, write_world

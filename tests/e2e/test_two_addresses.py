@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.http_git import HttpGit, serve
 from tests.support.signing import Key, make_key, signing_options

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.signing import Key, make_key, signing_options
 from tests.support.small_world import manifest, repository, variant, write_world

@@ -8,7 +8,7 @@ from typing import Any
 
 import pygit2
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.faults.world import FaultWorld, Ran
 from tests.support.git import Repo
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
-from reconciler.state import VARIANTS_FORMAT
+from reconciler.base.errors import Exit
+from reconciler.records.state import VARIANTS_FORMAT
 from tests.faults.moments import MOMENTS
 from tests.faults.promises import final
 from tests.faults.world import FaultWorld, Ran, Runner, make_world

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.signing import make_key

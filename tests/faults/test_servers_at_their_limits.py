@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.faults.world import FaultWorld, Runner, make_world
 from tests.support.small_world import EDGES
 

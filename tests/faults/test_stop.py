@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from reconciler.git import effects
 from tests.support.forges.server import Answer
 from tests.support.forges.world import forge_world

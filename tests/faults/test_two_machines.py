@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
 from tests.faults.forges import WORLDS, saved_forge
 from tests.faults.machines import VISIBLE
 from tests.faults.matrix import sweep

@@ -6,14 +6,12 @@ from typing import Any
 import yaml
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
-from reconciler.config import parse_configuration
+from reconciler.base.errors import ConfigurationError
 from reconciler.dependencies.lock.format import PackageLock
 from reconciler.dependencies.lock.format import record_bytes as lock_record_bytes
-from reconciler.errors import ConfigurationError
 from reconciler.functions.wire import ProtocolError, check_path, from_items, parse_results
 from reconciler.git.commits import parse_commit
 from reconciler.git.trees import UnsafeEntry, check_entry, parse_tree
-from reconciler.ids import Oid
 from reconciler.krm.documents import split_file
 from reconciler.krm.yaml import (
     DeleteKey,
@@ -27,14 +25,16 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
-from reconciler.objects import File, Signature, commit_bytes, file_path_error
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Signature, commit_bytes, file_path_error
+from reconciler.names.refs import parse_ref, ref_error
 from reconciler.plan.changes import Plan  # noqa: F401 - the packages below import each other in this order
-from reconciler.refs import parse_ref, ref_error
+from reconciler.read.configuration import parse_configuration
+from reconciler.records.state import PackageVariantRecord, SetRecord, read_variant_record, record_bytes
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes
 from reconciler.render.kptfile import stamp_kptfile, strip_ownership
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import UpdateRefused, update_package
-from reconciler.state import PackageVariantRecord, SetRecord, read_variant_record, record_bytes
-from reconciler.upstream_lock import UpstreamLock, lock_bytes
 from tests.support.git import format_tree
 
 Target = Callable[[bytes], None]

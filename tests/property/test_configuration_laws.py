@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.validation import parse_model
-from reconciler.config import Configuration, parse_given_settings
+from reconciler.read.configuration import Configuration, parse_given_settings
 
 JUNK = st.sampled_from(("", "x", 3, -1, 2.5, True, None, [], ["a", 1], {}, {"x": 1}))
 GROUP = {"mode": "reviewed", "share": "0.5", "steps": 7, "path": "./a/", "maxAge": "7d", "tags": "no", "x": 1}

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.inventory import PullState
+from reconciler.inventory.inventory import PullState
 from reconciler.render.conflicts import ON_CONFLICT_FIELDS
 from tests.support.model import MAIN, ModelWorld, blueprint
 

@@ -1,7 +1,6 @@
 """Laws of resolution: the answer is the one that trying everything singles out, in any order of the input."""
 
 from collections import Counter
-from dataclasses import replace
 from itertools import combinations
 from random import Random
 
@@ -20,6 +19,7 @@ from reconciler.dependencies.update.digest import InputDigests
 from tests.bench import bench_resolver as bench
 from tests.support.dependency_worlds import RULES, crowded_world, shared_world, small_world
 from tests.support.exhaustive import answers, canonical, restrict
+from tests.support.values import replace
 
 CHUNKS = 10
 SEEDS = 250

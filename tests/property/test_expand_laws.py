@@ -2,19 +2,18 @@
 
 import random
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
 from reconciler.expand.variants import set_key, variant_key
-from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectName
 from reconciler.plan.deletion_diff import SetDiff, diff_variants
 from reconciler.policy import DeletionGuard, Policy
-from reconciler.reasons import Reason
 from tests.support.sets import (
     KIND,
     blueprints,
@@ -27,6 +26,7 @@ from tests.support.sets import (
     variant,
     world,
 )
+from tests.support.values import replace
 
 REGIONS = ("eu", "us")
 TEMPLATES: tuple[dict[str, Any], ...] = (

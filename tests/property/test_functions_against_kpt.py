@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.runtimes.process import ExecRuntime
 from reconciler.functions.step import PipelineResult
 from reconciler.krm.yaml import load_documents
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.policy import FunctionPolicy
-from reconciler.runtime.process import ExecRuntime
 
 KPT = shutil.which("kpt")
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))

@@ -18,7 +18,7 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.policy import MergeMode, Strategy
 from tests.property.test_merge_laws import examples
 from tests.support.conformance import PROJECT

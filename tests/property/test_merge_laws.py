@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.objects import File
+from reconciler.names.objects import File
 from reconciler.policy import MergeMode, OnConflict
 from reconciler.render.update import MergeCache, update_package
 from tests.support.conformance import PROJECT, parameters

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Change, Op
-from reconciler.reasons import Reason
 from tests.conftest import FUZZ
 from tests.property import test_plan_laws as people
 from tests.support.model import ModelWorld

@@ -7,7 +7,6 @@ options. After it both clusters are resolved, and a naive model (tests/support/n
 """
 
 import os
-from dataclasses import replace
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -32,6 +31,7 @@ from tests.support.needs import (
     read_locked,
     with_need,
 )
+from tests.support.values import replace
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 CLUSTER = st.sampled_from(["one", "two"])

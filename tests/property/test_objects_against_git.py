@@ -5,7 +5,7 @@ from pathlib import Path
 
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirrors
-from reconciler.objects import File, Mode, Signature
+from reconciler.names.objects import File, Mode, Signature
 from tests.support.git import make_repository, run
 from tests.support.oracles import check_objects
 

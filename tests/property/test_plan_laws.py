@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -19,14 +18,15 @@ from reconciler.api.porch import (
     Upstream,
 )
 from reconciler.expand import expand
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import PullState, ReviewedLock
+from reconciler.inventory.inventory import PullState, ReviewedLock
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Op, Plan, WriteDraft
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
+from reconciler.records.state import WANTED_LOCK
+from reconciler.records.upstream_lock import UpstreamLock
 from reconciler.resolve.ownership import find_owner
-from reconciler.state import WANTED_LOCK
-from reconciler.upstream_lock import UpstreamLock
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package, resolve
+from tests.support.values import replace
 
 CLUSTERS = ("cluster-a", "cluster-b")
 NAMES = ("one", "two", "three")

@@ -1,24 +1,23 @@
 """Whatever stands in names, values and files, a reviewer's forge renders it inert."""
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.forge import body_marker
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.objects import File
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import File
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan
 from reconciler.plan.rejection import ask_box, ask_key, asked_keys
 from reconciler.plan.status import PackageStatus, Phase
-from reconciler.reasons import Reason
 from reconciler.report.dashboard import make_dashboard
 from reconciler.report.diff import DifferenceReader
 from reconciler.report.markdown import group_body, pull_body
 from reconciler.report.summary import Names
+from tests.support.values import replace
 
 LIMIT = 60_000
 EVIL = "EVIL"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.objects import File, Files, tree_id
+from reconciler.names.objects import File, Files, tree_id
 from reconciler.policy import MergeMode, Strategy
 from reconciler.render.merge_sides import RenderedUpstreams, prepare_sides
 from reconciler.render.update import update_package

@@ -8,19 +8,19 @@ previous revision for what has moved and nothing else, in one pull request for e
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Plan, WriteDraft, WriteGroup
 from reconciler.read.repositories.kptfiles import read_header
-from reconciler.reasons import Reason
-from reconciler.rollout.model import ROLL_BACK, RolloutPhase
-from reconciler.state import RolloutMember
+from reconciler.records.state import RolloutMember
+from reconciler.resolve.rollout_model import ROLL_BACK, RolloutPhase
 from tests.support.model import EPOCH, MAIN
 from tests.support.rollouts import EDGES, GO, ORDER, PAUSE, POLICY, SKIP, SOAK_S, WAVE_OF, RolloutWorld
+from tests.support.values import replace
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 EDGE = st.sampled_from(EDGES)

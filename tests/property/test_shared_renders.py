@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -10,12 +9,12 @@ from hypothesis import strategies as st
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, RepositoryView, Source
+from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.krm.yaml import PACKAGE_LIMITS, Tree, YamlError, load_documents
-from reconciler.objects import File, Files, tree_id
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import File, Files, tree_id
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.package import render_packages
 from reconciler.render.rendered import Package, RenderedVariant
@@ -24,6 +23,7 @@ from tests.property.test_yaml_round_trip import PIECES, documents
 from tests.support.model import package
 from tests.support.plan_values import a_pin
 from tests.support.sets import repository, snapshot, world
+from tests.support.values import replace
 
 TEXTS = st.one_of(documents(usual=True), documents(), st.lists(PIECES, max_size=14).map("".join))
 HEADS = st.sampled_from(["", "---\n", "# x\n---\n", "\ufeff", "%YAML 1.1\n---\n", "a: 1\r\n...\r\n"])

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import NewCommit as Commit
 from reconciler.git.working_copy import create_bare
-from reconciler.ids import GroupKind
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.names.ids import GroupKind
 from reconciler.policy import Limits, Policy
 from reconciler.read.snapshot import read_snapshot, snapshot_limits
 from reconciler.read.snapshot.objects import parse_snapshot_file
-from reconciler.snapshot import Snapshot
 from tests.support.snapshot_forms import as_json_lines_of, as_json_of
 
 TEAM = GroupKind("hr.example.com", "Team")

@@ -15,12 +15,12 @@ import reconciler.read.repositories
 import reconciler.run.inputs
 import reconciler.run.plan
 import reconciler.run.report_cache
-from reconciler.forge.budget import Clock
+from reconciler.forge.api.budget import Clock
 from reconciler.forge.registry import Forges
 from reconciler.git import effects
 from reconciler.git.repository import Mirror
-from reconciler.ids import Oid
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import Oid
 from reconciler.read.repositories.discovery import Survey, survey_packages
 from reconciler.run.report_cache import ReportCache
 from reconciler.workdir.demo import SEPARATE, write_demo

@@ -7,7 +7,7 @@ import yaml
 from reconciler.functions.package_files import read_resources
 from reconciler.functions.pipeline import run_steps
 from reconciler.functions.step import Stage, Step
-from reconciler.objects import File
+from reconciler.names.objects import File
 from reconciler.policy import FunctionPolicy
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.working_copy import NewCommit, create_bare
-from reconciler.ids import Oid
+from reconciler.names.ids import Oid
 from tests.support.git import Change, Repo
 
 FIRST = 1_700_000_000

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from reconciler.base.errors import Location
 from reconciler.dependencies.dialects import read_bundle, read_kpt, read_manifest, read_meta
 from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.model.cluster import (
@@ -20,8 +21,7 @@ from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, In
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.solution import Solution
 from reconciler.dependencies.versions import VersionPolicy, parse_loose
-from reconciler.errors import Location
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
 
 if TYPE_CHECKING:
     from reconciler.dependencies.model.packages import Install

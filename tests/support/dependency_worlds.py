@@ -1,6 +1,5 @@
 """Random small worlds of packages, with every rule of resolution in some of them."""
 
-from dataclasses import replace
 from random import Random
 
 from reconciler.dependencies.model.cluster import (
@@ -35,6 +34,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions import parse_loose, parse_strict
+from tests.support.values import replace
 
 RULES = (
     "or",

@@ -1,7 +1,7 @@
 """Every answer of a small question, by trying everything; it knows nothing of the solver."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.model.packages import PackageNeed
@@ -14,6 +14,7 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
 )
+from tests.support.values import replace
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """A forge in memory: what the contract says and nothing else, so that tests of others can trust it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from reconciler.errors import ConflictError, RefusedError, UnavailableError
-from reconciler.inventory import CheckState, PullRequest, PullState
+from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.inventory.inventory import CheckState, PullRequest, PullState
+from tests.support.values import replace
 
 
 class FakeForge:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pygit2
 
 from reconciler.git.trees import RawEntry
-from reconciler.ids import Oid
+from reconciler.names.ids import Oid
 from reconciler.policy import CommitPolicy
 
 EPOCH = 1_767_225_600

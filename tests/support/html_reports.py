@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from reconciler.errors import Location, Problem
-from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole
+from reconciler.base.errors import Location, Problem
+from reconciler.base.graph import Edge, Graph, GraphNode, Group, NodeRole
+from reconciler.base.redact import Redactor
 from reconciler.plan.provenance import Origin
 from reconciler.report.graph.svg import svg
 from reconciler.report.html import html_page
@@ -23,7 +24,6 @@ from reconciler.report.html.model import (
     PackageRow,
     ReportKind,
 )
-from reconciler.report.redact import Redactor
 from reconciler.report.rollouts import RolloutText
 from reconciler.report.timings import StageDuration, Timings, Work
 

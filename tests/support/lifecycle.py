@@ -11,12 +11,12 @@ from typing import Any
 
 import pygit2
 
-from reconciler.errors import ReconcilerError
+from reconciler.base.errors import ReconcilerError
 from reconciler.policy import CommitPolicy
+from reconciler.records.state import branch_records
 from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run
-from reconciler.state import branch_records
 from tests.faults.world import Runner
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import repository

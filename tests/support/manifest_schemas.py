@@ -3,9 +3,9 @@
 from functools import cache
 from pathlib import Path
 
+from reconciler.base.redact import Redactor
 from reconciler.cli.schema import NAMES, manifest_schema
 from reconciler.report.json import dump
-from reconciler.report.redact import Redactor
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "docs/schemas"
 

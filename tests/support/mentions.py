@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 
 from reconciler.api.annotations import KEYS, PREFIX
 from reconciler.cli.schema import NAMES, manifest_schema
-from reconciler.config import variable_name, variable_paths
+from reconciler.read.configuration import variable_name, variable_paths
 from tests.support.reference import ROOT, commands, nodes, options, words
 
 VALUE = "{}"

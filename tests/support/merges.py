@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from reconciler.objects import File, Files, Mode
+from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import MergeMode
 from reconciler.render.update import Conflict, UpdateRefused, update_package
 

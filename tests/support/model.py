@@ -5,7 +5,7 @@ A repository's tree is its packages; nothing else of Git matters to the core.
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from reconciler.api.kptfile import KPTFILE, KptfileHeader
 from reconciler.api.meta import ObjectMeta
@@ -18,11 +18,10 @@ from reconciler.api.porch import (
     Repository,
     RepositorySpec,
 )
+from reconciler.base.errors import Location, Problem
 from reconciler.dependencies.catalog.published import DependencyInputs
-from reconciler.errors import Location, Problem
 from reconciler.expand import Desired, expand
-from reconciler.ids import Lifecycle, ObjectName, Oid
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     ALWAYS_OPEN,
     Commit,
     Control,
@@ -40,15 +39,15 @@ from reconciler.inventory import (
     TreeAt,
     UnpublishedRevision,
 )
-from reconciler.objects import File, Files, object_id, tree_id
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.names.ids import Lifecycle, ObjectName, Oid
+from reconciler.names.objects import File, Files, object_id, tree_id
+from reconciler.names.trailers import read_answers
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import MoveRef, Plan, WriteDraft, WriteRemoval
 from reconciler.policy import Policy
 from reconciler.read.repositories.kptfiles import read_header
-from reconciler.render import render_packages
-from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
-from reconciler.snapshot import Snapshot
-from reconciler.state import (
+from reconciler.records.state import (
     NOTHING_REFUSED,
     REFUSED_DELETIONS,
     PackageVariantRecord,
@@ -56,8 +55,10 @@ from reconciler.state import (
     SetRecord,
     read_variant_record,
 )
-from reconciler.trailers import read_answers
-from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
+from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
+from reconciler.render import render_packages
+from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
+from tests.support.values import replace
 
 MAIN = "refs/heads/main"
 NAMESPACE = "default"

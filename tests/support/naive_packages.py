@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, takewhile
 
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory.inventory import PullRequest, PullState
 from tests.support.model import MAIN, NAMESPACE, ModelCommit, ModelRepository, merge_base
 
 DRAFTS = "refs/heads/drafts/"

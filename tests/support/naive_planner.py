@@ -7,9 +7,9 @@ file by file. It answers nothing where a merge has a conflict.
 from collections.abc import Iterator
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import PullState
-from reconciler.state import PackageVariantRecord
+from reconciler.inventory.inventory import PullState
+from reconciler.names.ids import ObjectName, Oid
+from reconciler.records.state import PackageVariantRecord
 from tests.support.model import MAIN, NAMESPACE, ModelCommit, ModelRepository, ModelWorld
 from tests.support.naive_packages import (
     DELETE,

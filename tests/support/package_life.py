@@ -1,8 +1,9 @@
 """The life of the packages of one cluster: what is published, what people ask for, what is locked."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
     ClusterLock,
@@ -32,7 +33,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location
+from tests.support.values import replace
 
 CLUSTER = "one"
 AUTOMATIC = RevisionPolicy()

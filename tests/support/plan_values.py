@@ -4,10 +4,9 @@ from typing import Any
 from zlib import crc32
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand import Desired, DesiredVariant
-from reconciler.ids import Lifecycle, ObjectName, Oid, PackageKey
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Commit,
     Draft,
     FieldPath,
@@ -17,11 +16,12 @@ from reconciler.inventory import (
     PullState,
     Source,
 )
+from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletion_diff import SetDiff
+from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.resolution import Pin, Resolution
-from reconciler.state import PackageVariantRecord
 from tests.support.sets import repository, variant, world
 
 URL = "host/edge"

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.state import branch_records, read_variant_record
+from reconciler.records.state import branch_records, read_variant_record
 from tests.support.world import git
 
 STATE = "reconciler/fleet/state"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from reconciler import refs
 from reconciler.cli.main import main
+from reconciler.names import refs
 from tests.support.cli_reference import walk
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,7 +1,7 @@
 """A fleet in memory whose set rolls revisions out in waves, and what must hold of every run of it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import (
@@ -12,17 +12,18 @@ from reconciler.api.porch import (
     Target,
     Upstream,
 )
-from reconciler.errors import Location
-from reconciler.ids import ObjectName
-from reconciler.inventory import CheckState, Inventory, PullRequest, PullState, Source, Sourced
-from reconciler.objects import tree_id
+from reconciler.base.errors import Location
+from reconciler.inventory.inventory import CheckState, Inventory, PullRequest, PullState, Source, Sourced
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import ObjectName
+from reconciler.names.objects import tree_id
 from reconciler.plan.changes import Plan, WriteGroup
 from reconciler.policy import Policy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, ObjectGate, Wave
-from reconciler.rollout.model import GO, PAUSE, SKIP
-from reconciler.snapshot import Snapshot, SnapshotObject
-from reconciler.state import ROLLOUTS_DIRECTORY, RolloutRecord
+from reconciler.records.state import ROLLOUTS_DIRECTORY, RolloutRecord
+from reconciler.resolve.rollout_model import GO, PAUSE, SKIP
 from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelRepository, ModelWorld, blueprint
+from tests.support.values import replace
 
 EDGES = ("a1", "a2", "b1", "b2", "c1", "c2")
 ORDER = ("first", "second", "third")

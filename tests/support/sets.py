@@ -1,7 +1,6 @@
 """Worlds for expansion, built from plain values: one set, a snapshot, registered repositories."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from reconciler.api.porch import (
@@ -13,11 +12,10 @@ from reconciler.api.porch import (
     PackageVariantSet,
     Repository,
 )
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand import expand
 from reconciler.expand.variants import spec_data
-from reconciler.ids import GroupKind, Lifecycle, ObjectName, Oid
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Commit,
     Control,
     Inventory,
@@ -27,9 +25,11 @@ from reconciler.inventory import (
     Source,
     Sourced,
 )
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import GroupKind, Lifecycle, ObjectName, Oid
 from reconciler.policy import Policy
-from reconciler.snapshot import Snapshot, SnapshotObject
-from reconciler.state import PackageVariantRecord
+from reconciler.records.state import PackageVariantRecord
+from tests.support.values import replace
 
 NAMESPACE = "default"
 KIND = ("example.dev/v1", "Cluster")

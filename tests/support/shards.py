@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from reconciler.ids import normalise_url
+from reconciler.names.ids import normalise_url
 from reconciler.plan.shard import shard_of
 
 

@@ -18,7 +18,7 @@ import pygit2
 
 import reconciler.run.inputs
 from reconciler.cli.main import invoke
-from reconciler.forge.budget import Clock
+from reconciler.forge.api.budget import Clock
 from reconciler.forge.registry import Forges
 from reconciler.git import effects
 from reconciler.git.working_copy import NewCommit, create_bare

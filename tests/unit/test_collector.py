@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.collector import COLLECT, no_collection
+from reconciler.base.collector import COLLECT, no_collection
 
 
 @pytest.fixture

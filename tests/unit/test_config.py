@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.config import Configuration, parse_configuration, variable_name
-from reconciler.errors import ConfigurationError, Exit, Location
+from reconciler.base.errors import ConfigurationError, Exit, Location
 from reconciler.policy import (
     DependencyPolicy,
     Discovery,
@@ -26,6 +25,7 @@ from reconciler.policy import (
     SelectPolicy,
     find_rule,
 )
+from reconciler.read.configuration import Configuration, parse_configuration, variable_name
 
 HEAD = "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
 EVERYTHING = """\

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.ids import shareable_address
+from reconciler.names.ids import shareable_address
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,18 @@ import pytest
 
 from reconciler.api.porch import PackageVariant, Upstream
 from reconciler.api.validation import disk_fields
-from reconciler.forge.local_store import PullRecord
-from reconciler.models import Model, pydantic_model, to_camel
-from reconciler.upstream_lock import ImagesLock, UpstreamLock
+from reconciler.base.models import Model, pydantic_model, to_camel
+from reconciler.forge.local.store import PullRecord
+from reconciler.records.upstream_lock import ImagesLock, UpstreamLock
 
-MODULES = ("api.meta", "api.porch", "api.snapshot", "state", "upstream_lock", "forge.local_store")
+MODULES = (
+    "api.meta",
+    "api.porch",
+    "api.snapshot",
+    "records.state",
+    "records.upstream_lock",
+    "forge.local.store",
+)
 MODELS = [
     model
     for module in MODULES
@@ -122,7 +129,7 @@ def test_data_of_a_model_is_read_back() -> None:
 def test_correct_data_imports_no_pydantic() -> None:
     code = """
 import sys
-from reconciler.models import Model
+from reconciler.base.models import Model
 class Named(Model, frozen=True):
     name: str
     size: int = 0

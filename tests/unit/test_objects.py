@@ -2,7 +2,15 @@
 
 import pytest
 
-from reconciler.objects import File, Mode, Signature, commit_bytes, directory_objects, object_id, tree_id
+from reconciler.names.objects import (
+    File,
+    Mode,
+    Signature,
+    commit_bytes,
+    directory_objects,
+    object_id,
+    tree_id,
+)
 
 EMPTY = File.of(b"")
 

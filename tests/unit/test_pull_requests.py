@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.inventory import PullRequest, PullRequests
+from reconciler.inventory.inventory import PullRequest, PullRequests
 
 HEADS = (
     "drafts/web/v1",

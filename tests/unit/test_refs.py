@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler import refs
-from reconciler.ids import Lifecycle
-from reconciler.refs import (
+from reconciler.names import refs
+from reconciler.names.ids import Lifecycle
+from reconciler.names.refs import (
     PathIndex,
     RefIndex,
     RevisionRef,

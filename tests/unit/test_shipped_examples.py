@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.config import parse_configuration, variable_name, variable_paths
+from reconciler.read.configuration import parse_configuration, variable_name, variable_paths
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github/examples").glob("*.yml"))

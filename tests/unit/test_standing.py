@@ -7,8 +7,8 @@ import pytest
 
 from reconciler.git.commits import CommitData
 from reconciler.git.history import History
-from reconciler.ids import Oid
-from reconciler.standing import Position, Standing, decide_standing
+from reconciler.inventory.standing import Position, Standing, decide_standing
+from reconciler.names.ids import Oid
 
 #   a - b - c - d     main
 #        \     \

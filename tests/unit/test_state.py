@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.state import (
+from reconciler.records.state import (
     VARIANTS_FORMAT,
     OpenConflict,
     PackageVariantRecord,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.suggestions import close_names, suggest
+from reconciler.base.suggestions import close_names, suggest
 
 PACKAGES = ["edge-1/web", "edge-1/db", "edge-2/web", "team/Monitoring"]
 

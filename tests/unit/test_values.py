@@ -2,13 +2,14 @@
 
 import copy
 import pickle
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
 import pytest
 from pydantic import create_model
 
-from reconciler import values
+from reconciler.base import values
+from tests.support.values import replace
 
 T = TypeVar("T")
 FUNCTIONS = (asdict, fields, is_dataclass, replace, copy.copy, copy.deepcopy)

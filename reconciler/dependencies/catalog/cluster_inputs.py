@@ -2,9 +2,14 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
 from types import MappingProxyType
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location, Problem
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import IndexContents
 from reconciler.dependencies.catalog.published import served_apis
 from reconciler.dependencies.dialects import read_lock, read_manifest
@@ -40,14 +45,10 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
 from reconciler.dependencies.versions import VersionPolicy as Preference
-from reconciler.errors import Location, Problem
-from reconciler.ids import GroupKind, group_of
-from reconciler.inventory import Inventory, Source, SourcedDocument
-from reconciler.lazy import lazy_pattern
+from reconciler.inventory.inventory import Inventory, Source, SourcedDocument
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import GroupKind, group_of
 from reconciler.policy import Discovery, Policy, Selection
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot, SnapshotObject
-from reconciler.values import dataclass
 
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
@@ -242,8 +243,7 @@ _FOLDER = "clusters"
 _NAME = lazy_pattern(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
-class FleetClusters:
+class FleetClusters(Struct, frozen=True):
     """The clusters with their environments, the snapshots, the resolver settings, and the instance."""
 
     environments: Mapping[str, str]
@@ -266,8 +266,7 @@ class FleetClusters:
         return snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class VariantInstalls:
+class VariantInstalls(Struct, frozen=True):
     """Packages that the PackageVariants of one cluster install, at their revisions.
 
     `pinned` are those revisions; requirements of other packages cannot choose them by name. It
@@ -279,8 +278,7 @@ class VariantInstalls:
     is_incomplete: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FleetInputs:
+class FleetInputs(Struct, frozen=True):
     """Inputs per cluster, sorted, and problems of single manifests.
 
     `incomplete` are clusters with an unreadable manifest: nothing is removed from their locks. An empty
@@ -332,8 +330,7 @@ def resolver_settings(policy: Policy) -> ResolverSettings:
     )
 
 
-@dataclass(slots=True)
-class _ClusterManifests:
+class _ClusterManifests(Struct):
     installs: dict[tuple[str, str, str], list[Install]] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
     activations: list[ActivationRequest] = field(default_factory=list)

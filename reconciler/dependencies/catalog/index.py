@@ -1,19 +1,19 @@
 """Read and edit the package index: which packages exist, and the default implementation per interface."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.api.meta import ApiModel
+from reconciler.base.errors import Problem
 from reconciler.dependencies.catalog.published import read_package_version
 from reconciler.dependencies.dialects.reading import Diagnostics, canonical_interface
 from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
-from reconciler.errors import Problem
-from reconciler.inventory import SourcedDocument
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import SourcedDocument
 
 
 class InterfaceDefaults(NamedTuple):
@@ -29,8 +29,7 @@ class InterfaceDefaults(NamedTuple):
         return tuple(sorted(merged.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class IndexLayer:
+class IndexLayer(Struct, frozen=True):
     """One layer of the index: its packages and its default implementations."""
 
     packages: frozenset[PackageId] = frozenset()
@@ -121,8 +120,7 @@ class LayerDefaults(NamedTuple):
 NO_DEFAULTS = LayerDefaults("", {})
 
 
-@dataclass(frozen=True, slots=True)
-class IndexContents:
+class IndexContents(Struct, frozen=True):
     """Every version that the index has, and every layer by the path of its file."""
 
     candidates: tuple[Candidate, ...] = ()

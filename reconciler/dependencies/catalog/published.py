@@ -2,12 +2,16 @@
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.api.meta import ApiModel
+from reconciler.base.errors import Location, Problem
+from reconciler.base.models import Checked
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
@@ -20,12 +24,8 @@ from reconciler.dependencies.dialects.reading import (
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId, Pairs
 from reconciler.dependencies.versions import VersionError, parse_loose
-from reconciler.errors import Location, Problem
-from reconciler.ids import Oid, PackageKey, group_of, normalise_url
-from reconciler.inventory import RepositoryView, Source, counted_views
-from reconciler.models import Checked
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import RepositoryView, Source, counted_views
+from reconciler.names.ids import Oid, PackageKey, group_of, normalise_url
 
 _CRD, _XRD, _COMPOSITION = "CustomResourceDefinition", "CompositeResourceDefinition", "Composition"
 
@@ -257,8 +257,7 @@ class PackageTree(NamedTuple):
     tree: Oid
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedPackages:
+class PublishedPackages(Struct, frozen=True):
     """Versions of kpt packages with requirements.
 
     `candidates` can be chosen for any requirement. `revisions` are further contents to which a variant can
@@ -273,8 +272,7 @@ class PublishedPackages:
     """Revisions that are no candidates because of a problem, by the name of their package."""
 
 
-@dataclass(frozen=True, slots=True)
-class DependencyInputs:
+class DependencyInputs(Struct, frozen=True):
     """Packages and lock files that `read` collects for resolution."""
 
     published: PublishedPackages = PublishedPackages()

@@ -17,8 +17,8 @@ from reconciler.dependencies.dialects.carvel import (
 from reconciler.dependencies.dialects.crossplane import read_crossplane, read_lock, read_meta
 from reconciler.dependencies.dialects.porter import read_bundle, read_installation
 from reconciler.dependencies.dialects.reading import Diagnostics, Document, ParsedManifest, manifest_label
-from reconciler.ids import group_of
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
+from reconciler.names.ids import group_of
 
 GROUPS = carvel.GROUPS | crossplane.GROUPS
 """The API groups of the dialects; Porter's manifests have none."""

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec import Struct
 
+from reconciler.base.lazy import LazyModule
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -34,10 +37,7 @@ from reconciler.dependencies.model.packages import (
     Values,
 )
 from reconciler.dependencies.versions import VersionError, parse_relaxed
-from reconciler.inventory import Source
-from reconciler.lazy import LazyModule
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import Source
 
 if TYPE_CHECKING:
     from reconciler.api import carvel as api
@@ -193,8 +193,7 @@ def _api(item: Any, path: Path, notes: Diagnostics) -> Any:
     return join_api_version(fields)
 
 
-@dataclass(frozen=True, slots=True)
-class _Items:
+class _Items(Struct, frozen=True):
     notes: Diagnostics
     dialect: Dialect
 

@@ -1,11 +1,13 @@
 """Read Crossplane's package manifests, of today and of the packages-v2 design."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec.structs import replace
 
+from reconciler.base.lazy import LazyModule
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -36,10 +38,8 @@ from reconciler.dependencies.model.packages import (
     exact_range,
 )
 from reconciler.dependencies.versions import VersionError, parse_loose
-from reconciler.ids import group_of
-from reconciler.inventory import Source
-from reconciler.lazy import LazyModule
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Source
+from reconciler.names.ids import group_of
 
 if TYPE_CHECKING:
     from reconciler.api import crossplane as api

@@ -5,7 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec import Struct
 
+from reconciler.base.lazy import LazyModule, lazy_pattern
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -35,10 +38,7 @@ from reconciler.dependencies.model.packages import (
     exact_range,
 )
 from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose
-from reconciler.inventory import Source
-from reconciler.lazy import LazyModule, lazy_pattern
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import Source
 
 if TYPE_CHECKING:
     from reconciler.api import porter as api
@@ -225,8 +225,7 @@ def _flat_version(item: Any) -> Any:
     return {**item, "version": " || ".join(map(str, version.get("ranges") or ()))}
 
 
-@dataclass(frozen=True, slots=True)
-class _Required:
+class _Required(Struct, frozen=True):
     item: "api.BundleRequirement"
     path: Path
     notes: Diagnostics

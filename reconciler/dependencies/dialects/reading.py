@@ -1,10 +1,14 @@
 """Result of parsing one manifest: entities, errors and normalization warnings."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, TypeVar
 
+from msgspec import Struct, field
+
 from reconciler.api.validation import AnyModel, parse_model
+from reconciler.base.errors import Location, Problem
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -14,12 +18,8 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions import Prereleases, VersionError, lint_constraint
-from reconciler.errors import Location, Problem
-from reconciler.ids import normalise_url
-from reconciler.inventory import Source
-from reconciler.lazy import lazy_pattern
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
+from reconciler.inventory.inventory import Source
+from reconciler.names.ids import normalise_url
 
 _IMAGE = lazy_pattern(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
 _GIT = lazy_pattern(
@@ -82,8 +82,7 @@ Document = Mapping[str, Any]
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedManifest:
+class ParsedManifest(Struct, frozen=True):
     """The entities of one manifest. A manifest with a problem yields none; a warning stops nothing."""
 
     candidates: tuple[Candidate, ...] = ()
@@ -93,8 +92,7 @@ class ParsedManifest:
     activations: tuple[ActivationRequest, ...] = ()
 
 
-@dataclass(slots=True)
-class Diagnostics:
+class Diagnostics(Struct):
     """Errors and normalization warnings of one manifest, collected while it is parsed."""
 
     source: Source

@@ -2,11 +2,15 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any
 
 import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
 
+from reconciler.base.errors import Problem
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import (
     OWNER,
     annotation_or_custom,
@@ -34,11 +38,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.versions import parse_relaxed
-from reconciler.errors import Problem
 from reconciler.krm.yaml import emit
-from reconciler.lazy import lazy_pattern
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 CARVEL_OWNER = "kapp-controller.carvel.dev/owner"
 
@@ -241,8 +241,7 @@ _DIALECTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedManifests:
+class GeneratedManifests(Struct, frozen=True):
     """Generated manifests of one cluster by path, and the package that each file installs.
 
     Files in `kept` stay as they are: packages that are retained although nothing needs them, packages with

@@ -1,11 +1,13 @@
 """List the manifests to generate: packages that others need and no user declares."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Any, NamedTuple
 
 import orjson
+from msgspec import Struct, field
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
 from reconciler.dependencies.lock.write import CARVEL_KIND, PORTER_KIND, USER
 from reconciler.dependencies.model.bundles import (
@@ -18,9 +20,6 @@ from reconciler.dependencies.model.bundles import (
 )
 from reconciler.dependencies.model.cluster import Catalogue, SlotKind
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, Values
-from reconciler.errors import Location, Problem
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 INHERITED_SETTINGS = {
     "Configuration": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy"),
@@ -43,8 +42,7 @@ class ObjectRef(NamedTuple):
         return f"{self.kind or 'package'} {f'{self.namespace}/{self.name}' if self.namespace else self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedPackage:
+class GeneratedPackage(Struct, frozen=True):
     """One package to be installed because others need it.
 
     `parents` are the objects that need it, lowest first; `owner` is the parent that it was created for,
@@ -60,12 +58,11 @@ class GeneratedPackage:
     settings: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     values: tuple[Values, ...] = ()
-    location: Location = field(default=Location(""))
+    location: Location = Location("")
     is_complete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class PackageGraph:
+class PackageGraph(Struct, frozen=True):
     """Every locked package of a cluster and every install of a user's, by instance."""
 
     packages: Mapping[str, LockedPackage]

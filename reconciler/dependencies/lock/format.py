@@ -7,13 +7,13 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import orjson
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from reconciler.dependencies.lock.paths import RESOLUTIONS_DIRECTORY
 from reconciler.dependencies.model.packages import Ecosystem
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 SCHEMA = "reconciler.dev/v1alpha1"
 
@@ -331,8 +331,7 @@ def current_holder(entry: OwnershipEntry | None) -> str:
     return entry.package if entry is not None and stands else ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterLock:
+class ClusterLock(Struct, frozen=True):
     """The lock of one cluster with the resolution that it names."""
 
     lock: PackageLock

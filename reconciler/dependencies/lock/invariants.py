@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from reconciler.base.errors import Exit, ReconcilerError
+from reconciler.base.wording import plural, verb
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedRevision,
@@ -11,8 +13,6 @@ from reconciler.dependencies.lock.format import (
     keeps_ownership,
     ownership_entries,
 )
-from reconciler.errors import Exit, ReconcilerError
-from reconciler.wording import plural, verb
 
 
 def lock_violations(lock: PackageLock, resolution: Resolution) -> tuple[str, ...]:

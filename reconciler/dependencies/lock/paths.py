@@ -1,6 +1,6 @@
 """Places of the locks of dependencies on the state and status branches."""
 
-from reconciler.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 RESOLUTIONS_DIRECTORY = f"{LOCKS_DIRECTORY}/resolutions"
 

@@ -1,11 +1,14 @@
 """Read lock files and convert a locked resolution back to pins."""
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import field, replace
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from reconciler.api.validation import first_error
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedDependency,
@@ -45,10 +48,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
-from reconciler.errors import Location, Problem
-from reconciler.reasons import Reason
-from reconciler.upstream_lock import LOCKS_DIRECTORY
-from reconciler.values import dataclass
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 
 def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:
@@ -168,8 +168,7 @@ def _successors(instance: Instance, standing: set[Instance]) -> Iterator[Instanc
                 yield other
 
 
-@dataclass(frozen=True, slots=True)
-class FleetLocks:
+class FleetLocks(Struct, frozen=True):
     """The locks of a state branch by cluster, and problems of those that cannot be read.
 
     `broken` are clusters with a lock that violates an invariant: it was edited, and stays until corrected.
@@ -242,8 +241,7 @@ def _broken_lock(path: str, wrong: tuple[str, ...]) -> Problem:
 RequirementPath = tuple[LockedPackage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NeededPackage:
+class NeededPackage(Struct, frozen=True):
     """A kpt package that a cluster needs because its variants require it.
 
     Each of the `paths` leads to one direct parent: from the package of a variant, first, to the parent,

@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.model.cluster import SlotKind
 from reconciler.dependencies.model.packages import Candidate, Install, Pairs, Share
-from reconciler.lazy import lazy_pattern
 
 _TEMPLATE = lazy_pattern(r"\$\{\s*([^{}]*?)\s*\}|\{\{\s*([^{}]*?)\s*\}\}")
 

@@ -1,12 +1,16 @@
 """Inputs of the resolution of one cluster: installs, candidates, observed state and locked versions."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec import Struct
+
+from reconciler.base.errors import Problem
+from reconciler.base.values import PartlyCompared
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -21,9 +25,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
 )
 from reconciler.dependencies.versions import Version, VersionPolicy, precedence_with_build
-from reconciler.errors import Problem
-from reconciler.ids import GroupKind
-from reconciler.values import dataclass
+from reconciler.names.ids import GroupKind
 
 
 class SlotKind(StrEnum):
@@ -63,8 +65,7 @@ class Instance(NamedTuple):
         return f"{self.package}@{self.slot}"
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedInstallation:
+class ObservedInstallation(Struct, frozen=True):
     """An installation in the snapshot that no manifest of ours declares."""
 
     namespace: str
@@ -76,8 +77,7 @@ class ObservedInstallation:
     interfaces: tuple[Interface, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedRevision:
+class ObservedRevision(Struct, frozen=True):
     """A package revision that the snapshot of a cluster shows.
 
     `package` is the object that it belongs to (`Provider/aws`), `number` its revision number.
@@ -91,8 +91,7 @@ class ObservedRevision:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterState:
+class ClusterState(Struct, frozen=True):
     """Observed state of a cluster: contents that our manifests do not install.
 
     `owners` names the package that brought a CRD, if known. A platform that is missing from `platforms` is
@@ -188,14 +187,15 @@ def _height(candidate: Candidate) -> tuple[object, str]:
     return (precedence_with_build(candidate.version), candidate.version.text)
 
 
-@dataclass(frozen=True, slots=True)
-class ResolverSettings:
+class ResolverSettings(PartlyCompared, frozen=True):
     """Settings of the resolution of one cluster.
 
     `defaults` maps an interface to the packages that implement it here, best first.
     `reconsider` lifts the lock of or-choices, `upgrade` that of the named packages. `explain_steps` bounds
     the explanation of a conflict and changes no solution, so it is no part of the input digest.
     """
+
+    UNCOMPARED = frozenset({"explain_steps"})
 
     allow_downgrade: bool = False
     discovery: bool = False
@@ -207,19 +207,17 @@ class ResolverSettings:
     shared_namespace: str = ""
     depth: int = 10
     budget: int = 200_000
-    explain_steps: int = field(default=2000, compare=False)
+    explain_steps: int = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """One locked instance: the candidate that was chosen, as the lock remembers it."""
 
     instance: Instance
     candidate: Candidate
 
 
-@dataclass(frozen=True, slots=True)
-class LockedChoice:
+class LockedChoice(Struct, frozen=True):
     """Which alternative of an or-group was chosen: its place in the list."""
 
     parent: Instance
@@ -227,8 +225,7 @@ class LockedChoice:
     alternative: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterInputs:
+class ClusterInputs(Struct, frozen=True):
     """All inputs of the resolution of one cluster.
 
     `held` names the package that owns a CRD or composition in the lock; it keeps it until its owner

@@ -1,10 +1,14 @@
 """Packages in versions, what they need and what they provide, in the terms of every dialect."""
 
 import re
-from dataclasses import field, fields
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from reconciler.base.errors import Location
+from reconciler.base.values import PartlyCompared
 from reconciler.dependencies.versions import (
     CarvelSelection,
     Constraint,
@@ -16,25 +20,10 @@ from reconciler.dependencies.versions import (
     parse_constraint,
     parse_digest_or_constraint,
 )
-from reconciler.errors import Location
-from reconciler.ids import GroupKind
-from reconciler.values import dataclass
+from reconciler.names.ids import GroupKind
 
 Pairs = tuple[tuple[str, str], ...]
 """A small map as a sorted tuple, so that it can be part of an identity."""
-
-
-def compared_hash(value: Any) -> int:
-    """Return the hash of a dataclass from its compared fields, to be kept: a fleet compares many."""
-    kind = type(value)
-    if kind not in _COMPARED:
-        _COMPARED[kind] = tuple(
-            compared_field.name for compared_field in fields(kind) if compared_field.compare
-        )
-    return hash(tuple(getattr(value, name) for name in _COMPARED[kind]))
-
-
-_COMPARED: dict[type, tuple[str, ...]] = {}
 
 
 class Dialect(StrEnum):
@@ -124,24 +113,25 @@ class InstallationType(StrEnum):
     NO_RESTRICTIONS = "noRestrictions"
 
 
-@dataclass(frozen=True, slots=True)
-class VersionRange:
+class VersionRange(PartlyCompared, frozen=True):
     """Which versions satisfy a requirement, in the words and by the rules of its dialect.
 
     An empty text means any version. `releases_only` is Porter's rule for its second generation:
     no pre-release, even where the range names one.
     """
 
+    UNCOMPARED = frozenset({"constraint", "selection"})
+
     dialect: Dialect
     text: str = ""
     prereleases: Prereleases = None
     releases_only: bool = False
-    constraint: Constraint | None = field(default=None, compare=False, repr=False)
-    selection: CarvelSelection | None = field(init=False, default=None, compare=False, repr=False)
+    constraint: Constraint | None = None
+    selection: CarvelSelection | None = None
 
     def __post_init__(self) -> None:
         if self.dialect.grammar is Grammar.CARVEL:
-            object.__setattr__(self, "selection", CarvelSelection(self.text, self.prereleases))
+            force_setattr(self, "selection", CarvelSelection(self.text, self.prereleases))
 
     def __str__(self) -> str:
         return self.text or "any version"
@@ -183,36 +173,37 @@ def exact_range(dialect: Dialect, text: str) -> VersionRange:
     return version_range(dialect, f"={text}" if dialect.grammar is Grammar.MASTERMINDS else text)
 
 
-@dataclass(frozen=True, slots=True)
-class PackageNeed:
+class PackageNeed(PartlyCompared, frozen=True):
     """A package in a range of versions; `location` is where that range is written."""
+
+    UNCOMPARED = frozenset({"location"})
 
     id: PackageId
     range: VersionRange
-    location: Location = field(default=Location(""), compare=False)
+    location: Location = Location("")
 
     def __str__(self) -> str:
         return f"{self.id.name} {self.range}" if self.range.text else self.id.name
 
 
-@dataclass(frozen=True, slots=True)
-class ApiNeed:
+class ApiNeed(PartlyCompared, frozen=True):
     """A served API; an empty version means any version of that kind.
 
     `provider` narrows who may serve it: the fields of an API can grow without a new version of
     it, and then only the version of the package that brings it tells whether they are there.
     """
 
+    UNCOMPARED = frozenset({"location"})
+
     gvk: Gvk
     provider: PackageNeed | None = None
-    location: Location = field(default=Location(""), compare=False)
+    location: Location = Location("")
 
     def __str__(self) -> str:
         return f"the API {self.gvk} of {self.provider}" if self.provider else f"the API {self.gvk}"
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceNeed:
+class InterfaceNeed(Struct, frozen=True):
     """Any package that implements an interface: version is the interface's, not the package's."""
 
     id: str
@@ -228,13 +219,14 @@ class InterfaceNeed:
 Need = PackageNeed | ApiNeed | InterfaceNeed
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformNeed:
+class PlatformNeed(PartlyCompared, frozen=True):
     """A range of versions of a platform."""
+
+    UNCOMPARED = frozenset({"location"})
 
     platform: Platform
     range: VersionRange
-    location: Location = field(default=Location(""), compare=False)
+    location: Location = Location("")
 
     def __str__(self) -> str:
         return f"{self.platform} {self.range}"
@@ -249,8 +241,7 @@ class Sharing(StrEnum):
     GLOBAL = "global"
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """How an existing installation is matched, and how a new one is made."""
 
     scope: Sharing = Sharing.DIALECT
@@ -259,8 +250,7 @@ class Share:
     inputs: Pairs = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Actions:
+class Actions(Struct, frozen=True):
     """Which actions on a package also reach its dependency."""
 
     upgrade: bool = True
@@ -272,8 +262,7 @@ DEFAULT_ACTIONS = Actions(upgrade=False)
 """Actions of dialects without own ones: versions stay while they fit, unused dependencies are removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(PartlyCompared, frozen=True):
     """One dependency: one of several alternatives, tried in order.
 
     `aliases` are those of the single alternatives, where one has its own.
@@ -282,6 +271,8 @@ class Requirement:
     it is true one by one. `wired` tells that data flows from the dependency, so that the two have an
     order. `gives` are the credentials that it gets, `parameters` the parameters, with their values as JSON.
     """
+
+    UNCOMPARED = frozenset({"location"})
 
     alternatives: tuple[Need, ...]
     alias: str = ""
@@ -295,7 +286,7 @@ class Requirement:
     gives: tuple[str, ...] = ()
     parameters: Pairs = ()
     declined: tuple[int, ...] = ()
-    location: Location = field(default=Location(""), compare=False)
+    location: Location = Location("")
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.alternatives))
@@ -314,8 +305,7 @@ class Requirement:
         return self.install and alternative not in self.declined
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(Struct, frozen=True):
     """An interface that a package implements, with the version of what it installs.
 
     `is_declared` means that the index alone names it: the shape, and a version that is missing, are
@@ -353,8 +343,7 @@ def _covers(provided: Pairs, required: Pairs) -> bool:
     return all(name in types and (not kind or types[name] in ("", kind)) for name, kind in required)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(PartlyCompared, frozen=True):
     """One version of a package that could be installed.
 
     `kind` is what installs it where a dialect has several kinds. `names` are further names that
@@ -363,6 +352,8 @@ class Candidate:
     `inputs` are the required ones: parameters without a default, and credentials. `defaults` are the
     defaults of the other parameters, as JSON.
     """
+
+    UNCOMPARED = frozenset({"location", "_hash"})
 
     id: PackageId
     version: Version
@@ -383,12 +374,12 @@ class Candidate:
     labels: Pairs = ()
     keywords: tuple[str, ...] = ()
     retain: bool = False
-    location: Location = field(default=Location(""), compare=False)
+    location: Location = Location("")
 
-    _hash: int = field(init=False, default=0, compare=False, repr=False)
+    _hash: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", compared_hash(self))
+        force_setattr(self, "_hash", super().__hash__())
 
     def __hash__(self) -> int:
         return self._hash
@@ -397,8 +388,7 @@ class Candidate:
         return f"{self.id.name} {self.version}"
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionPolicy:
+class RevisionPolicy(Struct, frozen=True):
     """Revision policy of a Crossplane package.
 
     Unless it is `manual`, the revision that is asked for becomes the active one at once. Of the
@@ -412,12 +402,13 @@ class RevisionPolicy:
     prune_kinds: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ActivationRequest:
+class ActivationRequest(PartlyCompared, frozen=True):
     """Requested state of one revision: active or inactive.
 
     It is the revision of this name, or the one of package object `package` with this image or digest.
     """
+
+    UNCOMPARED = frozenset({"location"})
 
     kind: str
     name: str
@@ -425,7 +416,7 @@ class ActivationRequest:
     package: str = ""
     image: str = ""
     digest: str = ""
-    location: Location = field(default=Location(""), compare=False)
+    location: Location = Location("")
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -435,18 +426,18 @@ DEFAULT_REVISION_POLICY = RevisionPolicy()
 """Policy of packages without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(PartlyCompared, frozen=True):
     """A user's override of one dependency: another range, or whether to install it at all."""
+
+    UNCOMPARED = frozenset({"location"})
 
     name: str
     range: VersionRange | None = None
     install: bool | None = None
-    location: Location = field(default=Location(""), compare=False)
+    location: Location = Location("")
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class Values(Struct, frozen=True):
     """A Secret with values for one dependency, selected by alias or by package name."""
 
     name: str
@@ -454,8 +445,7 @@ class Values:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Install:
+class Install(PartlyCompared, frozen=True):
     """An installation that a manifest requests, or an external one that exists already.
 
     `kind` and `api_version` are those of the manifest; `external` means that nothing is installed and
@@ -463,6 +453,8 @@ class Install:
     Without `prune_dependencies` they stay when this install goes. `gives` are inputs of dependencies,
     as `alias#name`; which ones `gives_credentials` brings is not known here.
     """
+
+    UNCOMPARED = frozenset({"location", "_hash"})
 
     namespace: str
     name: str
@@ -487,12 +479,12 @@ class Install:
     prune_dependencies: bool = True
     gives: tuple[str, ...] = ()
     gives_credentials: bool = False
-    location: Location = field(default=Location(""), compare=False)
+    location: Location = Location("")
 
-    _hash: int = field(init=False, default=0, compare=False, repr=False)
+    _hash: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", compared_hash(self))
+        force_setattr(self, "_hash", super().__hash__())
 
     def __hash__(self) -> int:
         return self._hash

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from reconciler.dependencies.lock.format import OwnershipEntry, current_holder, keeps_ownership, package_name
 from reconciler.dependencies.model.packages import Candidate
-from reconciler.values import dataclass
 
 
 class OwnedResource(NamedTuple):
@@ -25,8 +26,7 @@ OwnershipTable = Mapping[OwnedResource, OwnershipEntry]
 """Owner of every owned resource; a missing resource has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnershipClaim:
+class OwnershipClaim(Struct, frozen=True):
     """Claim of a package to control all resources of its active revision.
 
     `package` is its instance and `order` breaks ties. `running` is the revision that controls now,

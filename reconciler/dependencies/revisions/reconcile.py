@@ -2,8 +2,13 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
@@ -29,15 +34,11 @@ from reconciler.dependencies.revisions.ownership import (
     transfer_ownership,
 )
 from reconciler.dependencies.solve.solution import Solution
-from reconciler.errors import Location, Problem
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 _NAME_LENGTH, _DIGEST_LENGTH = 50, 12
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionHistory:
+class RevisionHistory(Struct, frozen=True):
     """The revisions of one package object before a run, and the greatest number that was ever assigned."""
 
     revisions: tuple[LockedRevision, ...] = ()
@@ -49,8 +50,7 @@ class RevisionHistory:
         return next((revision for revision in self.revisions if revision.is_active), None)
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionInput:
+class RevisionInput(Struct, frozen=True):
     """Inputs for the revisions of one package.
 
     `package` is its object (`Provider/aws`), `image` has the tag. Unless `automatic`, a new revision waits
@@ -67,8 +67,7 @@ class RevisionInput:
     needs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ActivationProposal:
+class ActivationProposal(Struct, frozen=True):
     """Proposed revisions of a package, and the name of the one to be active.
 
     `conflicting` are requests to activate two revisions at once; the running one stays then. `unmatched`
@@ -216,8 +215,7 @@ def _requested_revision(
     return next(iter((*by_digest, *by_image)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionUpdate:
+class RevisionUpdate(Struct, frozen=True):
     """The resolution with ownership, the revisions of the cluster, and problems."""
 
     resolution: Resolution
@@ -232,8 +230,7 @@ class RevisionUpdate:
         return frozenset(name for revision in old for name in revision.needs)
 
 
-@dataclass(frozen=True, slots=True)
-class PreviousLock:
+class PreviousLock(Struct, frozen=True):
     """The locked resolution and revisions of a cluster before a run."""
 
     resolution: Resolution

@@ -1,8 +1,9 @@
 """List the alternatives that satisfy a requirement, existing installations first."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.dependencies.model.cluster import Instance, ObservedInstallation, SlotKind
 from reconciler.dependencies.model.packages import (

@@ -1,8 +1,12 @@
 """Build the resolution problem: the transitive closure over all candidate versions."""
 
 from collections.abc import Container, Iterator
-from dataclasses import replace
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.errors import Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -37,13 +41,9 @@ from reconciler.dependencies.solve.problem import (
     ResolutionProblem,
 )
 from reconciler.dependencies.versions import VersionPolicy, precedence_with_build, rank
-from reconciler.errors import Problem
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltProblem:
+class BuiltProblem(Struct, frozen=True):
     """A resolution problem, and problems of single installs."""
 
     problem: ResolutionProblem

@@ -1,8 +1,11 @@
 """Explain an unsatisfiable problem: the chain of requirements, what contradicts it, and tried changes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location
+from reconciler.base.wording import plural
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import (
     ApiNeed,
@@ -24,8 +27,6 @@ from reconciler.dependencies.solve.sat import Questions, find_conflict
 from reconciler.dependencies.solve.solution import Explanation, Rejection
 from reconciler.dependencies.versions import lint_constraint
 from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
-from reconciler.errors import Location
-from reconciler.wording import plural
 
 _MOST_NAMES = 3
 """Versions, places or packages that one sentence names; more of them are counted."""

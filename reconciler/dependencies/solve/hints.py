@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location
 from reconciler.dependencies.dialects import DOWNGRADABLE
 from reconciler.dependencies.model.cluster import ClusterInputs, ClusterState, Instance
 from reconciler.dependencies.model.packages import (
@@ -36,7 +38,6 @@ from reconciler.dependencies.solve.sat import Questions, assign, is_solvable
 from reconciler.dependencies.solve.sat.solver import BudgetError
 from reconciler.dependencies.versions import Grammar, VersionError
 from reconciler.dependencies.versions.lint import probe_versions
-from reconciler.errors import Location
 
 Edit = Callable[[ClusterInputs], ClusterInputs]
 

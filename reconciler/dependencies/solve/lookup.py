@@ -2,7 +2,9 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.dependencies.model.bundles import SHARING_GROUP, bundle_name, rendered_labels
 from reconciler.dependencies.model.cluster import (
@@ -29,12 +31,10 @@ from reconciler.dependencies.model.packages import (
     Sharing,
     VersionRange,
 )
-from reconciler.ids import GroupKind
-from reconciler.values import dataclass
+from reconciler.names.ids import GroupKind
 
 
-@dataclass(frozen=True, slots=True)
-class RequirementContext:
+class RequirementContext(Struct, frozen=True):
     """Context of a requirement: namespace, path of aliases from the user's install, and that install.
 
     `install` is set only at the user's own install: overrides and bindings reach direct dependencies.
@@ -187,8 +187,7 @@ _DIALECTS = {
 }
 
 
-@dataclass(slots=True)
-class CandidateLookup:
+class CandidateLookup(Struct):
     """Cached look-ups in the inputs of one cluster.
 
     `observed` are the installations of the snapshot that the lock did not generate, `generated_pins` the

@@ -1,13 +1,14 @@
 """The finite resolution problem of one cluster, and the outcomes that a solver can return."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.model.packages import Candidate, PackageId, Requirement
-from reconciler.values import dataclass
 
 
 class AlternativeSource(StrEnum):
@@ -78,8 +79,7 @@ class Cause(NamedTuple):
                 return self.subject
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """One alternative of a requirement: an existing installation, or an instance in some of its versions.
 
     An alternative that is not `active` installs nothing: it holds only if the instance is needed for other
@@ -94,8 +94,7 @@ class Alternative:
     target: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceRequirement:
+class InstanceRequirement(Struct, frozen=True):
     """One requirement of one instance, or of the user (no parent), with all alternatives.
 
     `cause` is its identity: equal requirements of several versions of an instance are one. That of an
@@ -120,8 +119,7 @@ class InstanceRequirement:
         return self.required and not self.optional and len(self.alternatives) == 1
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceNode:
+class InstanceNode(Struct, frozen=True):
     """An instance that can be installed: its candidates, excluded versions with causes, requirements."""
 
     instance: Instance
@@ -132,8 +130,7 @@ class InstanceNode:
     locked: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Incompatibility:
+class Incompatibility(Struct, frozen=True):
     """If `first` is at one of its places, `second` cannot be at one of its own."""
 
     cause: Cause
@@ -143,8 +140,7 @@ class Incompatibility:
     second_places: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class ResolutionProblem:
+class ResolutionProblem(Struct, frozen=True):
     """Everything that is decided together. Nodes are in the order of discovery."""
 
     nodes: Mapping[Instance, InstanceNode]
@@ -229,8 +225,7 @@ def _parts(problem: ResolutionProblem) -> dict[Instance, Instance]:
     return {instance: find(instance) for instance in leader}
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """A version for every needed instance, and the selected alternative of each requirement.
 
     No unneeded instance is chosen. `skipped` are optional requirements without an alternative.
@@ -241,16 +236,14 @@ class Assignment:
     skipped: tuple[Cause, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Unsatisfiable:
+class Unsatisfiable(Struct, frozen=True):
     """Causes that contradict one another; without any one of them they would not, if `minimal`."""
 
     causes: tuple[Cause, ...]
     minimal: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetExceeded:
+class BudgetExceeded(Struct, frozen=True):
     """The budget of `steps` conflicts was used up without a result."""
 
     steps: int

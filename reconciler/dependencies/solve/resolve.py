@@ -1,9 +1,14 @@
 """Resolve the dependencies of one cluster, part by part, and arbitrate ownership conflicts."""
 
 from collections.abc import Container, Iterator
-from dataclasses import field, replace
 from typing import NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.errors import Exit, Problem, ReconcilerError
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Candidate, Install, Interface, InterfaceNeed, PackageNeed
 from reconciler.dependencies.solve.alternatives import qualified
@@ -34,10 +39,6 @@ from reconciler.dependencies.solve.solution import (
     with_requesters,
 )
 from reconciler.dependencies.solve.verify import verify
-from reconciler.errors import Exit, Problem, ReconcilerError
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 
 class UnverifiedSolutionError(ReconcilerError):
@@ -78,8 +79,7 @@ def resolve_cluster(inputs: ClusterInputs) -> Solution:
     return solution
 
 
-@dataclass(slots=True)
-class _PartialSolution:
+class _PartialSolution(Struct):
     """Solution of the parts of a cluster that are resolved so far."""
 
     inputs: ClusterInputs

@@ -1,8 +1,10 @@
 """The solution of one cluster: versions, how each requirement is met, what was skipped or failed."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 
+from msgspec import Struct, field
+
+from reconciler.base.errors import Location, Problem
 from reconciler.dependencies.model.cluster import Instance, Pin
 from reconciler.dependencies.model.packages import Candidate, Requirement
 from reconciler.dependencies.solve.problem import (
@@ -11,12 +13,9 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
 )
-from reconciler.errors import Location, Problem
-from reconciler.values import dataclass, settled_dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class RequirementEdge:
+class RequirementEdge(Struct, frozen=True):
     """How one requirement of a pinned package is met.
 
     `target` is the instance that satisfies it; without one `detail` names the existing installation.
@@ -32,8 +31,7 @@ class RequirementEdge:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedInstance:
+class ResolvedInstance(Struct, frozen=True):
     """One instance and its version. `user` is set if a user's manifest installs it."""
 
     instance: Instance
@@ -43,8 +41,7 @@ class ResolvedInstance:
     requested_by: tuple[Instance, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedRequirement:
+class SkippedRequirement(Struct, frozen=True):
     """An optional requirement that was skipped, and why."""
 
     parent: Instance
@@ -52,16 +49,14 @@ class SkippedRequirement:
     reason: str = ""
 
 
-@settled_dataclass(frozen=True, slots=True)  # records hold it, as pydantic models
-class Rejection:
+class Rejection(Struct, frozen=True):  # records hold it, as pydantic models
     """Reasons against one version."""
 
     version: str
     reasons: tuple[str, ...]
 
 
-@settled_dataclass(frozen=True, slots=True)  # records hold it, as pydantic models
-class Explanation:
+class Explanation(Struct, frozen=True):  # records hold it, as pydantic models
     """Explanation of an unsatisfiable part of a cluster, for the user.
 
     `sentences` are the causes, each with its place; they contradict one another, and if `minimal` all of
@@ -94,8 +89,7 @@ class Explanation:
         return "\n".join((*lines, *(f"Hint: {hint}" for hint in self.hints)))
 
 
-@dataclass(frozen=True, slots=True)
-class Solution:
+class Solution(Struct, frozen=True):
     """The resolved dependencies of one cluster.
 
     `failed` are the instances of parts without a solution: they stay as locked before.

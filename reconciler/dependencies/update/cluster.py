@@ -2,9 +2,13 @@
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import LockOp, Resolution, lock_changes, ownership_entries
 from reconciler.dependencies.lock.read import exclusive_owners, with_lock
 from reconciler.dependencies.lock.write import lock_solution
@@ -28,9 +32,6 @@ from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
-from reconciler.errors import Location, Problem
-from reconciler.reasons import Reason
-from reconciler.values import dataclass
 
 Owners = tuple[tuple[str, PackageId], ...]
 
@@ -39,8 +40,7 @@ _MOST_ROUNDS = 4
 """Resolutions of one cluster in a run, each from what the one before left."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterResult:
+class ClusterResult(Struct, frozen=True):
     """The new resolution of a cluster. It is open if it has a problem or unknown parts.
 
     `is_sound` is set if an equal lock of another cluster passed the invariants.
@@ -58,8 +58,7 @@ class ClusterResult:
         return PreviousLock(self.revisions.resolution, self.revisions.revisions)
 
 
-@dataclass(slots=True)
-class ClusterResolver:
+class ClusterResolver(Struct):
     """Resolves one cluster after the other; equal clusters of a run are resolved once."""
 
     options: ResolveOptions = DEFAULT_OPTIONS

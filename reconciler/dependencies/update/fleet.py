@@ -1,7 +1,8 @@
 """Update the locks of a fleet: resolve the clusters with changed inputs, keep the other locks."""
 
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (

@@ -1,12 +1,12 @@
 """Lock updates of clusters, as values: every other stage knows these, and few runs have any."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.errors import Problem
-from reconciler.lazy import LazyModule
-from reconciler.values import dataclass
+from msgspec import Struct, field
+
+from reconciler.base.errors import Problem
+from reconciler.base.lazy import LazyModule
 
 
 class ResolveOptions(NamedTuple):
@@ -33,8 +33,7 @@ else:
     formats = LazyModule("reconciler.dependencies.lock.format")  # few runs have locks
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterUpdate:
+class ClusterUpdate(Struct, frozen=True):
     """One cluster: its lock before and after, explanations of conflicts, problems and warnings.
 
     It is not `finished` if a part has no solution, or an input is unknown. It `is_outdated` if it was
@@ -74,8 +73,7 @@ class ClusterUpdate:
         return formats.lock_changes(before, self.after.resolution if self.after else nothing)
 
 
-@dataclass(frozen=True, slots=True)
-class LockUpdate:
+class LockUpdate(Struct, frozen=True):
     """Lock updates of the whole fleet: every cluster that has or gets a lock, sorted, and problems."""
 
     scopes: tuple[ClusterUpdate, ...] = ()

@@ -4,6 +4,7 @@ import functools
 import re
 from typing import NamedTuple
 
+from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.versions.constraint import (
     Comparator,
     ComparatorSet,
@@ -12,7 +13,6 @@ from reconciler.dependencies.versions.constraint import (
     Operator,
 )
 from reconciler.dependencies.versions.version import Version, VersionError, parse_strict
-from reconciler.lazy import lazy_pattern
 
 Prereleases = tuple[str, ...] | None
 """Carvel's choice of pre-releases: None keeps none, empty keeps all, words keep those that contain one."""

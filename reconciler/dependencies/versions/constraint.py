@@ -5,6 +5,8 @@ from collections.abc import Callable
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from reconciler.dependencies.versions.version import (
     Order,
     Version,
@@ -14,7 +16,6 @@ from reconciler.dependencies.versions.version import (
     precedence,
     precedence_with_build,
 )
-from reconciler.values import dataclass
 
 
 class Grammar(StrEnum):
@@ -75,8 +76,7 @@ class Wildcard(IntEnum):
     MAJOR = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Comparator:
+class Comparator(Struct, frozen=True):
     """One comparison against one bound."""
 
     op: Operator
@@ -88,8 +88,7 @@ ComparatorSet = tuple[Comparator, ...]
 """Comparators that must all hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(Struct, frozen=True):
     """A condition on versions, in its original spelling and the grammar it was written for.
 
     `digest` is set for a pin by content; no version satisfies it, only that digest does.

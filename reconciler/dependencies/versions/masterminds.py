@@ -2,6 +2,7 @@
 
 import functools
 
+from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.versions.constraint import (
     Comparator,
     ComparatorSet,
@@ -11,7 +12,6 @@ from reconciler.dependencies.versions.constraint import (
     Wildcard,
 )
 from reconciler.dependencies.versions.version import VersionError, parse_loose
-from reconciler.lazy import lazy_pattern
 
 _VERSION = (
     r"v?(?:[0-9|xX*]+)(?:\.[0-9|xX*]+)?(?:\.[0-9|xX*]+)?"

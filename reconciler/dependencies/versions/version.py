@@ -2,14 +2,13 @@
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import semver
 
-from reconciler.lazy import lazy_pattern
-from reconciler.values import dataclass
+from reconciler.base.lazy import lazy_pattern
 
 _UINT64 = 2**64
 _LOOSE = lazy_pattern(

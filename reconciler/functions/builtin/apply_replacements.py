@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from reconciler.base.lazy import lazy_pattern
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.builtin.fields import FieldRef, create_field, find_fields, split_path
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.values import copy_value
 from reconciler.krm.yaml import Scalar, Tree, YamlError
-from reconciler.lazy import lazy_pattern
 
 _KIND: Final = "ApplyReplacements"
 _VERSION: Final = "fn.kpt.dev/v1alpha1"

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.values import mapping_at, value_at
-from reconciler.values import dataclass
 
 
-@dataclass(slots=True)
-class BuiltinCall:
+class BuiltinCall(Struct):
     """Arguments of a builtin.
 
     A builtin changes `items` in place, and may add or remove resources. `config` is the functionConfig,

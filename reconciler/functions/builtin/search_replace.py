@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from msgspec import Struct
+
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of, shown
 from reconciler.functions.builtin.fields import plain, put_text
 from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, YamlError, fields_of
-from reconciler.values import dataclass
 
 _KEYS: Final = ("by-value", "by-value-regex", "by-path", "by-file-path", "put-value", "put-comment")
 _GROUP: Final = re.compile(r"\$\{(\d+)\}")
@@ -26,8 +27,7 @@ _GLOB_WILDCARDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(Struct, frozen=True):
     value: str | None
     regex: Pattern | None
     path: tuple[str, ...]

@@ -1,6 +1,7 @@
 """Three-way merge of one resource or text: values are merged first, then written as edits of local."""
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FieldMerge, with_comments
@@ -31,7 +32,6 @@ from reconciler.krm.merge.result import (
 from reconciler.krm.merge.text import Hunk, MergedText, merge_text
 from reconciler.krm.schema import Schemas, Shape
 from reconciler.krm.yaml import Tree, YamlError, edit_tree
-from reconciler.values import dataclass
 
 __all__ = [
     "UPSTREAM_IDENTIFIER",
@@ -64,8 +64,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class MergedDocument:
+class MergedDocument(Struct, frozen=True):
     """One merged document: its text, None if it is deleted, and its conflicts."""
 
     text: str | None

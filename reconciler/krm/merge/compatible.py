@@ -6,21 +6,21 @@ where kyaml fails.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.krm.merge.fields import ElementKey, element_key, infer_keys
 from reconciler.krm.merge.nodes import Node, child, is_rendered_same, shape_in_comments
 from reconciler.krm.merge.result import KEEP, FromUpstream, Merged, MergedCollection, MergedField
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Comments
-from reconciler.values import dataclass
 
 Sides = tuple[Node | None, Node | None, Node | None]
 """Local, base, upstream: the order in which kyaml visits them."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompatibleMerge:
+class CompatibleMerge(Struct, frozen=True):
     """Merges nodes by kpt's rules.
 
     `infer` guesses the merge keys of lists of unknown shape; `schemas_in_comments` reads JSON schemas

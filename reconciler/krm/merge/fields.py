@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.krm.merge.nodes import Node, is_same, shape_in_comments
 from reconciler.krm.merge.result import (
@@ -19,7 +21,6 @@ from reconciler.krm.merge.result import (
 )
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml.comments import NO_COMMENTS
-from reconciler.values import dataclass
 
 ElementKey = tuple[str, ...]
 FUNCTION = "$function"
@@ -33,8 +34,7 @@ Source: kyaml yaml/schema, AssociativeSequenceKeys.
 """
 
 
-@dataclass(slots=True)
-class FieldMerge:
+class FieldMerge(Struct):
     """Merges nodes leaf by leaf; elements of keyed lists are added and deleted as a whole.
 
     Laws: fields that upstream did not change keep the text of local; fields that local did not change

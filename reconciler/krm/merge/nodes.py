@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
-from reconciler.ids import group_of
 from reconciler.krm.schema import Shape, declared_shape
 from reconciler.krm.yaml.comments import NO_COMMENTS, Comments
 from reconciler.krm.yaml.compose import UNTAGGED, content_end, dash_offsets
@@ -17,6 +16,7 @@ from reconciler.krm.yaml.limits import YamlError
 from reconciler.krm.yaml.load import Path, typed_key
 from reconciler.krm.yaml.scalars import ScalarError, type_plain, type_tagged
 from reconciler.krm.yaml.tree import Tree
+from reconciler.names.ids import group_of
 
 
 class NodeKind(Enum):

@@ -1,9 +1,10 @@
 """Result of a merge: a tree of nodes of the three sides, its conflicts, and the edits that write it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
 from enum import Enum
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from reconciler.krm.merge.nodes import Node
 from reconciler.krm.yaml import (
@@ -17,7 +18,6 @@ from reconciler.krm.yaml import (
     SetLineComment,
     SetValue,
 )
-from reconciler.values import dataclass
 
 Steps = tuple[str, ...]
 """Path of a field for people: keys, and `[name=app]` for an element of a list."""
@@ -34,16 +34,14 @@ Comment = str | None | Keep
 """A new comment, None to delete it, or `KEEP`."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FromUpstream:
+class FromUpstream(Struct, frozen=True, eq=False):
     """A value of upstream; `exact` if local did not change the old one, not even its style."""
 
     node: Node
     exact: bool = True
 
 
-@dataclass(slots=True, eq=False)
-class MergedField:
+class MergedField(Struct, eq=False):
     """One field or element of a merged collection, with its line comment and head comment.
 
     `local` is the local element that an element of a list replaces.
@@ -55,8 +53,7 @@ class MergedField:
     head: Comment = KEEP
 
 
-@dataclass(slots=True, eq=False)
-class MergedCollection:
+class MergedCollection(Struct, eq=False):
     """A collection merged from several sides; `local` is the local one that it changes, if there is one."""
 
     local: Node | None
@@ -77,8 +74,7 @@ class Winner(Enum):
     """Undecided: local stays, and a person decides."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FieldConflict:
+class FieldConflict(Struct, frozen=True, eq=False):
     """A value that both sides changed differently, and the winning side.
 
     `rule` is the reason for a winner without a decision of a person. `policy_path` is the field with the

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from reconciler.values import dataclass
+from msgspec import Struct
 
 _MAX_LINES = 20_000
 _MAX_PAIRS = 2_000_000
@@ -19,8 +19,7 @@ class Hunk(NamedTuple):
     local: str
 
 
-@dataclass(frozen=True, slots=True)
-class MergedText:
+class MergedText(Struct, frozen=True):
     """The merged text; conflicting hunks have the lines of one side."""
 
     text: str

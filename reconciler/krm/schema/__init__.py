@@ -5,14 +5,13 @@ the SDK of kpt functions, which does not change.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import orjson
-
-from reconciler.values import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 Served = tuple[str, str]
 """An apiVersion and a kind."""
@@ -22,8 +21,7 @@ _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _MAX_DEPTH = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """The merge keys in and below a value.
 
     `keys` is None for a value that is merged as a whole, `()` for a set of scalars, else the fields
@@ -43,8 +41,7 @@ class Shape:
         return self.fields.get(name, self.values)
 
 
-@dataclass(frozen=True, slots=True)
-class Schemas:
+class Schemas(Struct, frozen=True):
     """The shapes of kinds in one package: those of Kubernetes, and of the CRDs in the package."""
 
     crds: Mapping[Served, Shape] = field(default_factory=dict)

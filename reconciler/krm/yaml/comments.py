@@ -16,15 +16,14 @@ Differs: a comment inside a flow collection stays part of that collection's text
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct, field
 from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.yaml.compose import ExactNode, content_end, dash_offsets
-from reconciler.values import dataclass
 
 
 class Span(NamedTuple):
@@ -51,8 +50,7 @@ class Comments(NamedTuple):
 NO_COMMENTS: Final = Comments()
 
 
-@dataclass(slots=True)
-class CommentIndex:
+class CommentIndex(Struct):
     """All comments of a document: by the offset of the key or dash, and those of the document itself."""
 
     by_start: dict[int, Comments] = field(default_factory=dict)

@@ -12,25 +12,24 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, cast
 
 import yaml
+from msgspec import Struct
 from yaml import MappingNode, ScalarNode, SequenceNode
 from yaml._yaml import CParser
 
 from reconciler.krm.yaml.limits import Aliases, YamlError, YamlLimits
-from reconciler.values import dataclass
 
 if TYPE_CHECKING:
     from yaml.error import Mark
 from typing import Any
 
-from reconciler.lazy import lazy_pattern
-from reconciler.wording import plural
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.wording import plural
 
 RawNode = ScalarNode | SequenceNode | MappingNode
 """A node of libyaml. `tag` is a full tag, or `UNTAGGED` when the text gives none."""
 
 
-@dataclass(eq=False, slots=True)
-class AliasNode:
+class AliasNode(Struct, eq=False):
     """An alias with its own position; `value` is the anchored node."""
 
     anchor: str

@@ -9,17 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from reconciler.krm.yaml.emit import Raw
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlError
 from reconciler.krm.yaml.load import Path, iterate_documents
-from reconciler.values import dataclass
 
 _INT64 = 2.0**63
 
 
-@dataclass(frozen=True, slots=True)
-class SetValue:
+class SetValue(Struct, frozen=True):
     """Set the value at `path`, keeping its quotes, anchor and comments; add it, with its parents, if absent.
 
     A string that replaces a quoted or block scalar takes that style where possible.
@@ -29,8 +28,7 @@ class SetValue:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class AddKey:
+class AddKey(Struct, frozen=True):
     """Add `key` to the mapping at `path` (an absent or null value counts as an empty mapping).
 
     It goes before the key `before`, or after the key `after`, or last. With a `Raw` value, `key`
@@ -44,15 +42,13 @@ class AddKey:
     after: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteKey:
+class DeleteKey(Struct, frozen=True):
     """Delete the key at `path` with its own comments; a mapping that loses its only key becomes `{}`."""
 
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class InsertItem:
+class InsertItem(Struct, frozen=True):
     """Insert an item into the sequence at `path` at `index`; the length of the sequence appends.
 
     An absent or null value counts as an empty sequence.
@@ -63,15 +59,13 @@ class InsertItem:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteItem:
+class DeleteItem(Struct, frozen=True):
     """Delete the item at `path` with its own comments; a sequence that loses its only item becomes `[]`."""
 
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class SetLineComment:
+class SetLineComment(Struct, frozen=True):
     """Set the comment at the end of a field's line (of the key's line, for a block collection).
 
     `text` is one line with or without its `#`; None removes the comment.
@@ -81,8 +75,7 @@ class SetLineComment:
     text: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SetHeadComment:
+class SetHeadComment(Struct, frozen=True):
     """Set the comment lines directly above a key or item, with or without `#`; None removes them."""
 
     path: Path
@@ -92,8 +85,7 @@ class SetHeadComment:
 Edit = SetValue | AddKey | DeleteKey | InsertItem | DeleteItem | SetLineComment | SetHeadComment
 
 
-@dataclass(frozen=True, slots=True)
-class EditResult:
+class EditResult(Struct, frozen=True):
     """The text of an edited document, and how often (0 or 1) ruamel.yaml had to write it."""
 
     text: str

@@ -7,12 +7,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 
+from reconciler.base.lazy import lazy_pattern
+from reconciler.base.wording import plural
 from reconciler.krm.yaml.limits import YamlError
 from reconciler.krm.yaml.scalars import ScalarError, type_plain
-from reconciler.lazy import lazy_pattern
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 _DASH: Final = 2
 _DEEPEST: Final = 200
@@ -51,8 +51,7 @@ class Style(StrEnum):
     FLOW = "flow"
 
 
-@dataclass(frozen=True, slots=True)
-class Indentation:
+class Indentation(Struct, frozen=True):
     """Indentation of a file: the width of one level, and whether lists start in the column of their key."""
 
     width: int = 2
@@ -62,8 +61,7 @@ class Indentation:
 DEFAULT_INDENTATION: Final = Indentation()
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
+class Raw(Struct, frozen=True):
     """YAML text to insert unchanged, except that it is indented to its new position.
 
     In `SetValue` it is the text of one value. In `AddKey` and `InsertItem` it is the whole entry:

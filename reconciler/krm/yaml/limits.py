@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from reconciler.values import dataclass
+from msgspec import Struct
 
 
 class YamlError(ValueError):
@@ -30,8 +30,7 @@ class Aliases(StrEnum):
     """Aliases are followed as long as the expanded document stays under `YamlLimits.max_nodes`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class YamlLimits:
+class YamlLimits(Struct, frozen=True, kw_only=True):
     """Bounds on one file. Sizes are in bytes; a node is one scalar, mapping or sequence.
 
     `max_nodes` bounds each document with its aliases expanded, so it also bounds the growth of an

@@ -4,13 +4,15 @@ Loading keeps no nodes. The position of a field is found by composing its docume
 """
 
 from collections.abc import Iterator
-from dataclasses import field
 from json import JSONDecodeError, JSONDecoder
 from typing import Any, Final, cast
 
 import orjson
+from msgspec import Struct
 from yaml import MappingNode, ScalarNode, SequenceNode
 
+from reconciler.base.values import PartlyCompared
+from reconciler.base.wording import plural
 from reconciler.krm.yaml.compose import UNTAGGED, AliasNode, RawNode, compose, decode, error_at
 from reconciler.krm.yaml.limits import MANIFEST_LIMITS, SNAPSHOT_LIMITS, Aliases, YamlError, YamlLimits
 from reconciler.krm.yaml.scalars import (
@@ -22,8 +24,6 @@ from reconciler.krm.yaml.scalars import (
     type_plain,
     type_tagged,
 )
-from reconciler.values import dataclass
-from reconciler.wording import plural
 
 Path = tuple[str | int, ...]
 """A field path: keys of mappings and indexes of sequences, from the document's root."""
@@ -33,8 +33,7 @@ _ANYTHING = YamlLimits(
 _ESCAPES: Final = {"x": 4, "u": 6, "U": 10}
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentSource:
+class DocumentSource(Struct, frozen=True):
     """The text of one document within its file.
 
     `index` is the number of the document among those in `text[start:end]`. It differs from 0 only
@@ -91,17 +90,18 @@ _last_composed: list[tuple[DocumentSource, tuple[str, RawNode | None]]] = []
 """The document that was composed last, alone: a manifest of many targets is asked for each of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(PartlyCompared, frozen=True):
     """One document of a file: its value, and on demand the position of each field.
 
     `value` is made of dict, list, str, int, float, bool and None. `line` is the first line of
     the document's content in the file, from 1.
     """
 
+    UNCOMPARED = frozenset({"source"})
+
     value: Any
     line: int
-    source: DocumentSource = field(repr=False, compare=False)
+    source: DocumentSource
 
     def mark(self, path: Path = ()) -> tuple[int, int]:
         """Return line and column, from 1, of the value at `path`, or of its nearest existing ancestor."""

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from reconciler.lazy import lazy_pattern
+from reconciler.base.lazy import lazy_pattern
 
 Scalar = str | int | float | bool | None
 """A typed scalar."""

@@ -6,8 +6,9 @@ breaks of the file.
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final, NamedTuple, assert_never
+
+from msgspec.structs import replace
 
 from reconciler.krm.yaml.edits import (
     AddKey,

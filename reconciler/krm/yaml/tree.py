@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
+from reconciler.base.lazy import lazy_pattern
 from reconciler.krm.yaml.comments import NO_COMMENTS, CommentIndex, Comments, Span, index_comments
 from reconciler.krm.yaml.compose import (
     UNTAGGED,
@@ -27,7 +28,6 @@ from reconciler.krm.yaml.compose import (
 from reconciler.krm.yaml.emit import DEFAULT_INDENTATION, Indentation, Style
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlLimits
 from reconciler.krm.yaml.load import Path, construct, index_of, typed_key
-from reconciler.lazy import lazy_pattern
 
 _SCALAR_STYLES: Final = {"'": Style.SINGLE, '"': Style.DOUBLE, "|": Style.LITERAL, ">": Style.FOLDED}
 _COLLECTIONS: Final = frozenset((MappingNode, SequenceNode))

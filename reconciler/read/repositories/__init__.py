@@ -6,26 +6,27 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reconciler.api.porch import GitRepository, Repository
-from reconciler.errors import Problem, UnavailableError
+from reconciler.base.errors import Problem, UnavailableError
+from reconciler.base.progress import track
+from reconciler.base.reasons import Reason
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import without_user
-from reconciler.ids import ObjectName
-from reconciler.inventory import RepositoryRole, RepositoryView, Sourced, available_by_url
-from reconciler.objects import Commit
+from reconciler.inventory.inventory import RepositoryRole, RepositoryView, Sourced, available_by_url
+from reconciler.names.ids import ObjectName
+from reconciler.names.objects import Commit
+from reconciler.names.refs import HEADS, TAGS
 from reconciler.policy import ForgeKind, OnUnavailable, Policy, find_rule
-from reconciler.progress import track
 from reconciler.read.repositories.addresses import settle_addresses
 from reconciler.read.repositories.discovery import PackageAtRef, find_refs, survey_packages
 from reconciler.read.repositories.drafts import read_groups
 from reconciler.read.repositories.kept_views import KeptViews, ViewFiles
 from reconciler.read.repositories.kptfiles import HeaderIndex
 from reconciler.read.repositories.packages import ViewContent, main_key, read_packages, share_texts
-from reconciler.reasons import Reason
-from reconciler.refs import HEADS, TAGS
-from reconciler.values import replace
 
 CLUSTER = "reconciler.dev/cluster"
 """Annotation of a Repository: the cluster that its packages are deployed to."""

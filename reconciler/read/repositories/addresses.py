@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
+from msgspec.structs import replace
+
+from reconciler.base.reasons import Reason
 from reconciler.git.urls import reading_of
-from reconciler.ids import is_prefix
-from reconciler.inventory import RepositoryView
+from reconciler.inventory.inventory import RepositoryView
+from reconciler.names.ids import is_prefix
 from reconciler.policy import Policy
 from reconciler.read.files import is_below
-from reconciler.reasons import Reason
-from reconciler.values import replace
 
 _HINT = "Write one address in both, or delete one of the two; spec.addresses may list the one that is meant."
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from reconciler.api.kptfile import KPTFILE
 from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.repository import Mirror
-from reconciler.ids import Lifecycle, Oid
-from reconciler.inventory import PackageRevision
-from reconciler.objects import Commit, Mode
-from reconciler.refs import RevisionRef, deletion_proposed_ref, parse_ref
+from reconciler.inventory.inventory import PackageRevision
+from reconciler.names.ids import Lifecycle, Oid
+from reconciler.names.objects import Commit, Mode
+from reconciler.names.refs import RevisionRef, deletion_proposed_ref, parse_ref
 
 MAX_DEPTH = 50
 """Depth of directories that are searched for packages."""

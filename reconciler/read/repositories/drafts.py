@@ -3,18 +3,19 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.forge.local_merge import find_outside
+from reconciler.forge.local.merge import find_outside
 from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.repository import Mirror
-from reconciler.ids import Lifecycle, Oid
-from reconciler.inventory import DeletionBranch, Draft, GroupBranch
-from reconciler.objects import Commit
+from reconciler.inventory.inventory import DeletionBranch, Draft, GroupBranch
+from reconciler.names.ids import Lifecycle, Oid
+from reconciler.names.objects import Commit
+from reconciler.names.refs import RevisionRef, group_refs, is_group
+from reconciler.names.trailers import read_answers
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories.discovery import PackageAtRef, find_package
-from reconciler.refs import RevisionRef, group_refs, is_group
-from reconciler.trailers import read_answers
-from reconciler.values import dataclass
 
 
 def split_by_author(
@@ -99,8 +100,7 @@ _MAX_COMMITS = 50
 """Commits below the tip of a merged group that are searched for one of ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDrafts:
+class GroupDrafts(Struct, frozen=True):
     """A group branch and its drafts."""
 
     branch: GroupBranch

@@ -20,9 +20,9 @@ from reconciler import __version__
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
-from reconciler.ids import Oid
-from reconciler.inventory import PackageState, UnpublishedRevision
-from reconciler.objects import Commit
+from reconciler.inventory.inventory import PackageState, UnpublishedRevision
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Commit
 from reconciler.read.kept_files import load_kept, save_kept
 from reconciler.read.repositories.packed_headers import (
     PackedHeaders,

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, KptfileHeader
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import Oid
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
+from reconciler.names.ids import Oid
 from reconciler.read.kept_files import load_kept, save_kept
 from reconciler.read.repositories.packed_headers import (
     PackedHeaders,
@@ -21,7 +23,6 @@ from reconciler.read.repositories.packed_headers import (
     pack_headers,
     unpack_headers,
 )
-from reconciler.values import dataclass, replace
 
 READER = 3
 """Version of the cache: increment it when headers are read differently."""
@@ -118,8 +119,7 @@ class HeaderIndex:
         return replace(header, upstream=upstream, upstream_lock=lock)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     """The content of a cache file: the Kptfiles, and their headers in the same order."""
 
     reader: int
@@ -173,8 +173,7 @@ def _upstream(text: "_Texts", field: str) -> GitUpstream | None:
     return GitUpstream(*(text.at(field, "git", name) for name in ("repo", "directory", "ref", "commit")))
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
+class _Texts(Struct, frozen=True):
     """Fields of a document as they are written: a name or commit of digits is text, not a number."""
 
     document: Document

@@ -1,14 +1,17 @@
 """Assemble the packages of a view from main, drafts, tags and unpublished revisions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
-from reconciler.ids import Lifecycle, Oid
-from reconciler.inventory import Draft, PackageRevision, PackageState, UnpublishedRevision
-from reconciler.objects import Commit
+from reconciler.inventory.inventory import Draft, PackageRevision, PackageState, UnpublishedRevision
+from reconciler.names.ids import Lifecycle, Oid
+from reconciler.names.objects import Commit
+from reconciler.names.refs import deletion_ref
 from reconciler.policy import Policy
 from reconciler.read.repositories.discovery import (
     PackageAtRef,
@@ -21,8 +24,6 @@ from reconciler.read.repositories.discovery import (
 from reconciler.read.repositories.drafts import read_deletion, read_draft
 from reconciler.read.repositories.kept_views import KeptTag, KeptViews, MainContent, Place, ViewKey
 from reconciler.read.repositories.kptfiles import HeaderIndex
-from reconciler.refs import deletion_ref
-from reconciler.values import dataclass, replace
 
 _State = tuple[CommitData, PackageDirectory]
 
@@ -39,8 +40,7 @@ class Searched(NamedTuple):
         return None if self.package.kptfile is None or self.package.is_link else self.package
 
 
-@dataclass(frozen=True, slots=True)
-class ViewContent:
+class ViewContent(Struct, frozen=True):
     """One view to read: main's commit, the refs of its packages, and the survey of main or what was kept.
 
     `place` and `key` are what it is kept by, None if it has no directory on main.
@@ -228,8 +228,7 @@ def _is_draft(ref: PackageAtRef) -> bool:
     return ref.named.lifecycle in {Lifecycle.DRAFT, Lifecycle.PROPOSED}
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     """Search for the unpublished states of one package, back through history.
 
     `stop` is the position of its newest tag on main's first-parent line; `elsewhere` are the trees of its

@@ -1,19 +1,18 @@
 """Find packages at commits without a package revision: of branches, upstreamLocks and pins."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 from reconciler.git.repository import Mirrors
-from reconciler.ids import ObjectName, Oid, normalise_url
-from reconciler.inventory import RepositoryView, ReviewedLock, TreeAt, declared_upstreams
+from reconciler.inventory.inventory import RepositoryView, ReviewedLock, TreeAt, declared_upstreams
+from reconciler.names.ids import ObjectName, Oid, normalise_url
 from reconciler.read.manifests import Manifests
 from reconciler.read.state import State
-from reconciler.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class PackageTrees:
+class PackageTrees(Struct, frozen=True):
     """Package trees by commit and path, and the committer times of locked commits, in seconds."""
 
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)

@@ -2,26 +2,27 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from reconciler.api.snapshot import FILE, ObjectList, SnapshotHeader
 from reconciler.api.validation import parse_model
-from reconciler.collector import no_collection
-from reconciler.errors import Location, Problem
+from reconciler.base.collector import no_collection
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import LATEST_S, plural
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.ids import GroupKind, Oid, group_of
+from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
+from reconciler.names.ids import GroupKind, Oid, group_of
 from reconciler.policy import Limits, Policy
 from reconciler.read.files import FileEntry, UnreadPath, Walk
 from reconciler.read.snapshot.objects import SUFFIXES, FileObjects, parse_snapshot_file
-from reconciler.reasons import Reason
-from reconciler.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
-from reconciler.values import dataclass
-from reconciler.wording import LATEST_S, plural
 
 _HINT = "Import the snapshot again: `reconciler snapshot import`."
 
@@ -37,8 +38,7 @@ class Header(NamedTuple):
     versions: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(slots=True)
-class _Objects:
+class _Objects(Struct):
     """Objects by identity; of duplicates the first counts."""
 
     by_key: dict[tuple[str, str, str, str], SnapshotObject] = field(default_factory=dict)

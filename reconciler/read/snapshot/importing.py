@@ -2,22 +2,21 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
+from msgspec import Struct, field
 
 from reconciler import __version__
 from reconciler.api.snapshot import API_VERSION, FILE, KIND, ObjectList, SnapshotHeader
-from reconciler.errors import ConfigurationError, Location, RefusedError, UsageError
-from reconciler.ids import GroupKind, group_of
+from reconciler.base.errors import ConfigurationError, Location, RefusedError, UsageError
+from reconciler.base.wording import plural, verb
+from reconciler.inventory.snapshot import ALL_NAMESPACES, SnapshotObject
 from reconciler.krm.yaml import YamlLimits, emit, load_documents
+from reconciler.names.ids import GroupKind, group_of
 from reconciler.read.snapshot import format_time, parse_header
 from reconciler.read.snapshot.objects import FileObjects, parse_snapshot_file
-from reconciler.snapshot import ALL_NAMESPACES, SnapshotObject
-from reconciler.values import dataclass
-from reconciler.wording import plural, verb
 
 CLUSTER_SCOPED = "_cluster"
 """File of the objects without a namespace; no namespace can be called so."""
@@ -86,8 +85,7 @@ def guess_plural(kind: GroupKind) -> str:
     return _qualified(plural, kind.group)
 
 
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
+class ImportOptions(Struct, frozen=True):
     """Facts about the listed objects that they do not contain.
 
     `kinds` were listed: one without objects is empty, not unknown. `namespace` is the only one that was
@@ -113,8 +111,7 @@ class KindCount(NamedTuple):
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFiles:
+class SnapshotFiles(Struct, frozen=True):
     """Files that an import writes and removes, by path from the snapshot's directory."""
 
     write: Mapping[str, bytes]
@@ -123,8 +120,7 @@ class SnapshotFiles:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Lists:
+class _Lists(Struct):
     """Objects of one import by kind, empty kinds included, and the kinds with incomplete lists."""
 
     objects: dict[GroupKind, list[SnapshotObject]] = field(default_factory=dict)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from sys import intern
@@ -10,16 +9,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
 from reconciler.dependencies.dialects import GROUPS
-from reconciler.errors import Location, Problem
-from reconciler.ids import group_of
+from reconciler.inventory.snapshot import SnapshotObject
 from reconciler.krm.yaml import YamlError, YamlLimits, load_json, type_number
+from reconciler.names.ids import group_of
 from reconciler.policy.rollouts import HEALTH_KINDS
 from reconciler.read.documents import ParsedObject, parse_file
-from reconciler.reasons import Reason
-from reconciler.snapshot import SnapshotObject
-from reconciler.wording import plural
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 JSON_LINES = (".ndjson", ".jsonl")

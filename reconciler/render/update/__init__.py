@@ -1,8 +1,9 @@
 """Update a package with local edits to a new upstream: a pure three-way merge, all or nothing."""
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.wording import plural
 from reconciler.krm.yaml import YamlError
-from reconciler.objects import Files
+from reconciler.names.objects import Files
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update.conflict_policy import ConflictDecision, ConflictPolicy
 from reconciler.render.update.kptfile import UpstreamRef, set_upstream, update_strategy, upstream_of
@@ -10,7 +11,6 @@ from reconciler.render.update.merge_report import Conflict, MergeReport, Updated
 from reconciler.render.update.settings import MergeCache, MergeSettings
 from reconciler.render.update.strategies import STRATEGIES
 from reconciler.render.update.three_way import Sides
-from reconciler.wording import plural
 
 __all__ = [
     "Conflict",

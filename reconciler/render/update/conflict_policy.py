@@ -1,15 +1,15 @@
 """Conflict policies: the side that wins a conflict, by its place, field pattern, annotation or default."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from msgspec import Struct, field
+
 from reconciler.functions.values import value_at
 from reconciler.krm.merge import ConflictResolver, Steps, Winner, path_text
 from reconciler.policy import OnConflict
-from reconciler.values import dataclass
 
 ON_CONFLICT = "reconciler.dev/on-conflict"
 """Annotation of a resource or Kptfile with the winner of conflicts: `upstream`, `local`, `ask` or `fail`."""
@@ -20,8 +20,7 @@ Place = tuple[str, str, str]
 """The place of a conflict: file, resource, field."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConflictPolicy:
+class ConflictPolicy(Struct, frozen=True):
     """Policy for the conflicts of one package.
 
     The order of precedence is `places`, the first of `fields` that matches, the resource's annotation,

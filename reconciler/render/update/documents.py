@@ -4,20 +4,20 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.lazy import lazy_pattern
 from reconciler.krm.merge import Identity, child, identity_of, root_of
 from reconciler.krm.yaml import PACKAGE_LIMITS, Edit, Tree, YamlError, apply_edits
-from reconciler.lazy import lazy_pattern
-from reconciler.objects import File, Files, Mode
-from reconciler.values import dataclass
+from reconciler.names.objects import File, Files, Mode
 
 _MARKER: Final = lazy_pattern(r"^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z)", re.MULTILINE)
 _SEPARATOR: Final = lazy_pattern(r"^---[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)
 _DIRECTIVE: Final = lazy_pattern(r"^(?:%|---[ \t]*[^\s#])", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ResourceDocument:
+class ResourceDocument(Struct, frozen=True, eq=False):
     """A document with content, and the merge comment of its metadata.
 
     `index` is its number in the file, `ordinal` its number among the documents of its identity, both from 0.
@@ -36,8 +36,7 @@ class ResourceDocument:
         return self.tree.text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ResourceFile:
+class ResourceFile(Struct, frozen=True, eq=False):
     """A file of resources: all its text as (marker line, text, document or None if empty)."""
 
     chunks: tuple[tuple[str, str, ResourceDocument | None], ...]

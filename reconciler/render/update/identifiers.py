@@ -16,7 +16,7 @@ from reconciler.krm.merge import (
     root_of,
 )
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.render.update.documents import ResourceDocument, documents_of, split_documents
 from reconciler.render.update.three_way import Sides
 

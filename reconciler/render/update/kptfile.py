@@ -5,7 +5,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any, Final
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import LOCATION, OWNER
+from reconciler.base.lazy import lazy_pattern
 from reconciler.krm.merge import (
     FieldMerge,
     FromUpstream,
@@ -23,15 +26,13 @@ from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, edit_tree
-from reconciler.lazy import lazy_pattern
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.policy import Strategy
 from reconciler.render.update.comments import DocumentSides, record_dropped_comments
 from reconciler.render.update.conflict_policy import resolver_for
 from reconciler.render.update.merge_report import MergeReport, UpdateRefused
 from reconciler.render.update.settings import MergeSettings
 from reconciler.render.update.three_way import FileSides, is_equal
-from reconciler.values import dataclass
 
 _MERGED: Final = ("info", "pipeline", "inventory", "status")
 _METADATA: Final = ("labels", "annotations")
@@ -54,8 +55,7 @@ _LONGEST_KPTFILE: Final = 8192
 """In bytes. Limits of longer texts may depend on the length of a name."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamRef:
+class UpstreamRef(Struct, frozen=True):
     """The upstream that a package is updated to, as `upstream` and `upstreamLock` record it.
 
     `commit` is a full commit id; empty does not change `upstreamLock`.

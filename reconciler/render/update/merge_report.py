@@ -1,11 +1,12 @@
 """Results of an update: the files, and the conflicts with their winners."""
 
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Any, NamedTuple
 
+from msgspec import Struct, field
+
 from reconciler.krm.merge import FieldConflict, Node, Winner, path_text
-from reconciler.objects import Files
+from reconciler.names.objects import Files
 from reconciler.policy import OnConflict
 from reconciler.render.update.conflict_policy import (
     ConflictPolicy,
@@ -15,7 +16,6 @@ from reconciler.render.update.conflict_policy import (
     find_rule,
     resolver_for,
 )
-from reconciler.values import dataclass
 
 SUBPACKAGE = "Package"
 """The resource of a conflict about a whole sub-package."""
@@ -26,8 +26,7 @@ REPLACED = "Replaced"
 _WINNERS = {Winner.UPSTREAM: OnConflict.UPSTREAM, Winner.LOCAL: OnConflict.LOCAL}
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Conflict:
+class Conflict(Struct, frozen=True, order=True):
     """One value that both sides changed differently, or that one side deleted and the other changed.
 
     `path` is the file, `resource` the identity of the resource in it (empty for a text file), `field` the
@@ -63,8 +62,7 @@ class DecidedConflict(NamedTuple):
     rule: Rule
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
+class Updated(Struct, frozen=True):
     """A package after an update.
 
     `conflicts` need a decision of a person, `decided` had one by a policy or rule. `fallbacks` counts the
@@ -98,8 +96,7 @@ class UpdateRefused(Exception):  # noqa: N818 - a result about one package, not 
         self.conflicts = conflicts
 
 
-@dataclass(slots=True)
-class MergeReport:
+class MergeReport(Struct):
     """Collects the conflicts of the merge of one part of a package."""
 
     policy: ConflictPolicy

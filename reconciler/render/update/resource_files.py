@@ -1,11 +1,13 @@
 """Merge the resource files of one package: match resources, merge them, and write them to their files."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.krm.merge import Identity
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.render.update.comments import record_dropped_lines
 from reconciler.render.update.documents import ResourceFile, join_documents
 from reconciler.render.update.merge_report import MergeReport, UpdateRefused
@@ -24,7 +26,6 @@ from reconciler.render.update.three_way import (
     merged_mode,
     needs_merge,
 )
-from reconciler.values import dataclass
 
 Results = dict[str, File | None]
 """The merged file of each path; None where the file is deleted."""
@@ -86,8 +87,7 @@ def _identities(file: File | None, settings: MergeSettings) -> Iterator[Identity
     yield from (document.identity for document in (split.documents if split is not None else ()))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _MergedFile:
+class _MergedFile(Struct, frozen=True, eq=False):
     """A file merged by itself; `is_incomplete` if a resource of it may have moved to another file."""
 
     file: File | None

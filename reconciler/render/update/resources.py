@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
 from reconciler.functions.values import mapping_at, value_at
 from reconciler.krm.merge import (
@@ -21,7 +23,6 @@ from reconciler.render.update.conflict_policy import Place, resolver_for
 from reconciler.render.update.documents import ResourceDocument, ResourceFile
 from reconciler.render.update.merge_report import MergeReport
 from reconciler.render.update.settings import MergeSettings
-from reconciler.values import dataclass
 
 MERGE_KEYS = "reconciler.dev/merge-keys"
 """On a resource: `spec.fruits=name;spec.ports=port,protocol`, the keys of lists without a schema."""
@@ -36,8 +37,7 @@ class FileDocument(NamedTuple):
     document: ResourceDocument
 
 
-@dataclass(slots=True, eq=False)
-class ResourceSides:
+class ResourceSides(Struct, eq=False):
     """One resource on the three sides; None where a side does not have it."""
 
     base: FileDocument | None = None
@@ -62,8 +62,7 @@ class ResourceSides:
         return self.base is not None and (self.upstream is None or self.local is None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MergedResource:
+class MergedResource(Struct, frozen=True, eq=False):
     """A merged document: its file and position, its text, and the local and upstream documents it is from."""
 
     path: str

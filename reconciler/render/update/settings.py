@@ -1,17 +1,17 @@
 """Options of an update, and the cache of parsed and merged files."""
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import Any, Final, TypeVar
 
-from reconciler.ids import Oid
+from msgspec import Struct, field
+
 from reconciler.krm.schema import Schemas, crd_shapes
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.objects import File, Files, Mode
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import MergeMode
 from reconciler.render.update.conflict_policy import ConflictPolicy
 from reconciler.render.update.documents import ResourceFile, split_documents
-from reconciler.values import dataclass
 
 T = TypeVar("T")
 _CRD = b"CustomResourceDefinition"
@@ -20,8 +20,7 @@ _MAX_RESULTS = 4096
 _MAX_DOCUMENTS = 64
 
 
-@dataclass(slots=True)
-class MergeCache:
+class MergeCache(Struct):
     """Cache of parsed and merged files by content, shared by the updates of a run; emptied when full."""
 
     _results: dict[Any, Any] = field(default_factory=dict)
@@ -54,8 +53,7 @@ class MergeCache:
         return split
 
 
-@dataclass(frozen=True, slots=True)
-class MergeSettings:
+class MergeSettings(Struct, frozen=True):
     """Mode, policy, cache and schemas of one update."""
 
     mode: MergeMode

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.functions.package_files import ignored_paths
-from reconciler.objects import File, Files
+from reconciler.names.objects import File, Files
 from reconciler.policy import OnConflict, Strategy
 from reconciler.render.update.conflict_policy import Rule, RuleKind
 from reconciler.render.update.kptfile import is_edited_kptfile, merge_kptfile, upstream_block

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from reconciler.functions.package_files import package_directories, package_of
 from reconciler.krm.merge import MergedText, merge_text
-from reconciler.objects import File, Files, Mode
+from reconciler.names.objects import File, Files, Mode
 from reconciler.render.update.merge_report import MergeReport
 
 _BINARY_PROBE = 8000

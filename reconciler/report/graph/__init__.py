@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from reconciler.graph import Edge, Graph, GraphNode, Subject
+from reconciler.base.graph import Edge, Graph, GraphNode, Subject
 from reconciler.report.graph.dot import dot
 from reconciler.report.graph.mermaid import mermaid
 from reconciler.report.graph.svg import svg

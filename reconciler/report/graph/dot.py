@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from reconciler.graph import Graph, GraphNode, Group, NodeRole
-from reconciler.report.escape import is_visible
+from reconciler.base.escape import is_visible
+from reconciler.base.graph import Graph, GraphNode, Group, NodeRole
 
 
 def dot(graph: Graph) -> str:

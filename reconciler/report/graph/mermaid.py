@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from reconciler.graph import Graph, GraphNode, Group, NodeRole
-from reconciler.report.escape import terminal
+from reconciler.base.escape import terminal
+from reconciler.base.graph import Graph, GraphNode, Group, NodeRole
 
 _SAFE = frozenset(" ._/:@+-")
 _STYLES = (

@@ -5,8 +5,8 @@ from textwrap import wrap
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
-from reconciler.graph import Edge, Graph, Group, NodeRole, Subject, TreeRow, tree_rows
-from reconciler.report.escape import is_visible
+from reconciler.base.escape import is_visible
+from reconciler.base.graph import Edge, Graph, Group, NodeRole, Subject, TreeRow, tree_rows
 
 _WIDTH = 360
 _MARGIN = 8

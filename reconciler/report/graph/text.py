@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from reconciler.graph import Edge, Graph, GraphNode, Group, TreeRow, tree_rows
-from reconciler.report.escape import terminal
+from reconciler.base.escape import terminal
+from reconciler.base.graph import Edge, Graph, GraphNode, Group, TreeRow, tree_rows
 
 
 def text_tree(graph: Graph) -> str:

@@ -10,15 +10,15 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from reconciler.base.escape import terminal
+from reconciler.base.redact import Redactor
+from reconciler.base.wording import plural
 from reconciler.plan.status import Phase
 from reconciler.report.causes import group_problems
-from reconciler.report.escape import terminal
 from reconciler.report.html.encode import data_value, script_json
 from reconciler.report.html.model import ALARMING, CauseRow, HtmlReport
 from reconciler.report.markdown import load_template
-from reconciler.report.redact import Redactor
 from reconciler.report.timings import SLOWEST, Timings
-from reconciler.wording import plural
 
 _MOST_CAUSES = 500
 """Causes and effects that the summary lists; more of them are counted, and every package is in the table."""

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import orjson
 
-from reconciler.report.escape import terminal
+from reconciler.base.escape import terminal
+from reconciler.base.redact import Redactor
 from reconciler.report.html.model import FileDiff, HtmlReport, PackageDiff, PackageRow
-from reconciler.report.redact import Redactor
 
 _PLACEHOLDERS: Final = ("\x01", "\x02", "\x03", "\x04")
 """Of repository, package, cluster and variant. `terminal` leaves no control character in a text."""

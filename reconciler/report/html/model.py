@@ -1,16 +1,16 @@
 """Values that the HTML report shows: the summary, causes of changes, packages with their details."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from reconciler.errors import Problem
+from msgspec import Struct, field
+
+from reconciler.base.errors import Problem
 from reconciler.plan.changes import Refusal
 from reconciler.plan.provenance import Origin
 from reconciler.report.rollouts import RolloutText
 from reconciler.report.timings import Timings
-from reconciler.values import dataclass
 
 
 class ReportKind(StrEnum):
@@ -67,8 +67,7 @@ class ConditionRow(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class PackageRow:
+class PackageRow(Struct, frozen=True):
     """One package with everything that its page shows.
 
     `name` is that of the package in its repository; `diff` and `cause` are places in the lists of the report,
@@ -139,8 +138,7 @@ class GraphPicture(NamedTuple):
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HtmlReport:
+class HtmlReport(Struct, frozen=True):
     """Everything that one page shows. `counts` are packages by operation, in the order of reports.
 
     `timings` are there only where they were asked for: equal inputs do not make them equal.

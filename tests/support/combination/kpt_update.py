@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from reconciler.objects import File
+from reconciler.names.objects import File
 from tests.support.combination import trees
 from tests.support.combination.fleet import Fleet, Pull, run_line
 from tests.support.combination.oracles import Observation

@@ -1,13 +1,13 @@
 """Themes: fleets and weights of steps under which a life meets one kind of trouble again and again."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
 from tests.support.combination.draw import draw_fleet
 from tests.support.combination.manifest_steps import ALL_STEPS
 from tests.support.combination.spec import FleetSpec, VariantSpec
+from tests.support.values import replace
 
 RENDERING = ("rename", "labels", "namespace", "search")
 """Pipelines that change every resource."""

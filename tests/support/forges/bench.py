@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.budget import Budget, Clock
-from reconciler.forge.github import GitHub
-from reconciler.forge.http import StaticToken, Transport
-from reconciler.forge.rest_dialects import Gitea, GitLab
+from reconciler.forge.api.budget import Budget, Clock
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.github import GitHub
+from reconciler.forge.api.http import StaticToken, Transport
+from reconciler.forge.api.rest_dialects import Gitea, GitLab
 from reconciler.policy import ForgeKind, ForgeRule, WriteLimits
 from tests.support.conformance import require_file
 from tests.support.forges.description import load, validator

@@ -12,10 +12,10 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.budget import SYSTEM_CLOCK, Budget
-from reconciler.forge.http import StaticToken, Transport
-from reconciler.forge.rest_dialects import Gitea
+from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.http import StaticToken, Transport
+from reconciler.forge.api.rest_dialects import Gitea
 from reconciler.policy import ForgeKind, ForgeRule, WriteLimits
 from tests.support.forges.bench import HEADS
 from tests.support.git import Repo, kptfile, make_repository, run

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.forge.budget import Budget, Clock
-from reconciler.forge.http import StaticToken, Transport
+from reconciler.forge.api.budget import Budget, Clock
+from reconciler.forge.api.http import StaticToken, Transport
 from reconciler.policy import WriteLimits
 from tests.support.forges.server import Answer, Hosted, Simulator, serving
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.errors import Exit
-from reconciler.forge.budget import Clock
+from reconciler.base.errors import Exit
+from reconciler.forge.api.budget import Clock
+from reconciler.forge.api.reply_cache import ReplyCache
 from reconciler.forge.registry import Forges
-from reconciler.forge.reply_cache import ReplyCache
-from reconciler.ids import normalise_url
+from reconciler.names.ids import normalise_url
 from reconciler.plan.changes import Outcome, Plan
 from reconciler.plan.shard import WHOLE, Shard, shard_of
 from reconciler.read.credentials import CONTROL_TOKEN

@@ -14,8 +14,8 @@ from reconciler.api.annotations import (
     check_mapping,
     check_resource,
 )
+from reconciler.base.reasons import Reason
 from reconciler.expand.generated import INHERITED
-from reconciler.reasons import Reason
 
 PROJECT = Path(__file__).parents[3]
 NO_KEYS = {"reconciler.dev/v1alpha1", "reconciler.dev/v1alpha2"}

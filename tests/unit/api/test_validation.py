@@ -12,9 +12,9 @@ from reconciler import api
 from reconciler.api.crossplane import MetaDependency
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import AnyModel, FieldError, disk_fields, field_text, parse_model
-from reconciler.models import Model
-from reconciler.reasons import Reason
-from reconciler.suggestions import suggest
+from reconciler.base.models import Model
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 
 PV = {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "PackageVariant", "metadata": {"name": "a"}}
 

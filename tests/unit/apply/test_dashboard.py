@@ -11,19 +11,19 @@ import pytest
 from reconciler.apply.dashboard import EMPTY, DashboardWriter, _eta, reserve_dashboard_write
 from reconciler.apply.outcome import EffectKind, Result, Target
 from reconciler.apply.state import MOST_TRIES
-from reconciler.errors import Exit, Location, Problem, UnavailableError
-from reconciler.forge.api_errors import LimitedError
-from reconciler.forge.api_forge import ApiForge
+from reconciler.base.errors import Exit, Location, Problem, UnavailableError
+from reconciler.base.reasons import Reason
+from reconciler.forge.api.budget import Budget, Clock
+from reconciler.forge.api.dialect import Issue
+from reconciler.forge.api.errors import LimitedError
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.http import Transport
 from reconciler.forge.body_marker import comment_text
-from reconciler.forge.budget import Budget, Clock
-from reconciler.forge.dialect import Issue
-from reconciler.forge.http import Transport
-from reconciler.ids import ObjectName, PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Effect, Plan, Refusal
 from reconciler.plan.shard import WHOLE, Shard, dashboard_file
 from reconciler.plan.status import PackageStatus, Phase
 from reconciler.policy import WriteLimits
-from reconciler.reasons import Reason
 from reconciler.report.dashboard import Dashboard
 from reconciler.report.summary import Names
 from tests.support.forges.server import VirtualClock

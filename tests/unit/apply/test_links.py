@@ -1,6 +1,5 @@
 """Links in the text of pull requests: the pages of each forge, and none where they are not known."""
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,10 +8,11 @@ from typing import Any
 import pytest
 
 from reconciler.apply.links import NO_LINKS, Links, find_web
-from reconciler.errors import Location
-from reconciler.ids import Oid
+from reconciler.base.errors import Location
+from reconciler.names.ids import Oid
 from reconciler.plan.changes import Change, Op, PullRequestContent, UpstreamCommits
 from reconciler.policy import ForgeKind, ForgeRule
+from tests.support.values import replace
 from tests.unit.apply.world import Edge
 
 RULES = (

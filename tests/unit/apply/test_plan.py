@@ -1,7 +1,6 @@
 """All effects of a plan: repositories, then state and status; what a run that was asked to end left."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,17 +18,16 @@ from reconciler.apply.plan import (
     apply_changes,
 )
 from reconciler.apply.state import Branch, read_branch, state_ref, status_ref, write_branch
-from reconciler.errors import Exit, RefusedError
+from reconciler.base.errors import Exit, RefusedError
+from reconciler.base.reasons import Reason
 from reconciler.git import effects
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
+from reconciler.inventory.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
+from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Effect, LockProposal, Outcome, Plan, Refusal, Unfinished
 from reconciler.plan.shard import Shard
 from reconciler.policy import CommitPolicy, Limits, Policy
-from reconciler.reasons import Reason
-from reconciler.report.summary import Names
-from reconciler.state import (
+from reconciler.records.state import (
     REFUSED_DELETIONS,
     SETS_DIRECTORY,
     WANTED_LOCK,
@@ -39,8 +37,10 @@ from reconciler.state import (
     record_bytes,
     record_path,
 )
-from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from reconciler.report.summary import Names
 from tests.support.git import EPOCH, make_repository
+from tests.support.values import replace
 from tests.unit.apply.test_dashboard import Issues, forge_of, transport
 from tests.unit.apply.world import Edge
 

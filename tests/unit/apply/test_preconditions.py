@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from reconciler.apply.preconditions import Checkout, check_applicable, check_checkout
-from reconciler.errors import RefusedError
-from reconciler.ids import Oid
-from reconciler.standing import Standing
+from reconciler.base.errors import RefusedError
+from reconciler.inventory.standing import Standing
+from reconciler.names.ids import Oid
 
 COMMIT = Oid("1" * 40)
 

@@ -1,6 +1,6 @@
 """Pull requests of a plan: once each, in order, and what a failure leaves to whom."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,13 +18,13 @@ from reconciler.apply.pulls import (
     lock_change,
     remaining_effects,
 )
-from reconciler.errors import Exit, ReconcilerError, RefusedError, UnavailableError
-from reconciler.forge.api_errors import LimitedError
-from reconciler.forge.api_forge import ApiForge
+from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
+from reconciler.forge.api.errors import LimitedError
+from reconciler.forge.api.forge import ApiForge
 from reconciler.git.effects import StoppedError
-from reconciler.ids import PackageKey
-from reconciler.inventory import PullRequest
-from reconciler.objects import File
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import PackageKey
+from reconciler.names.objects import File
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -38,6 +38,7 @@ from reconciler.plan.changes import (
 from reconciler.policy import Limits
 from reconciler.report.markdown import MOST_FILES
 from tests.support.forges.scripted import scripted_api
+from tests.support.values import replace
 from tests.unit.apply.world import Edge
 
 

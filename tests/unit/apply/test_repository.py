@@ -1,6 +1,5 @@
 """One repository's share of a plan, on a real repository."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,17 +17,18 @@ from reconciler.apply.repository import (
     _refused,
     compose,
 )
-from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError
+from reconciler.base.errors import ConflictError, Exit, ReconcilerError, RefusedError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirrors
-from reconciler.ids import Oid
-from reconciler.inventory import PullState
-from reconciler.objects import File, tree_id
+from reconciler.inventory.inventory import PullState
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, tree_id
 from reconciler.plan.changes import ClosePull, GroupPart, MoveRef, StartBranch, WriteGroup
 from reconciler.policy import Author, CommitPolicy
 from tests.support.fake_forge import FakeForge
+from tests.support.values import replace
 from tests.unit.apply.world import POLICY, TIME, Edge
 
 DRAFT = "refs/heads/drafts/web/packagevariant-1"

@@ -22,15 +22,15 @@ from reconciler.apply.state import (
     write_branch,
     write_locks,
 )
-from reconciler.errors import Exit, UnavailableError
+from reconciler.base.errors import Exit, UnavailableError
+from reconciler.base.redact import learn_credential
 from reconciler.git.push import PushResult, PushStatus
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import Oid, PackageKey
+from reconciler.names.ids import Oid, PackageKey
 from reconciler.policy import CommitPolicy, Limits, Policy
-from reconciler.report.redact import learn_credential
-from reconciler.state import VARIANTS_FORMAT, PackageVariantRecord, record_bytes, record_path
-from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from reconciler.records.state import VARIANTS_FORMAT, PackageVariantRecord, record_bytes, record_path
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.git import EPOCH, Repo, make_repository
 from tests.support.world import git
 

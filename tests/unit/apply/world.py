@@ -5,15 +5,15 @@ from pathlib import Path
 
 from reconciler.apply.outcome import Result, Target
 from reconciler.apply.repository import apply_repository
-from reconciler.forge.local import LocalForge
+from reconciler.base.reasons import Reason
+from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import PullRequest
-from reconciler.objects import File, tree_id
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import File, tree_id
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, Write, WriteDraft, WriteRemoval
 from reconciler.policy import CommitPolicy
-from reconciler.reasons import Reason
 from reconciler.report.summary import Names
 from tests.support.git import EPOCH, Repo, kptfile, make_repository
 

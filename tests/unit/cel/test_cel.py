@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
+from reconciler.base.errors import Exit, MissingEngineError
 from reconciler.cel import Environment, Failure, Program
 from reconciler.cel.check import MAP_ORDER
 from reconciler.cel.types import STRINGS
-from reconciler.errors import Exit, MissingEngineError
 from reconciler.policy import Limits
 
 TARGET = {"target": {"name": "t", "labels": {"Region": "EU", "n": "3"}}}

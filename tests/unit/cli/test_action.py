@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.errors import UsageError
 from reconciler.cli.action import Inputs
-from reconciler.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
+from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke, main
 from reconciler.cli.schema import NAMES, OUTPUTS
-from reconciler.errors import Exit
 from tests.support.cli_reference import walk
 
 EVERYWHERE = {"--quiet", "-q", "--verbose", "-v", "--no-color"}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.cli.index import index
-from reconciler.errors import ConfigurationError, RefusedError, UsageError
 from tests.support.schema import output_violations
 from tests.support.world import git
 

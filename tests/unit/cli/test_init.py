@@ -11,13 +11,13 @@ from click.testing import CliRunner
 
 from reconciler.api.porch import PackageVariantSet, Repository
 from reconciler.api.validation import parse_model
+from reconciler.base.errors import RefusedError, UsageError
 from reconciler.cli import init as module
 from reconciler.cli.init import init
 from reconciler.cli.schema import manifest_schema
-from reconciler.config import parse_configuration
-from reconciler.errors import RefusedError, UsageError
 from reconciler.krm.yaml import load_documents
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
+from reconciler.read.configuration import parse_configuration
 
 ADDRESSES = (
     "--upstream-url",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
-from reconciler.errors import Exit
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n"
 DIFFERENCES = {

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from reconciler.base.progress import NoDisplay, Task, current_display, open_task, show_on, track
 from reconciler.cli.progress_line import ProgressLine, line_of
-from reconciler.progress import NoDisplay, Task, current_display, open_task, show_on, track
 
 ERASE = "\r\x1b[2K"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from reconciler.base.errors import UsageError
 from reconciler.cli.pull_requests import PullFilter
-from reconciler.errors import UsageError
-from reconciler.ids import ObjectKey
-from reconciler.inventory import Inventory
-from reconciler.state import SetRecord
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectKey
+from reconciler.records.state import SetRecord
 from tests.support.sets import world
 
 INVALID = ObjectKey("config.porch.kpt.dev", "PackageVariantSet", "team", "metrics")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
 from reconciler.cli.status import SORT_KEYS, STATES
-from reconciler.errors import Exit
 from reconciler.plan.status import Phase
 from reconciler.report import status as report
 from reconciler.report.status import row, sort_owners, status_csv, status_lines

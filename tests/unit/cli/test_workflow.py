@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.base.errors import Location, Problem
 from reconciler.cli.workflow import (
     SHOWN,
     SUMMARY_BYTES,
@@ -13,7 +14,6 @@ from reconciler.cli.workflow import (
     fit_summary,
     output_block,
 )
-from reconciler.errors import Location, Problem
 from tests.support.workflow import parse_outputs
 
 hostile = st.one_of(

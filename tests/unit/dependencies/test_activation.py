@@ -1,10 +1,10 @@
 """Revisions of one package: which one runs, how they are numbered and named, which ones stay."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from reconciler.base.errors import Location
 from reconciler.dependencies.dialects.crossplane import read_crossplane
 from reconciler.dependencies.lock.format import DesiredState, LockedRevision
 from reconciler.dependencies.model.packages import ActivationRequest
@@ -15,8 +15,8 @@ from reconciler.dependencies.revisions.reconcile import (
     propose_activation,
     revision_name,
 )
-from reconciler.errors import Location
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
+from tests.support.values import replace
 
 DIGESTS = {number: f"sha256:{number}" + "0" * 63 for number in range(1, 10)}
 AUTOMATIC = RevisionInput("Provider/aws", "x.io/aws:v1", DIGESTS[1])

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.carvel import (
     _correct_override,
     _gvk,
@@ -27,9 +29,7 @@ from reconciler.dependencies.model.packages import (
     Platform,
 )
 from reconciler.dependencies.versions import parse_relaxed
-from reconciler.errors import Location
-from reconciler.inventory import Source
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Source
 
 HERE = Source(Location("config/app.yaml", 7))
 

@@ -1,11 +1,12 @@
 """Crossplane's manifests: today's, the design's, and the ones that are gone."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.crossplane import ImageConfig
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import (
     flatten_lock,
     read_crossplane,
@@ -25,9 +26,8 @@ from reconciler.dependencies.model.packages import (
     RevisionPolicy,
 )
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location
-from reconciler.inventory import Source
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Source
+from tests.support.values import replace
 
 HERE = Source(Location("config/providers.yaml", 12))
 

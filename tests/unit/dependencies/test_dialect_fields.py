@@ -6,11 +6,11 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from reconciler.api.validation import field_text
+from reconciler.base.errors import Location, Problem
 from reconciler.dependencies.dialects import read_bundle, read_lock, read_manifest, read_meta
 from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.model.packages import InterfaceNeed, PackageNeed
-from reconciler.errors import Location, Problem
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
 
 
 class Fields:

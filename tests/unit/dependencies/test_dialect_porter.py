@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.porter import read_bundle, read_installation
 from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.model.packages import (
@@ -19,9 +21,7 @@ from reconciler.dependencies.model.packages import (
     Sharing,
 )
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location
-from reconciler.inventory import Source
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Source
 
 HERE = Source(Location("bundles/shop/porter.yaml", 1))
 

@@ -1,10 +1,10 @@
 """The digest of inputs: which facts count, and what happens to a lock whose digest is outdated."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import fields
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.read import read_locks
@@ -42,9 +42,10 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions import VersionPolicy, parse_strict
-from reconciler.ids import GroupKind
+from reconciler.names.ids import GroupKind
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of
+from tests.support.values import replace
 
 DB, WEB = PackageId(Ecosystem.CARVEL, "db.io"), PackageId(Ecosystem.CARVEL, "web.io")
 ANY = VersionRange(Dialect.CARVEL)

@@ -1,10 +1,11 @@
 """What is generated for a cluster: the manifests that the controllers of three ecosystems apply."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.emit import (
     GeneratedManifests,
@@ -25,10 +26,8 @@ from reconciler.dependencies.lock.format import (
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.errors import Location
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import load_documents
-from reconciler.reasons import Reason
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,
@@ -41,6 +40,7 @@ from tests.support.dependency_manifests import (
 )
 from tests.support.install_schemas import faults
 from tests.support.text import assert_lines
+from tests.support.values import replace
 
 OWNER = "main/default/dependencies@dev"
 ACCOUNT = "serviceAccountName: installer"

@@ -1,10 +1,10 @@
 """One cluster in one step: which revisions run, who controls what they have, and what people are told."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
     ActivationBlocker,
@@ -21,10 +21,10 @@ from reconciler.dependencies.status import status_files
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
-from reconciler.reasons import Reason
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.package_life import CLUSTER, Life, digest, source
+from tests.support.values import replace
 
 MANUAL = RevisionPolicy(manual=True)
 CONSENTS = RevisionPolicy(take_over=("x.io/aws",))

@@ -1,10 +1,11 @@
 """Explanations of worlds without a solution: what they say, where, and that every hint helps."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     InstallSlot,
@@ -30,8 +31,6 @@ from reconciler.dependencies.solve.problem import BudgetExceeded
 from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
 from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.versions import parse_strict
-from reconciler.errors import Location
-from reconciler.reasons import Reason
 from tests.support.dependency_manifests import (
     FILE,
     crossplane,
@@ -41,6 +40,7 @@ from tests.support.dependency_manifests import (
     world_of,
 )
 from tests.support.hints import follow
+from tests.support.values import replace
 
 WORLDS = sorted((Path(__file__).parents[3] / "fixtures/explanations").iterdir())
 WEB = install("shop", "web.io", "")

@@ -1,11 +1,12 @@
 """What a generated package takes from those that need it: place, settings, values, parameters and labels."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.emit.generated import (
     GeneratedPackage,
     ObjectRef,
@@ -30,8 +31,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.lookup import any_version
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location, Problem
-from reconciler.reasons import Reason
+from tests.support.values import replace
 
 
 def slot(kind: str = "cluster", namespace: str = "", *path: str) -> LockedSlot:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.base.graph import Edge, Graph, GraphNode, Group, NodeRole
 from reconciler.dependencies.graph import dependency_graph, highlight
 from reconciler.dependencies.lock.format import (
     ClusterLock,
@@ -16,7 +17,6 @@ from reconciler.dependencies.lock.format import (
     next_lock,
 )
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole
 from reconciler.report.graph.text import text_tree
 
 

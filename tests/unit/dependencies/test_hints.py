@@ -1,7 +1,6 @@
 """Hints: what an explanation suggests, and that following it to the letter solves the conflict."""
 
 import json
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -31,6 +30,7 @@ from tests.support.dependency_manifests import (
     world_of,
 )
 from tests.support.hints import follow
+from tests.support.values import replace
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
 FILE = "config/cluster.yaml"

@@ -1,7 +1,5 @@
 """The index: filters, one default per interface and layer, and what a fan-out still lacks."""
 
-from dataclasses import replace
-
 from reconciler.dependencies.catalog.index import (
     IndexLayer,
     InterfaceDefaults,
@@ -12,6 +10,7 @@ from reconciler.dependencies.catalog.index import (
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Interface, PackageId
 from reconciler.dependencies.versions import parse_loose
+from tests.support.values import replace
 
 HELM = PackageId(Ecosystem.BUNDLE, "r.io/helm-mysql")
 AZURE = PackageId(Ecosystem.BUNDLE, "r.io/azure-mysql")

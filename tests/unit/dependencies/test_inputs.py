@@ -1,9 +1,11 @@
 """Inputs that must be bound, and bindings that people choose: what somebody gives, and what nobody does."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs, is_in_index
 from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.emit import generate_manifests
@@ -20,12 +22,11 @@ from reconciler.dependencies.solve.lookup import _is_object_of, bundle_name
 from reconciler.dependencies.solve.resolve import _bound_interfaces, resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location, Problem
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot
 from tests.support.dependency_manifests import bundle, installation, world_of
+from tests.support.values import replace
 
 DB = bundle("db", "1.0.0", more="parameters: [{name: size, type: integer}]\ncredentials: [{name: key}]")
 

@@ -1,15 +1,13 @@
 """What becomes of packages that were installed for others: used, owned, unused, adopted, upgraded along."""
 
-from dataclasses import replace
-
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import ClusterLock
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, LockUpdate, ResolveOptions
-from reconciler.reasons import Reason
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,
@@ -20,6 +18,7 @@ from tests.support.dependency_manifests import (
     provider,
     world_of,
 )
+from tests.support.values import replace
 
 
 def run(*texts: str, options: ResolveOptions = DEFAULT_OPTIONS) -> tuple[ClusterLock, LockUpdate]:

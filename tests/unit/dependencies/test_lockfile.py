@@ -1,11 +1,11 @@
 """The lock: stable bytes, thin per cluster, and everything needed to decide the same again."""
 
 import json
-from dataclasses import replace
 
 import orjson
 import pytest
 
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, imported_pins
 from reconciler.dependencies.dialects import read_lock
 from reconciler.dependencies.lock.format import (
@@ -36,9 +36,9 @@ from reconciler.dependencies.update.cluster import ClusterResolver
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.errors import Location
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
+from tests.support.values import replace
 
 TEXT = (
     install("shop", "web.io", ">=1.0.0")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.base.errors import Location
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
@@ -44,7 +45,6 @@ from reconciler.dependencies.solve.lookup import (
     with_rendered_labels,
 )
 from reconciler.dependencies.versions import parse_loose, parse_strict
-from reconciler.errors import Location
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
 DB = PackageId(Ecosystem.CARVEL, "db.io")

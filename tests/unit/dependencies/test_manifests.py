@@ -1,6 +1,5 @@
 """Manifests of generated packages, one controller at a time, by whole documents."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from reconciler.dependencies.lock.format import (
     LockedSlot,
 )
 from reconciler.dependencies.model.packages import Values
+from tests.support.values import replace
 
 DIGEST = f"sha256:{'0' * 64}"
 NOTES = {"reconciler.dev/owner": "demo"}

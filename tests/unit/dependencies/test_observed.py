@@ -1,16 +1,16 @@
 """Revisions that a cluster shows: the first lock goes on from them."""
 
-from dataclasses import replace
 from typing import Any
 
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, observed_revisions
 from reconciler.dependencies.lock.format import LockedRevision
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.model.cluster import ObservedRevision
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.errors import Location
-from reconciler.snapshot import Snapshot, SnapshotObject
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from tests.support.package_life import Life, digest
+from tests.support.values import replace
 
 
 def shown(

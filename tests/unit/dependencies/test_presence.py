@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import (
     crossplane_lock_candidates,
     observe_cluster,
@@ -14,10 +15,9 @@ from reconciler.dependencies.catalog.published import served_apis
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.model.cluster import ClusterState, ObservedRevision
 from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
-from reconciler.errors import Location
-from reconciler.ids import GroupKind
-from reconciler.inventory import Source
-from reconciler.snapshot import Snapshot, SnapshotObject
+from reconciler.inventory.inventory import Source
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import GroupKind
 
 CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",

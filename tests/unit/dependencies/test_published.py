@@ -5,6 +5,8 @@ from typing import Any, cast
 import pytest
 
 from reconciler.api.validation import field_text
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.published import provided_kinds, read_package_version
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -17,9 +19,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location
-from reconciler.inventory import Source
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Source
 
 HEADER = {
     "apiVersion": "reconciler.dev/v1alpha1",

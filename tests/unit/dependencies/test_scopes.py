@@ -1,12 +1,13 @@
 """Which cluster a manifest is for, and what a run decides for all of them."""
 
 import textwrap
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import (
     FleetClusters,
     FleetInputs,
@@ -20,17 +21,16 @@ from reconciler.dependencies.model.packages import Candidate, Ecosystem, Package
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
 from reconciler.dependencies.versions import parse_loose
-from reconciler.errors import Location
-from reconciler.inventory import Source, SourcedDocument
+from reconciler.inventory.inventory import Source, SourcedDocument
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection, SelectPolicy
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot
 from tests.support.dependency_manifests import (
     install,
     installation,
     needs,
     package,
 )
+from tests.support.values import replace
 
 FLEET = FleetClusters({"dev": "", "prod": "production"}, Snapshot())
 

@@ -1,7 +1,6 @@
 """What a cluster's packages came to, in the words of Crossplane, Carvel and Porter."""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from reconciler.dependencies.status import _bytes, _Reader, status_entries, stat
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
+from tests.support.values import replace
 
 PLATFORM = provider("platform", "v1.0.0", "Configuration") + crossplane(
     "platform", "v1.0.0", "[{provider: x.io/acme/net, version: '>=v1.0.0'}]"

@@ -1,9 +1,8 @@
 """What people are told of a locked version that is no candidate any more, and stays."""
 
-from dataclasses import replace
-
 import pytest
 
+from reconciler.base.errors import Location, Problem
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.graph import dependency_graph
@@ -12,10 +11,10 @@ from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.errors import Location, Problem
-from reconciler.inventory import Source, SourcedDocument
+from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, package, world_of
+from tests.support.values import replace
 
 ASK = install("db", "db.io", ">=1.0.0")
 KEY = "carvel:db.io@install/prod/db 1.1.0"

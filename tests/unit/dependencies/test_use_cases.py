@@ -1,7 +1,5 @@
 """The use cases of package dependencies, each a small cluster and what is decided there."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.dependencies.lock.format import Resolution, record_bytes
@@ -30,6 +28,7 @@ from tests.support.dependency_manifests import (
     world_of,
 )
 from tests.support.text import assert_lines
+from tests.support.values import replace
 
 
 def test_a_package_on_a_package_takes_the_highest_that_fits() -> None:

@@ -1,7 +1,6 @@
 """The verifier of solutions: one damaged solution for each rule, and a sentence that names what is wrong."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -25,6 +24,7 @@ from tests.support.dependency_manifests import (
     provider,
     world_of,
 )
+from tests.support.values import replace
 
 DB, OLD_DB, NEW_DB = (package("db.io", version) for version in ("1.5.0", "1.0.0", "2.0.0"))
 SHOP = install("shop", "web.io", ">=1.0.0") + package("web.io", "1.0.0", needs("db.io", ">=1.0.0 <2.0.0"))

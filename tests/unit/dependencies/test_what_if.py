@@ -1,10 +1,10 @@
 """What if a version were published: who could move, who stays, who blocks; equal clusters ask once."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.read import FleetLocks
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
@@ -32,8 +32,7 @@ from reconciler.dependencies.what_if import (
     what_if,
     withdraw,
 )
-from reconciler.errors import Location
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,
@@ -44,6 +43,7 @@ from tests.support.dependency_manifests import (
     provider,
     world_of,
 )
+from tests.support.values import replace
 
 DB = package("db.io", "1.0.0")
 SHOP = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("db.io", ">=1.0.0")) + DB

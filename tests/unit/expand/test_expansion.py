@@ -1,21 +1,20 @@
 """Expansion as a whole: targets, templates, names, who stalls and why."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
 from reconciler.expand.expansion import find_conflicts
 from reconciler.expand.variants import VariantCandidate, set_key, variant_key
-from reconciler.ids import GroupKind, ObjectName, PackageKey
-from reconciler.inventory import Inventory, Source
+from reconciler.inventory.inventory import Inventory, Source
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.krm.yaml import load_documents
+from reconciler.names.ids import GroupKind, ObjectName, PackageKey
 from reconciler.plan.deletion_diff import diff_variants
 from reconciler.policy import Limits, Policy
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.sets import (
     FIVE_EXPRESSIONS,
     KIND,
@@ -31,6 +30,7 @@ from tests.support.sets import (
     variant,
     world,
 )
+from tests.support.values import replace
 
 BY_NAME = {"downstream": {"repoExpr": "'edge'", "packageExpr": "target.name"}}
 THREE = (

@@ -2,8 +2,8 @@
 
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.expand.own_checks import check_downstream
-from reconciler.reasons import Reason
 from tests.support.sets import repository
 
 

@@ -1,11 +1,10 @@
 """Selected objects: how messages name them, what expressions see of them, and when a kind is served."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand.targets import (
     Context,
     SelectedObject,
@@ -15,10 +14,11 @@ from reconciler.expand.targets import (
     selected_repository,
     unroll,
 )
-from reconciler.ids import GroupKind
-from reconciler.inventory import Source
-from reconciler.snapshot import Snapshot, SnapshotObject
+from reconciler.inventory.inventory import Source
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import GroupKind
 from tests.support.sets import package_set, repository, select
+from tests.support.values import replace
 
 AT = Location("snapshot/clusters.yaml", 7)
 

@@ -1,6 +1,5 @@
 """Find the upstream of a set, and the metadata that expressions see of it."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -8,9 +7,10 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
 from reconciler.expand.upstream import assume_upstreams, describe_missing, find_upstream
-from reconciler.ids import Lifecycle, Oid
-from reconciler.inventory import Commit, Draft, PackageRevision, PackageState, RepositoryView
+from reconciler.inventory.inventory import Commit, Draft, PackageRevision, PackageState, RepositoryView
+from reconciler.names.ids import Lifecycle, Oid
 from tests.support.sets import COMMIT, TREE, blueprints, package_set, repository, variant, world
+from tests.support.values import replace
 
 WIP = Draft(
     path="app",

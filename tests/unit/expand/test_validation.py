@@ -1,21 +1,21 @@
 """What we check beyond Porch: each fault with its own message, each with a twin without it."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
 from reconciler.api.porch import PackageVariantSetSpec, PackageVariantSpec
+from reconciler.base.reasons import Reason
 from reconciler.cel import Environment
 from reconciler.cel.syntax import Failure
 from reconciler.expand.findings import Finding, field_name, hint_of
 from reconciler.expand.own_checks import check_downstream, check_set, check_variant
 from reconciler.expand.porch_checks import go_json, validate_set, validate_variant
 from reconciler.expand.template import hint_for
-from reconciler.inventory import PackageState, RepositoryRole
+from reconciler.inventory.inventory import PackageState, RepositoryRole
 from reconciler.policy import Limits
-from reconciler.reasons import Reason
 from tests.support.sets import TREE, blueprints
+from tests.support.values import replace
 
 UPSTREAM = {"repo": "blueprints", "package": "app", "revision": 1}
 TEMPLATE = "spec.targets[0].template"

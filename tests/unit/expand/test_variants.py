@@ -1,14 +1,13 @@
 """Desired variants as manifests that Porch would create."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import PACKAGE_VARIANT_SET, Downstream, PackageVariant, PackageVariantSpec
 from reconciler.expand import expand
 from reconciler.expand.variants import VariantCandidate, to_manifest, variant_key
-from reconciler.ids import PackageKey
+from reconciler.names.ids import PackageKey
 from tests.support.sets import blueprints, package_set, repository, variant, world
+from tests.support.values import replace
 
 
 def test_generated_variant_names_its_set() -> None:

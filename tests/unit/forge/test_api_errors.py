@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.forge.api_errors import classify, duration_text, message_of
+from reconciler.forge.api.errors import classify, duration_text, message_of
 
 SECONDARY = {"message": "You have exceeded a secondary rate limit"}
 EMPTY = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "150"}

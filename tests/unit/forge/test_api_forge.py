@@ -1,18 +1,16 @@
 """The steps that every forge with an API shares, on a dialect that notes what it is called with."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from math import inf
 from typing import Any, cast
 
 import pytest
 
-from reconciler.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.forge import body_marker
-from reconciler.forge.api_errors import InvalidError, LostReplyError, MissingError
-from reconciler.forge.api_forge import LONGEST_TITLE, RECHECK_DELAYS_S, ApiForge
-from reconciler.forge.dialect import (
+from reconciler.forge.api.dialect import (
     ApiPullRequest,
     Comment,
     Issue,
@@ -20,8 +18,11 @@ from reconciler.forge.dialect import (
     PullRequestExistsError,
     write_times,
 )
-from reconciler.inventory import CheckState, PullRequest, PullState
+from reconciler.forge.api.errors import InvalidError, LostReplyError, MissingError
+from reconciler.forge.api.forge import LONGEST_TITLE, RECHECK_DELAYS_S, ApiForge
+from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from tests.support.forges.scripted import ScriptedApi
+from tests.support.values import replace
 
 
 @dataclass

@@ -5,9 +5,9 @@ from fractions import Fraction
 
 import pytest
 
-from reconciler.errors import ConfigurationError
-from reconciler.forge.api_errors import LONGEST_WAIT_S, SECONDARY_WAIT_S, LimitedError
-from reconciler.forge.budget import Budget, Clock, next_turn, split
+from reconciler.base.errors import ConfigurationError
+from reconciler.forge.api.budget import Budget, Clock, next_turn, split
+from reconciler.forge.api.errors import LONGEST_WAIT_S, SECONDARY_WAIT_S, LimitedError
 from reconciler.policy import WriteLimits
 from tests.support.forges.server import VirtualClock
 

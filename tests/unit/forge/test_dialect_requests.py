@@ -1,28 +1,29 @@
 """Requests of the three APIs: paths, queries and every field of bodies, and which are sent again."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.errors import ConflictError, RefusedError
-from reconciler.forge import github
-from reconciler.forge.api_errors import InvalidError, LostReplyError, MissingError
-from reconciler.forge.dialect import (
+from reconciler.base.errors import ConflictError, RefusedError
+from reconciler.forge.api import github
+from reconciler.forge.api.dialect import (
     ApiPullRequest,
     Comment,
     Issue,
     MergePendingError,
     PullRequestExistsError,
 )
-from reconciler.forge.github import GitHub
-from reconciler.forge.rest_dialects import Gitea, GitLab, gitea_api, gitlab_api
-from reconciler.inventory import CheckState, HeadStatus, PullRequest, PullState
+from reconciler.forge.api.errors import InvalidError, LostReplyError, MissingError
+from reconciler.forge.api.github import GitHub
+from reconciler.forge.api.rest_dialects import Gitea, GitLab, gitea_api, gitlab_api
+from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer, serving
+from tests.support.values import replace
 
 NAME = "acme/team one"
 HUB, PROJECT = "/repos/acme/team one", "/projects/acme/team one"

@@ -1,19 +1,19 @@
 """Items of the three APIs: whose they are, and what is left of one that cannot be read."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.errors import UnavailableError
-from reconciler.forge.dialect import ApiDialect, ApiPullRequest, validated
-from reconciler.forge.github import GitHub
-from reconciler.forge.http import Transport
-from reconciler.forge.rest_dialects import Gitea, GitLab
-from reconciler.inventory import PullState
+from reconciler.base.errors import UnavailableError
+from reconciler.forge.api.dialect import ApiDialect, ApiPullRequest, validated
+from reconciler.forge.api.github import GitHub
+from reconciler.forge.api.http import Transport
+from reconciler.forge.api.rest_dialects import Gitea, GitLab
+from reconciler.inventory.inventory import PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer
+from tests.support.values import replace
 
 
 class Api(NamedTuple):

@@ -9,9 +9,11 @@ import orjson
 import pytest
 
 from reconciler import __version__
-from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.forge import http
-from reconciler.forge.api_errors import (
+from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.redact import learn_credential, mask_credentials
+from reconciler.forge.api import http
+from reconciler.forge.api.budget import Budget
+from reconciler.forge.api.errors import (
     ForbiddenError,
     InvalidError,
     LimitedError,
@@ -19,9 +21,7 @@ from reconciler.forge.api_errors import (
     MissingError,
     UnauthorizedError,
 )
-from reconciler.forge.budget import Budget
 from reconciler.policy import WriteLimits
-from reconciler.report.redact import learn_credential, mask_credentials
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer, serving
 

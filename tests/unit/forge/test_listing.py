@@ -1,7 +1,7 @@
 """What ended long ago is recorded, not listed, and a plan can tell no difference."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.forge.api_forge import ApiForge, KnownPulls
-from reconciler.forge.budget import Budget, Clock
-from reconciler.forge.dialect import ApiPullRequest
-from reconciler.inventory import PullRequest, PullState
+from reconciler.forge.api.budget import Budget, Clock
+from reconciler.forge.api.dialect import ApiPullRequest
+from reconciler.forge.api.forge import ApiForge, KnownPulls
+from reconciler.inventory.inventory import PullRequest, PullState
+from reconciler.names.refs import HEADS
 from reconciler.plan.context import newest_pull
 from reconciler.policy import WriteLimits
-from reconciler.refs import HEADS
-from reconciler.state import PullHistory
+from reconciler.records.state import PullHistory
+from tests.support.values import replace
 
 HOUR, DAY = 3600.0, 86400.0
 HEADS_OF_DRAFTS = [f"drafts/{path}/packagevariant-{n}" for path in ("web", "db") for n in (1, 2, 3)]

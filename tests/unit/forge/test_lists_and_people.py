@@ -1,7 +1,6 @@
 """Requests for lists, for people and for auto-merge, and tokens of Apps, each as it is sent."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,19 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from reconciler.errors import ConflictError, RefusedError, UnavailableError
-from reconciler.forge import github
-from reconciler.forge.api_errors import ForbiddenError, InvalidError, MissingError
-from reconciler.forge.api_forge import ApiForge
+from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.base.redact import mask_credentials
+from reconciler.forge.api import github
+from reconciler.forge.api.budget import Clock
+from reconciler.forge.api.errors import ForbiddenError, InvalidError, MissingError
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.github import App, AppToken
 from reconciler.forge.body_marker import mark_auto_merge, parse
-from reconciler.forge.budget import Clock
-from reconciler.forge.github import App, AppToken
 from reconciler.forge.registry import Forges
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
-from reconciler.report.redact import mask_credentials
 from tests.support.forges.server import Answer, serving
+from tests.support.values import replace
 from tests.unit.forge.test_dialect_requests import (
     DIALECTS,
     HEAD,

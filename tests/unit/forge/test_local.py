@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.errors import RefusedError
-from reconciler.forge.local import LocalForge
-from reconciler.forge.local_merge import DeletionHead, DraftHead, next_revision, parse_head
-from reconciler.inventory import PullRequest, PullState
+from reconciler.base.errors import RefusedError
+from reconciler.forge.local.forge import LocalForge
+from reconciler.forge.local.merge import DeletionHead, DraftHead, next_revision, parse_head
+from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.policy import CommitPolicy
 from tests.unit.apply.world import TIME, Edge
 

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import ConflictError, ReconcilerError, RefusedError
-from reconciler.forge import local_approval
-from reconciler.forge.local import LocalForge
-from reconciler.forge.local_approval import LocalMerge
+from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError
+from reconciler.forge.local import approval as local_approval
+from reconciler.forge.local.approval import LocalMerge
+from reconciler.forge.local.forge import LocalForge
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, push
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror
-from reconciler.ids import Oid
-from reconciler.inventory import PullRequest
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import Oid
 from tests.support.git import kptfile
 from tests.unit.apply.world import POLICY, Edge
 

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import RefusedError
-from reconciler.forge.local_merge import ProposedPackage, proposed_packages, replaced_child
+from reconciler.base.errors import RefusedError
+from reconciler.forge.local.merge import ProposedPackage, proposed_packages, replaced_child
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import RawEntry, parse_tree
-from reconciler.ids import Oid
-from reconciler.objects import Signature, object_id
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Signature, object_id
 from tests.support.git import BOT, format_tree, make_repository
 
 SIGNATURE = Signature(*BOT, 1_767_225_600)

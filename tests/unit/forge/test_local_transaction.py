@@ -1,22 +1,21 @@
 """Local pull requests: what each step writes, in the same push as the branches."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reconciler.errors import ConflictError, RefusedError
-from reconciler.forge import local
-from reconciler.forge.local import LocalForge
-from reconciler.forge.local_merge import (
+from reconciler.base.errors import ConflictError, RefusedError
+from reconciler.forge.local import forge as local
+from reconciler.forge.local.forge import LocalForge
+from reconciler.forge.local.merge import (
     OutdatedError,
     approval_message,
     check_new_package,
     find_outside,
     proposed_packages,
 )
-from reconciler.forge.local_store import (
+from reconciler.forge.local.store import (
     LARGEST_NUMBER,
     PullRecord,
     head_branches,
@@ -25,14 +24,15 @@ from reconciler.forge.local_store import (
     record_bytes,
     unreadable_pull,
 )
-from reconciler.forge.local_transaction import LocalTransaction, missing_branch_hint, read_records
+from reconciler.forge.local.transaction import LocalTransaction, missing_branch_hint, read_records
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus
 from reconciler.git.receive_pack import RefUpdate
-from reconciler.ids import Oid
-from reconciler.inventory import PullRequest, PullState
+from reconciler.inventory.inventory import PullRequest, PullState
+from reconciler.names.ids import Oid
 from reconciler.policy import Author, CommitPolicy
 from tests.support.git import EPOCH, kptfile
+from tests.support.values import replace
 from tests.unit.apply.world import POLICY, TIME, Edge
 
 HEAD = "drafts/web/packagevariant-1"

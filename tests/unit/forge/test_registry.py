@@ -1,19 +1,18 @@
 """The forges of a run: which repositories share a connection, a budget and a token."""
 
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from reconciler.errors import UnavailableError
-from reconciler.forge.api_errors import LimitedError
-from reconciler.forge.api_forge import ApiForge
-from reconciler.forge.budget import Clock
-from reconciler.forge.github import App
-from reconciler.forge.local import LocalForge
+from reconciler.base.errors import UnavailableError
+from reconciler.forge.api.budget import Clock
+from reconciler.forge.api.errors import LimitedError
+from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.github import App
+from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.registry import Forges, _read_key, default_api
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential, normalise_url
@@ -31,6 +30,7 @@ from reconciler.policy import (
 )
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import VirtualClock
+from tests.support.values import replace
 
 SITE = "http://forge.example"
 TOKENS = {f"{SITE}/red/": "token-of-red", f"{SITE}/blue/": "token-of-blue", f"{SITE}/": "token-of-all"}

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UnavailableError
-from reconciler.forge.budget import Budget, Clock
-from reconciler.forge.http import StaticToken, Transport
-from reconciler.forge.reply_cache import CachedReply, ReplyCache
+from reconciler.base.errors import UnavailableError
+from reconciler.forge.api.budget import Budget, Clock
+from reconciler.forge.api.http import StaticToken, Transport
+from reconciler.forge.api.reply_cache import CachedReply, ReplyCache
 from reconciler.policy import WriteLimits
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer

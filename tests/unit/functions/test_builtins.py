@@ -14,7 +14,7 @@ from reconciler.functions.pipeline import run_steps
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.step import Stage, Step
-from reconciler.objects import File
+from reconciler.names.objects import File
 from reconciler.policy import FunctionPolicy
 from tests.support.builtins import Row, body, check_row, config_of, ids, of_kind
 

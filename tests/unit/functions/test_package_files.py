@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.functions.package_files import ignored_paths, read_resources
-from reconciler.objects import File, Mode
+from reconciler.names.objects import File, Mode
 
 PATHS = ("b.yaml", "a/b.yaml", "a/c.txt", "c/a/b.yaml", "a/d/e.yaml")
 

@@ -8,7 +8,7 @@ import pytest
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.step import PipelineResult, result_list
-from reconciler.objects import File, Files, Mode
+from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import FunctionPolicy
 
 HEAD = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n"

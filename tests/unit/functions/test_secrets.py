@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.functions.resource import Resource
 from reconciler.functions.secrets import holds_secret, secret_values
-from reconciler.objects import File
+from reconciler.names.objects import File
 
 PLAIN = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  token: hunter2value\n"
 FLOW = "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {token: hunter2value}}\n"

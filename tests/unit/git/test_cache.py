@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.digest import checked, with_digest
-from reconciler.errors import UnavailableError
+from reconciler.base.digest import checked, with_digest
+from reconciler.base.errors import UnavailableError
 from reconciler.git import cache
 from reconciler.git.cache import (
     CACHE_HINT,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git import effects
 from reconciler.git.command import (
     TRACE,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git.commit_signing import CommitSigning, parse_key, sign
-from reconciler.objects import Signature, commit_bytes, object_id, tree_id
+from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
 from tests.support.signing import Key, make_key, verify
 
 WHO = Signature("Bot", "bot@example.com", 1_767_300_000)

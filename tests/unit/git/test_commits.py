@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.forge.local_merge import approval_message
+from reconciler.forge.local.merge import approval_message
 from reconciler.git.commits import (
     PackageAnnotation,
     decode_text,
@@ -12,8 +12,8 @@ from reconciler.git.commits import (
     parse_commit,
     valid_time,
 )
-from reconciler.ids import Oid
-from reconciler.objects import Signature
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Signature
 from reconciler.plan.commits import clone_task, commit_message
 
 OID = Oid("1" * 40)

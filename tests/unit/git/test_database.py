@@ -6,13 +6,13 @@ from pathlib import Path
 import pygit2
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git import database
 from reconciler.git.database import objects_directory, open_repository
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError, UnsafeEntry
-from reconciler.ids import Oid
-from reconciler.objects import Mode, TreeEntry, tree_bytes
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Mode, TreeEntry, tree_bytes
 from reconciler.policy import Limits
 from tests.support.git import EPOCH, Repo, make_repository, run
 from tests.support.hostile_objects import PERSON, write_object

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Exit, UnavailableError
+from reconciler.base.errors import Exit, UnavailableError
 from reconciler.git import effects
 from reconciler.git.effects import LOG_VARIABLE, VARIABLE, Failpoints, StoppedError, effect
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git import gpg_signing
 from reconciler.git.commit_signing import CommitSigning
 from reconciler.git.gpg_signing import GpgSigner
-from reconciler.objects import Signature, object_id, tree_id
+from reconciler.names.objects import Signature, object_id, tree_id
 from tests.support.signing import GpgKey, make_gpg_key, verify
 
 EARLY, LATE = 1_500_000_000, 1_760_000_000

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from reconciler.git.commits import CommitData
 from reconciler.git.history import History
-from reconciler.ids import Oid
-from reconciler.objects import Signature
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Signature
 
 
 class Table(History):

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git.pack import Pack, _index_bytes, pack_record, write_pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError, RawEntry
-from reconciler.ids import Oid
-from reconciler.objects import File, Files, Mode, Signature, commit_bytes, object_id, tree_id
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Files, Mode, Signature, commit_bytes, object_id, tree_id
 from reconciler.policy import Limits
 from tests.support.git import Repo, make_repository, run
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git.urls import find_place, parse_remote, reading_of
 
 REMOTE = "https://git.example.com/acme/bp"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit, ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.command import GitResult
 from reconciler.git.push import (
     PushResult,
@@ -19,7 +19,7 @@ from reconciler.git.push import (
 )
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import Oid
+from reconciler.names.ids import Oid
 from tests.support.git import make_repository, run
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git import push as pushing
 from reconciler.git import receive_pack
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, push
 from reconciler.git.receive_pack import RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import Oid
-from reconciler.objects import File, Signature
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Signature
 from tests.support.git import Repo, make_repository
 
 BOT = Signature("Bot", "bot@example.com", 1_767_225_600)

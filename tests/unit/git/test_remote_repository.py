@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git.cache import CACHE_HINT, MANY_PACKS, MirrorLocation, count_packs
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import Credential, Remote
-from reconciler.ids import Oid
-from reconciler.objects import tree_id
+from reconciler.names.ids import Oid
+from reconciler.names.objects import tree_id
 from tests.support.git import Repo, make_repository, run
 
 GIT = shutil.which("git")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git.cache import MANY_PACKS
 from reconciler.git.command import process_count
 from reconciler.git.commit_signing import CommitSigning
@@ -12,8 +12,8 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Credential
 from reconciler.git.working_copy import create_bare
-from reconciler.ids import Oid
-from reconciler.objects import Mode
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Mode
 from reconciler.policy import Limits
 from tests.support.git import EPOCH, Repo, make_repository, run
 

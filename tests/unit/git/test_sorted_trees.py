@@ -9,7 +9,7 @@ from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirrors
 from reconciler.git.sorted_trees import SortedTree, apply_delta, delta
 from reconciler.git.trees import RawEntry, parse_tree
-from reconciler.objects import File, Signature
+from reconciler.names.objects import File, Signature
 from tests.support.git import format_tree, make_repository, run
 
 BOT = Signature("Bot", "bot@example.com", 1_767_225_600)

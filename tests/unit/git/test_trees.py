@@ -20,8 +20,8 @@ from reconciler.git.trees import (
     read_files,
 )
 from reconciler.git.working_copy import create_bare
-from reconciler.ids import Oid
-from reconciler.objects import (
+from reconciler.names.ids import Oid
+from reconciler.names.objects import (
     File,
     Mode,
     TreeEntry,

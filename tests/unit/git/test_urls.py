@@ -3,10 +3,10 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.redact import mask_credentials
 from reconciler.git.urls import is_loopback, local_path, parse_remote, without_user
-from reconciler.ids import normalise_url
-from reconciler.report.redact import mask_credentials
+from reconciler.names.ids import normalise_url
 
 
 class Case(NamedTuple):

@@ -1,7 +1,6 @@
 """Shapes of fields, types of tagged scalars, and blank lines of emitted blocks."""
 
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from reconciler.krm.merge.compatible import _equal
 from reconciler.krm.merge.nodes import Node, root_of
 from reconciler.krm.schema import Shape, _defaults
 from reconciler.krm.yaml import PACKAGE_LIMITS, Indentation, Tree, YamlError, emit, load_documents, load_json
+from tests.support.values import replace
 
 KEYED = Shape(keys=("name",))
 

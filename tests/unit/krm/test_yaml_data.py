@@ -1,6 +1,5 @@
 """Data of documents: what edits do to it, which fields it has, and what cannot be read."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +32,7 @@ from reconciler.krm.yaml import (
 from reconciler.krm.yaml.apply import _edit_round_trip
 from reconciler.krm.yaml.edits import canonical, plain_value
 from reconciler.krm.yaml.emit import write_scalar
+from tests.support.values import replace
 
 # Values as they read back
 

@@ -1,27 +1,27 @@
 """Adoption: every combination of policy, what is at the path, drafts of others and packages inside."""
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP, Downstream, PackageVariantSpec, Upstream
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectKey, ObjectName, Oid
-from reconciler.inventory import Inventory, PackageState, Source
-from reconciler.objects import Files, tree_id
+from reconciler.inventory.inventory import Inventory, PackageState, Source
+from reconciler.names.ids import ObjectKey, ObjectName, Oid
+from reconciler.names.objects import Files, tree_id
 from reconciler.plan.adoption import Denied, claim_package
 from reconciler.plan.changes import Op
 from reconciler.plan.context import PlanTarget
-from reconciler.reasons import Reason
 from reconciler.resolve.resolution import Resolution
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import MAIN, ModelWorld, blueprint, kptfile, package
 from tests.support.plan_values import PACKAGE, WEB, a_context, a_draft, oid
 from tests.support.sets import repository
 from tests.support.sets import world as plain_world
+from tests.support.values import replace
 
 POLICIES = ("adoptNone", "adoptExisting")
 PLACES = ("nothing", "file", "directory", "package", "package of another instance")

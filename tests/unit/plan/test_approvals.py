@@ -1,22 +1,22 @@
 """Approval by policy (D14): which draft is merged without a person, as a decision table."""
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 
-from reconciler.inventory import CheckState, Inventory, PullState
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import CheckState, Inventory, PullState
 from reconciler.plan.approvals import approve_changes, wanted_checks
 from reconciler.plan.changes import Approval, Change, ClosePull, ConflictNote, Op
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy
-from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import PACKAGE, URL, WEB, a_context, a_draft, a_pull, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 READY = Package(oid("d1"))
 UNREADY = replace(READY, unready=("security.review",))

@@ -1,15 +1,14 @@
 """Merges by the forge itself: who merges an approved pull request, and what shares one."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.ids import ObjectName, PackageKey
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Approval, Change, Op
 from reconciler.policy import ApprovalPolicy, ApprovalRule, ForgeKind, ForgeRule, Policy
-from reconciler.reasons import Reason
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support.plan_values import (
     BRANCH,
@@ -24,6 +23,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
+from tests.support.values import replace
 
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB)
 AT_ONCE = Approval(1, BRANCH, oid("d2"))

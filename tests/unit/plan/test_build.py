@@ -1,19 +1,18 @@
 """What a plan adds to its changes: exits, versions of generated packages, and impacts."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import Resolution as LockResolution
-from reconciler.errors import Exit, Location, Problem
-from reconciler.ids import ObjectName
-from reconciler.inventory import ReviewedLock
-from reconciler.objects import File, Files
+from reconciler.inventory.inventory import ReviewedLock
+from reconciler.names.ids import ObjectName
+from reconciler.names.objects import File, Files
 from reconciler.plan.build import _exits, _installed_versions, _with_impacts, _with_pins
 from reconciler.plan.changes import Change, LockProposal, Op, Refusal, WriteDraft
 from reconciler.policy import OnUnavailable
-from reconciler.reasons import Reason
 from reconciler.render.rendered import (
     Blocked,
     Package,
@@ -35,6 +34,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import repository
+from tests.support.values import replace
 
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
 PENDING = replace(KEPT, pull=a_pull())

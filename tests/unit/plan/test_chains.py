@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.base.reasons import Reason
 from reconciler.plan.changes import MoveRef, Op, WriteDraft
-from reconciler.reasons import Reason
 from tests.support.model import MAIN, ModelWorld, blueprint
 
 LINKS = ("blueprints", "near", "far", "farther")

@@ -1,12 +1,12 @@
 """Values of a plan: what a change without effects keeps, and the side that an answer drops."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.ids import ObjectName
-from reconciler.inventory import PullRequest
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import (
     AnswerNote,
     Approval,
@@ -20,8 +20,8 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteGroup,
 )
-from reconciler.reasons import Reason
 from tests.support.plan_values import PACKAGE, a_pull, oid
+from tests.support.values import replace
 
 KEPT = Change(PACKAGE, ObjectName("default", "edge"), Op.KEEP, Reason.UP_TO_DATE, before=oid("b1"))
 MOVE = MoveRef("refs/heads/x", oid("a1"), None)

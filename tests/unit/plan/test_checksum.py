@@ -1,6 +1,5 @@
 """The checksum of a plan: equal if and only if applying does the same, wherever the repositories stand."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -10,10 +9,19 @@ from hypothesis import strategies as st
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, GitRepository, Repository, RepositorySpec
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.errors import Location
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Control, HeadStatus, Inventory, PullRequest, RepositoryView, Source
+from reconciler.inventory.inventory import (
+    Commit,
+    Control,
+    HeadStatus,
+    Inventory,
+    PullRequest,
+    RepositoryView,
+    Source,
+)
+from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -29,8 +37,8 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.checksum import plan_checksum, plan_effects
 from reconciler.policy import CommitPolicy, Policy
-from reconciler.reasons import Reason
-from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from tests.support.values import replace
 
 EDGE = ObjectName("default", "edge")
 WEB = PackageKey("/home/somebody/edge", "web")

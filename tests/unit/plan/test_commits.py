@@ -1,12 +1,10 @@
 """Commits of the plan: their messages and people, and the first commit of an empty repository."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import GitRepository
-from reconciler.inventory import Commit, RepositoryView
-from reconciler.objects import Signature, commit_bytes, object_id, tree_id
+from reconciler.inventory.inventory import Commit, RepositoryView
+from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
 from reconciler.plan.commits import (
     clone_task,
     commit_message,
@@ -24,6 +22,7 @@ from reconciler.plan.commits import (
 from reconciler.policy import Author, CommitPolicy
 from tests.support.plan_values import a_pin, oid
 from tests.support.sets import repository, source, world
+from tests.support.values import replace
 
 
 def an_empty_repository(name: str, time: int, *, create: bool = True) -> RepositoryView:

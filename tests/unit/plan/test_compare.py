@@ -1,17 +1,16 @@
 """What merging would do: the difference of two plans, and nothing that both have alike."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.porch import PackageVariantSpec, Upstream
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, DesiredVariant
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Control, Inventory, ReviewedLock, Source
-from reconciler.objects import File
+from reconciler.inventory.inventory import Commit, Control, Inventory, ReviewedLock, Source
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import File
 from reconciler.plan.changes import Change, MoveRef, Op, PinChange, Plan, Refusal
 from reconciler.plan.compare import (
     ALTER,
@@ -26,10 +25,10 @@ from reconciler.plan.compare import (
 )
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, FunctionPolicy, Limits, Policy, govern
-from reconciler.reasons import Reason
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from reconciler.report.comparison import problem_sentence, sentence
-from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.decision_table import Case, DecisionTable, Row
+from tests.support.values import replace
 
 WRITE = MoveRef("refs/heads/drafts/a/w", None, Oid("1" * 40))
 

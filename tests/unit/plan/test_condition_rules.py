@@ -1,16 +1,16 @@
 """Conditions of a variant, all seven as whole values, for each outcome of its package."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.meta import Condition
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.ids import ObjectKey, ObjectName
-from reconciler.inventory import PackageState
+from reconciler.inventory.inventory import PackageState
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -22,10 +22,9 @@ from reconciler.plan.changes import (
     WriteGroup,
 )
 from reconciler.plan.conditions import missing_text, plan_conditions
-from reconciler.reasons import Reason
+from reconciler.records.state import FUNCTIONS
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
-from reconciler.state import FUNCTIONS
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
@@ -38,6 +37,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
+from tests.support.values import replace
 
 GROUP_KIND = "config.porch.kpt.dev"
 KEY = ObjectKey(GROUP_KIND, "PackageVariant", *WEB)

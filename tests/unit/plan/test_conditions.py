@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
-from reconciler.ids import ObjectKey
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectKey
 from reconciler.plan.changes import Plan
-from reconciler.reasons import Reason
 from tests.support.model import MAIN, ModelWorld, blueprint
 
 

@@ -1,17 +1,16 @@
 """Conflicts (D10): the draft keeps the local value and asks, until a person answers or a policy does."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
+from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Change, Op
 from reconciler.policy import OnConflict
-from reconciler.reasons import Reason
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS
 from tests.support.identifiers import without_identifiers
 from tests.support.model import MAIN, ModelWorld, blueprint
+from tests.support.values import replace
 
 APP = "apiVersion: v1\nkind: {}\nmetadata:\n  name: app\ndata:\n  color: {}\n  size: {}\n"
 

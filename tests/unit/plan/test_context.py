@@ -1,19 +1,18 @@
 """Planned packages: which are in scope, and the Repository that each is reported under (law 3)."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.expand import expand
-from reconciler.ids import ObjectName
-from reconciler.inventory import Commit, PackageState, RepositoryRole, RepositoryView
+from reconciler.inventory.inventory import Commit, PackageState, RepositoryRole, RepositoryView
+from reconciler.names.ids import ObjectName
 from reconciler.plan.context import build_context
 from reconciler.render.rendered import Rendered
 from reconciler.resolve import Resolution, ResolvedFleet
 from reconciler.resolve.ownership import downstream_packages
 from tests.support.plan_values import URL, a_draft, oid
 from tests.support.sets import blueprints, repository, variant, world
+from tests.support.values import replace
 
 
 def seen_under(*views: RepositoryView, wanted: str = "edge") -> dict[str, str]:

@@ -1,20 +1,19 @@
 """Decisions about packages that variants want: everything around the content of the draft."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.errors import Location, Problem
-from reconciler.ids import Lifecycle, ObjectName
-from reconciler.inventory import Commit, PackageRevision, PackageState
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import Commit, PackageRevision, PackageState
+from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.decide import PackageDecision, decide
 from reconciler.policy import Policy
-from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.support.plan_values import (
@@ -31,6 +30,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
+from tests.support.values import replace
 
 LOCATION = Location("web.yaml", 1)
 DOWNSTREAM = field_at("web.yaml", "spec", "downstream", "package")

@@ -1,17 +1,16 @@
 """The set diff: what is created, updated, taken over, deleted; and everything that keeps."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.expand import expand
-from reconciler.ids import GroupKind, ObjectName
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.names.ids import GroupKind, ObjectName
 from reconciler.plan.deletion_diff import SetDiff, diff_variants
 from reconciler.policy import DeletionGuard, Policy
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot
 from tests.support.sets import (
     blueprints,
     cluster,
@@ -23,6 +22,7 @@ from tests.support.sets import (
     variant,
     world,
 )
+from tests.support.values import replace
 
 BY_NAME = {"downstream": {"repo": "edge", "packageExpr": "target.name"}}
 REGION = select(BY_NAME, region="eu")

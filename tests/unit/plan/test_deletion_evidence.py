@@ -1,24 +1,24 @@
 """Deletion evidence: what keeps a recorded variant that no manifest asks for any more (law 4, D3, D17)."""
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.expand.variants import owner_key
-from reconciler.ids import GroupKind, ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Inventory, RepositoryView, Sourced
+from reconciler.inventory.inventory import Commit, Inventory, RepositoryView, Sourced
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.standing import Removal
+from reconciler.names.ids import GroupKind, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.plan.deletion_evidence import DeletionEvidence, claimed_packages, explain_absence
 from reconciler.policy import Policy, SnapshotPolicy
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot
-from reconciler.standing import Removal
-from reconciler.state import PackageVariantRecord
+from reconciler.records.state import PackageVariantRecord
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.sets import COMMIT, cluster, package_set, repository, select, snapshot, variant, world
+from tests.support.values import replace
 
 MAX_AGE = 3600
 BY_DEPENDENTS = ("dependents, released", "dependents, held", "dependents, undecided")

@@ -1,22 +1,22 @@
 """The deletion guard as decision tables: of variants that are gone, and of packages left behind by moves."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
-from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.names.ids import ObjectName
 from reconciler.plan.deletion_diff import diff_variants
 from reconciler.plan.deletion_guard import exceeded_limit, guard_deletions, refused_variants
 from reconciler.policy import DeletionGuard, Policy
-from reconciler.reasons import Reason
-from reconciler.state import PackageVariantRecord, RefusedDeletionsRecord, RefusedVariant
+from reconciler.records.state import PackageVariantRecord, RefusedDeletionsRecord, RefusedVariant
 from tests.support.decision_table import DecisionTable, Row
 from tests.support.sets import cluster, package_set, record_all, select, snapshot, world
+from tests.support.values import replace
 
 REGION = select({"downstream": {"repo": "edge", "packageExpr": "target.name"}}, region="eu")
 CLUSTERS = tuple(cluster(f"c{n}", region="eu") for n in range(4))

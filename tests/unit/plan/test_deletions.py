@@ -1,26 +1,26 @@
 """Packages that no variant wants: the guard of those that moved variants left, and times of commits."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import Commit, DeletionBranch, Inventory, PackageState
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import Commit, DeletionBranch, Inventory, PackageState
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletion_diff import VariantChange
 from reconciler.plan.deletion_guard import deletion_consent
 from reconciler.plan.deletions import GuardedChanges, decide_unwanted, guard_changes
 from reconciler.policy import DeletionGuard, Policy
-from reconciler.reasons import Reason
-from reconciler.state import NOTHING_REFUSED, RefusedDeletionsRecord, RefusedPackage
+from reconciler.records.state import NOTHING_REFUSED, RefusedDeletionsRecord, RefusedPackage
 from tests.support.decision_table import DecisionTable, Row
 from tests.support.model import EPOCH, MAIN, ModelWorld, blueprint
 from tests.support.plan_values import PACKAGE, URL, a_context, a_pull, a_record, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 GUARD = DeletionGuard(share=0.3, minimum=10, count=5)
 SIZES = {

@@ -1,7 +1,6 @@
 """What happens to the draft of a package, and the causes that every change of content names."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import chain, combinations
 
 import pytest
@@ -15,27 +14,28 @@ from reconciler.api.porch import (
     Pipeline,
     Upstream,
 )
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant, expand
-from reconciler.ids import ObjectName
-from reconciler.inventory import Commit, Draft, Inventory, PackageState, PullState, Source
+from reconciler.inventory.inventory import Commit, Draft, Inventory, PackageState, PullState, Source
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, Op, WriteDraft
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.draft_decision import Case as DraftCase
 from reconciler.plan.draft_decision import content_causes, decide_output
 from reconciler.plan.rejection import RETRY
 from reconciler.policy import FunctionPolicy
-from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict as RenderConflict
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
 from tests.support.plan_values import PACKAGE, WEB, a_context, a_draft, a_pin, a_pull, a_record, oid
 from tests.support.points import team_point
 from tests.support.sets import repository
 from tests.support.sets import world as plain_world
+from tests.support.values import replace
 
 POINT = team_point("optional")
 SET_LABELS = "ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2.0"

@@ -1,16 +1,23 @@
 """Drafts: their names, their pull requests, and the tasks that their commits record."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand import DesiredVariant
-from reconciler.ids import Lifecycle
-from reconciler.inventory import Commit, PackageRevision, PackageState, PullRequest, PullState, Source
+from reconciler.inventory.inventory import (
+    Commit,
+    PackageRevision,
+    PackageState,
+    PullRequest,
+    PullState,
+    Source,
+)
+from reconciler.names.ids import Lifecycle
+from reconciler.names.refs import draft_ref, group_ref
 from reconciler.plan.changes import MoveRef
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.drafts import (
@@ -23,11 +30,11 @@ from reconciler.plan.drafts import (
     wanted_pull,
 )
 from reconciler.policy import OpenOn
-from reconciler.refs import draft_ref, group_ref
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import BRANCH, PACKAGE, WEB, a_draft, a_pin, a_pull, oid
 from tests.support.sets import repository
+from tests.support.values import replace
 
 EDGE = repository("edge", head=Commit(oid("e1"), 1))
 

@@ -1,14 +1,14 @@
 """Effects of a plan, by whole values: what its checksum is computed from."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.porch import GitRepository
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import RepositoryView, ReviewedLock
+from reconciler.inventory.inventory import RepositoryView, ReviewedLock
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -25,10 +25,10 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.checksum import plan_checksum, plan_effects, registered_addresses
 from reconciler.policy import CommitPolicy, Policy
-from reconciler.reasons import Reason
-from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
 from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_pull, oid
 from tests.support.sets import registered, repository, world
+from tests.support.values import replace
 
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB)
 MOVE = MoveRef("refs/heads/x", oid("a1"), oid("a2"))

@@ -9,9 +9,10 @@ import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, Subject
-from reconciler.ids import PackageKey
-from reconciler.inventory import PackageState
+from reconciler.base.graph import Edge, Graph, GraphNode, Group, NodeRole, Subject
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PackageState
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.fleet_graph import CHAINS, MOST_BOXES, MOST_REVISIONS, fleet_graph
 from reconciler.plan.fleet_packages import (
@@ -21,7 +22,6 @@ from reconciler.plan.fleet_packages import (
     fleet_packages,
     published_upstreams,
 )
-from reconciler.reasons import Reason
 from reconciler.report.graph import Picture, draw, graph_value
 from tests.support.model import ModelWorld, blueprint
 from tests.support.plan_values import EDGE, PACKAGE, WEB, a_draft, a_target, oid, web_context

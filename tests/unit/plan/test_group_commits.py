@@ -1,13 +1,15 @@
 """Groups of two packages, each case by the whole changes that come of it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import Commit, Draft, GroupBranch, PackageState, PullRequest, PullState
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import Commit, Draft, GroupBranch, PackageState, PullRequest, PullState
+from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.refs import group_ref
+from reconciler.names.trailers import Answers
 from reconciler.plan.changes import (
     Change,
     ClosePull,
@@ -21,12 +23,10 @@ from reconciler.plan.changes import (
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.groups import ENDED, HELD, TAKEN_OUT, group_changes
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
-from reconciler.reasons import Reason
-from reconciler.refs import group_ref
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.trailers import Answers
 from tests.support.plan_values import EDGE, URL, a_desired, a_draft, a_pin, a_pull, oid, web_context
+from tests.support.values import replace
 
 SCOPE = ("repository", "default", "edge")
 REF = group_ref("default", SCOPE, 1)

@@ -1,15 +1,14 @@
 """Groups: which packages share a branch and a pull request (D4), and the times of their commits."""
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectName
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Commit,
     Draft,
     GroupBranch,
@@ -19,16 +18,17 @@ from reconciler.inventory import (
     RepositoryView,
     Source,
 )
+from reconciler.names.ids import ObjectName
+from reconciler.names.refs import group_ref, short_branch
 from reconciler.plan.changes import Change, ConflictNote, MoveRef, Op, WriteDraft, WriteGroup
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.groups import HELD, Placement, RepositoryGroups, find_groups, group_changes, place_change
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
-from reconciler.reasons import Reason
-from reconciler.refs import group_ref, short_branch
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pull, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 REF = group_ref("default", ("repository", "default", "edge"), 1)
 BRANCH_OF_GROUP = GroupBranch(REF, Commit(oid("a1"), 1), ("web",))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.objects import File, Files, Mode
+from reconciler.names.objects import File, Files, Mode
 from reconciler.plan.impact import Impact, ImpactReader, mask_names
 from reconciler.policy import RiskPolicy
 

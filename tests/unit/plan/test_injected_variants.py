@@ -1,22 +1,21 @@
 """Variants that take configuration from the cluster: causes of drafts, readiness, conditions."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import Downstream, InjectionSelector, PackageVariantSpec, Upstream
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import expand
-from reconciler.ids import ObjectKey
-from reconciler.inventory import Inventory
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import ObjectKey
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Op, Plan
-from reconciler.reasons import Reason
 from reconciler.render import render_packages
 from reconciler.resolve import ResolvedFleet
-from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.points import team_point
+from tests.support.values import replace
 
 POINT = team_point("required")
 COUNT, TEAMS = 200, 40

@@ -1,17 +1,17 @@
 """One package through its life: what each plan says, and what the next one sees of it."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
-from reconciler.errors import Exit
-from reconciler.ids import ObjectName
+from reconciler.base.errors import Exit
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.policy import OpenOn, PullRequestPolicy
-from reconciler.reasons import Reason
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
+from tests.support.values import replace
 
 DRAFT = "refs/heads/drafts/web/packagevariant-1"
 DELETE = "refs/heads/reconciler/fleet/delete/web"

@@ -1,10 +1,10 @@
 """The pull request of another lock, each state as the whole proposal, and the pins that change, in words."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     LockedInstance,
@@ -15,9 +15,9 @@ from reconciler.dependencies.lock.format import (
 from reconciler.dependencies.lock.format import next_lock as next_cluster_lock
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand import Desired
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import Commit, LockBranch, PullRequest, PullState, ReviewedLock
-from reconciler.objects import File, Files, tree_id
+from reconciler.inventory.inventory import Commit, LockBranch, PullRequest, PullState, ReviewedLock
+from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.objects import File, Files, tree_id
 from reconciler.plan.changes import (
     Change,
     ClosePull,
@@ -40,14 +40,14 @@ from reconciler.plan.lock_pull_request import (
 )
 from reconciler.plan.requests import lock_pull
 from reconciler.policy import Policy, PullRequestPolicy
-from reconciler.reasons import Reason
+from reconciler.records.state import WantedLockRecord, record_bytes
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
 from reconciler.resolve import Resolution as FleetResolution
 from reconciler.resolve import ResolvedFleet
 from reconciler.resolve.resolution import ResolvedVariant, WaitingVariant
-from reconciler.state import WantedLockRecord, record_bytes
-from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
 from tests.support.plan_values import EDGE, PACKAGE, WEB, a_desired, a_pin, a_record, oid
 from tests.support.sets import world
+from tests.support.values import replace
 
 HEAD = "reconciler/default/lock"
 REF = f"refs/heads/{HEAD}"

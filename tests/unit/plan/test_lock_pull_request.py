@@ -1,7 +1,6 @@
 """The lock that main should have, and what stands while a person thinks about it."""
 
 import random
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -18,13 +17,14 @@ from reconciler.dependencies.lock.format import (
 from reconciler.dependencies.update.fleet import effective_locks
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand import expand
-from reconciler.ids import ObjectKey, ObjectName, Oid
-from reconciler.inventory import ReviewedLock
-from reconciler.objects import File
+from reconciler.inventory.inventory import ReviewedLock
+from reconciler.names.ids import ObjectKey, ObjectName, Oid
+from reconciler.names.objects import File
 from reconciler.plan.lock_pull_request import ComputedLock, compute_lock, propose_lock
 from reconciler.policy import LockMode, LockPolicy
-from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
+from tests.support.values import replace
 
 NAMES = ("a", "b", "c", "d")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.errors import Exit
+from reconciler.base.errors import Exit
+from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Op, Plan
-from reconciler.reasons import Reason
 from tests.support.model import ModelWorld, blueprint
 
 

@@ -1,7 +1,6 @@
 """Adoption x deletion x lifecycle x cause: the full product, each cell with its expected operation."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -13,13 +12,14 @@ from reconciler.api.porch import (
     PackageVariantSpec,
     Upstream,
 )
-from reconciler.errors import Location
-from reconciler.inventory import Inventory
-from reconciler.objects import Files
+from reconciler.base.errors import Location
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Op
-from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.model import MAIN, ModelWorld, blueprint
 from tests.support.points import team_point
+from tests.support.values import replace
 
 ADOPTIONS = ("adoptNone", "adoptExisting")
 DELETIONS = ("delete", "orphan")

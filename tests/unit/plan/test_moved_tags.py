@@ -1,21 +1,20 @@
 """Tags that move: a numbered one needs consent, a floating one is followed there and back (D9)."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
-from reconciler.errors import Exit, Location
+from reconciler.base.errors import Exit, Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant, expand
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.provenance import find_origins
-from reconciler.reasons import Reason
 from reconciler.resolve.pins import FOLLOW, find_moved_tag
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.plan_values import WEB, a_pin, oid
+from tests.support.values import replace
 
 V1, V2, STABLE = "refs/tags/web/v1", "refs/tags/web/v2", "refs/tags/web/stable"
 

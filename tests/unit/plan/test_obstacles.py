@@ -1,19 +1,18 @@
 """Obstacles of a package: why it is not at an upstream revision, and the next step."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.errors import Location, Problem
-from reconciler.ids import Lifecycle, ObjectName
-from reconciler.inventory import PackageRevision, PackageState, PullState
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PackageRevision, PackageState, PullState
+from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed, WriteDraft
 from reconciler.plan.obstacles import Obstacle, Standstill, find_obstacles
 from reconciler.policy import Policy
-from reconciler.reasons import Reason
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.plan_values import (
     BRANCH,
@@ -30,6 +29,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import COMMIT, TREE, repository
+from tests.support.values import replace
 
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
 WRITE = WriteDraft(f"refs/heads/{BRANCH}", None, oid("b2"), "web", {}, oid("e1"), "", 70)

@@ -1,19 +1,18 @@
 """Rows of `status`: set, cluster, revisions on main and in review, and what a package waits for."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.ids import ObjectName
-from reconciler.inventory import PackageState
+from reconciler.inventory.inventory import PackageState
+from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Approval, Change, ConflictNote, Op, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.overview import PackageOverview, package_overviews, variant_set, version_label
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
-from reconciler.reasons import Reason
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
@@ -26,6 +25,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
+from tests.support.values import replace
 
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
 WRITE = WriteDraft(f"refs/heads/{BRANCH}", None, oid("b2"), "web", {}, oid("e1"), "", 70)

@@ -1,6 +1,5 @@
 """What we write into a package, and what its pipeline makes of function configuration, is no local edit."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,13 +13,14 @@ from reconciler.api.porch import (
     Pipeline,
     Upstream,
 )
-from reconciler.errors import Location
-from reconciler.inventory import Inventory
-from reconciler.objects import Files
+from reconciler.base.errors import Location
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Change
-from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.identifiers import without_identifiers
 from tests.support.model import ModelWorld, blueprint
+from tests.support.values import replace
 
 TEAM = """\
 apiVersion: hr.example.com/v1

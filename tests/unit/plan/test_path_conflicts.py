@@ -1,23 +1,23 @@
 """Conflicts between package paths: within one repository only, and indexed once for the whole fleet."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import expand
-from reconciler.inventory import Commit
+from reconciler.inventory.inventory import Commit
 from reconciler.plan.changes import Plan
 from reconciler.plan.context import PlanContext, build_context
 from reconciler.plan.path_conflicts import index_neighbours, index_refs
-from reconciler.reasons import Reason
 from reconciler.render import render_packages
 from reconciler.resolve import ResolvedFleet
 from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.plan_values import oid
 from tests.support.sets import repository
+from tests.support.values import replace
 
 
 def want(world: ModelWorld, repository: str, *paths: str) -> None:

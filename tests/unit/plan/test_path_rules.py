@@ -1,15 +1,16 @@
 """Refusals of paths and refs, each by its whole problem."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.ids import Lifecycle, ObjectName, PackageKey
-from reconciler.inventory import Commit, PackageRevision, PackageState
+from reconciler.inventory.inventory import Commit, PackageRevision, PackageState
+from reconciler.names.ids import Lifecycle, ObjectName, PackageKey
+from reconciler.names.refs import PathIndex, RefIndex
 from reconciler.plan.adoption import Denied
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
 from reconciler.plan.path_conflicts import (
@@ -18,8 +19,6 @@ from reconciler.plan.path_conflicts import (
     find_obstacle,
     refuse_blocked_refs,
 )
-from reconciler.reasons import Reason
-from reconciler.refs import PathIndex, RefIndex
 from tests.support.plan_values import (
     EDGE,
     PACKAGE,
@@ -33,6 +32,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import repository, source, world
+from tests.support.values import replace
 
 LOCATION = field_at("web.yaml", "spec", "downstream", "package")
 SUBJECT = f"PackageVariant {WEB}"

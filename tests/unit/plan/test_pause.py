@@ -1,30 +1,30 @@
 """Pause and suspend (D17): what is paused keeps every ref and pull request as it is."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
+from reconciler.base.reasons import Reason
 from reconciler.expand import expand
-from reconciler.ids import PackageKey
-from reconciler.inventory import Commit, GroupBranch, Inventory, PackageState, ReviewedLock
+from reconciler.inventory.inventory import Commit, GroupBranch, Inventory, PackageState, ReviewedLock
+from reconciler.names.ids import PackageKey
+from reconciler.names.refs import group_ref
 from reconciler.plan.changes import Change, MoveRef, Op, Plan
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.groups import group_changes
 from reconciler.plan.lock_pull_request import plan_lock
 from reconciler.plan.records import plan_records
 from reconciler.policy import LockMode, LockPolicy, Policy
-from reconciler.reasons import Reason
-from reconciler.refs import group_ref
+from reconciler.records.state import WANTED_LOCK, SetRecord, record_bytes, record_path
 from reconciler.resolve import ResolvedFleet
 from reconciler.resolve.ownership import SUSPENDED
-from reconciler.state import WANTED_LOCK, SetRecord, record_bytes, record_path
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.plan_values import URL, WEB, a_context, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 
 def spec(revision: int = 1, **more: object) -> PackageVariantSpec:

@@ -1,10 +1,9 @@
 """Deletions that people consented to once, and that wait to be merged, need no second consent."""
 
-from dataclasses import replace
-
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.reasons import Reason
+from reconciler.base.reasons import Reason
 from tests.support.model import ModelWorld, blueprint
+from tests.support.values import replace
 
 
 def test_a_proposed_deletion_is_not_refused_while_it_waits() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import Downstream, Function, PackageVariantSpec, Pipeline, Upstream
-from reconciler.objects import Files
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
 from tests.support.identifiers import without_identifiers
 from tests.support.model import MAIN, ModelWorld, blueprint

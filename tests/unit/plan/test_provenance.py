@@ -1,23 +1,23 @@
 """Provenance: where the fields of a package come from."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec, Upstream
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import FieldPath, RepositoryView, Source
+from reconciler.inventory.inventory import FieldPath, RepositoryView, Source
+from reconciler.inventory.snapshot import SnapshotObject
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.provenance import Origin, find_origins
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.snapshot import SnapshotObject
 from tests.support.model import blueprint
 from tests.support.plan_values import PACKAGE, WEB, a_pin
 from tests.support.points import team_point
 from tests.support.sets import repository, snapshot, world
+from tests.support.values import replace
 
 EDGE = repository("edge")
 BLUE = SnapshotObject(

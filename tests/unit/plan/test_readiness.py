@@ -1,7 +1,5 @@
 """What is not ready says so, in the row and in the conditions alike; a good draft outlives a bad pipeline."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import (
@@ -12,16 +10,17 @@ from reconciler.api.porch import (
     Pipeline,
     Upstream,
 )
-from reconciler.ids import ObjectKey
-from reconciler.inventory import PullState
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PullState
+from reconciler.names.ids import ObjectKey
 from reconciler.plan.changes import Change, Op, Plan, WriteDraft
-from reconciler.reasons import Reason
 from reconciler.report.json import plan_value
 from reconciler.report.markdown import plan_markdown, pull_body
 from reconciler.report.summary import Names, detail, summary_line
 from reconciler.report.text import plan_lines
 from tests.support.model import ModelWorld, blueprint, kptfile, package
 from tests.support.points import team_point
+from tests.support.values import replace
 
 POINT = team_point("required")
 GATE = "info:\n  readinessGates:\n  - conditionType: security.review\n"

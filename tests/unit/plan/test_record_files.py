@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.ids import ObjectKey, ObjectName, PackageKey
-from reconciler.inventory import PackageState
+from reconciler.inventory.inventory import PackageState
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import (
     AnswerNote,
     Change,
@@ -26,12 +26,7 @@ from reconciler.plan.changes import (
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.plan.records import plan_records, record_owners
-from reconciler.reasons import Reason
-from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
-from reconciler.resolve.pins import lock_pin, upstream_data
-from reconciler.resolve.resolution import Resolution, ResolvedVariant
-from reconciler.rollout.model import Rollout, RolloutPhase
-from reconciler.state import (
+from reconciler.records.state import (
     SCHEMA,
     AnsweredConflict,
     OpenConflict,
@@ -41,7 +36,11 @@ from reconciler.state import (
     record_bytes,
     record_path,
 )
-from reconciler.upstream_lock import lock_bytes
+from reconciler.records.upstream_lock import lock_bytes
+from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
+from reconciler.resolve.pins import lock_pin, upstream_data
+from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from reconciler.resolve.rollout_model import Rollout, RolloutPhase
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
@@ -57,6 +56,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import package_set, source
+from tests.support.values import replace
 
 FLOATING = {"repo": "blueprints", "package": "web", "branch": "main"}
 RECORD = "packagevariants/default/web.json"

@@ -3,9 +3,9 @@
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.ids import ObjectName
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Op
-from reconciler.reasons import Reason
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 

@@ -1,16 +1,24 @@
 """Rejection: what people refused stays refused, and a fix on main is no refusal (D14)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.errors import Exit, Location
+from reconciler.base.errors import Exit, Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.ids import Lifecycle, ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, PackageRevision, PackageState, PullRequest, PullState, Source
+from reconciler.inventory.inventory import (
+    Commit,
+    PackageRevision,
+    PackageState,
+    PullRequest,
+    PullState,
+    Source,
+)
+from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.draft_decision import Case
@@ -24,15 +32,15 @@ from reconciler.plan.rejection import (
     retry_text,
     tick_boxes,
 )
-from reconciler.reasons import Reason
+from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.state import PackageVariantRecord
 from tests.support.decision_table import Case as DecisionCase
 from tests.support.decision_table import DecisionTable
 from tests.support.decision_table import Row as TableRow
 from tests.support.model import MAIN, ModelWorld, blueprint
 from tests.support.plan_values import PACKAGE, a_context, a_desired, a_draft, a_record, oid
+from tests.support.values import replace
 from tests.unit.plan.test_conflicts import app, draft, spec
 
 ANY = "*"

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.inventory import Opening, PullState
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import Opening, PullState
 from reconciler.plan.changes import Op, Plan
 from reconciler.plan.status import Phase, current_statuses
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
-from reconciler.reasons import Reason
 from tests.support.model import ModelWorld, blueprint
 
 CLOSED = Opening(is_open=False, opens="2026-07-16 08:00 Europe/Berlin")

@@ -1,15 +1,15 @@
 """Content of pull requests: what each proposes, its title and labels, and when an open one is rewritten."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import PackageState, PullRequest, PullState
+from reconciler.inventory.inventory import PackageState, PullRequest, PullState
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -26,12 +26,12 @@ from reconciler.plan.changes import (
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.requests import close_duplicates, is_right, lock_pull, plan_requests
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
-from reconciler.reasons import Reason
+from reconciler.records.state import RolloutRecord
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.rollout.model import Rollout, RolloutPhase
-from reconciler.state import RolloutRecord
+from reconciler.resolve.rollout_model import Rollout, RolloutPhase
 from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pin, a_pull, oid
 from tests.support.sets import repository, variant, world
+from tests.support.values import replace
 
 PLANNED = PullRequest("drafts/web/w", "main", "Update web", "Why.", labels=("fleet", "Edge"), digest="abc")
 EDGE = repository("edge", url=URL, directory="sites")

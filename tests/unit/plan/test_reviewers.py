@@ -1,17 +1,17 @@
 """Reviewers and assignees of pull requests: which rules apply, and who owns the code."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.ids import ObjectName, PackageKey
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.impact import _qualified
 from reconciler.plan.reviewers import People, find_people
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
-from reconciler.reasons import Reason
 from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_desired, a_target, web_context
+from tests.support.values import replace
 
 CHANGE = Change(PACKAGE, EDGE.key, Op.UPDATE, Reason.NEW, variant=WEB)
 ANN = People(("ann",), ("bob",))

@@ -1,14 +1,14 @@
 """Shards: every repository has exactly one, whatever the numbers."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import Location, Problem, UsageError
-from reconciler.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.base.errors import Location, Problem, UsageError
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Plan
 from reconciler.plan.shard import (
     WHOLE,
@@ -20,9 +20,9 @@ from reconciler.plan.shard import (
 )
 from reconciler.plan.shard_reports import problems_of, statuses_of
 from reconciler.plan.status import PackageStatus, Phase
-from reconciler.reasons import Reason
 from tests.support.plan_values import a_desired, web_context
 from tests.support.sets import repository
+from tests.support.values import replace
 
 urls = st.text(min_size=1, max_size=60)
 counts = st.integers(1, 40)

@@ -1,14 +1,13 @@
 """Repositories that a shard reads: its clusters', their upstreams, and the whole fleet where that decides."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import expand
-from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory, RepositoryRole, ReviewedLock
+from reconciler.inventory.inventory import Inventory, RepositoryRole, ReviewedLock
+from reconciler.names.ids import ObjectName
 from reconciler.plan.shard import Shard, shard_of
 from reconciler.plan.shard_needs import (
     assign_roles,
@@ -18,9 +17,9 @@ from reconciler.plan.shard_needs import (
     why_dependencies,
     why_whole_fleet,
 )
-from reconciler.reasons import Reason
-from reconciler.state import RefusedDeletionsRecord, RefusedVariant
+from reconciler.records.state import RefusedDeletionsRecord, RefusedVariant
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
+from tests.support.values import replace
 
 OWN, OTHER = "own", "other"
 

@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.meta import Condition
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
-from reconciler.inventory import Commit, PackageRevision, PackageState, PullState, RecordedStatus
+from reconciler.inventory.inventory import Commit, PackageRevision, PackageState, PullState, RecordedStatus
+from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -39,9 +39,8 @@ from reconciler.plan.status import (
     status_value,
     statuses_after,
 )
-from reconciler.reasons import Reason
+from reconciler.records.state import FUNCTIONS
 from reconciler.resolve.resolution import Resolution
-from reconciler.state import FUNCTIONS
 from tests.support.model import EPOCH
 from tests.support.plan_values import (
     BRANCH,
@@ -58,6 +57,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import world
+from tests.support.values import replace
 
 REF = f"refs/heads/{BRANCH}"
 DELETION = "reconciler/default/delete/web"

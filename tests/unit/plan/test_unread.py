@@ -1,13 +1,13 @@
 """Which repositories that could not be read are a failure of the run."""
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 
-from reconciler.errors import Location, Problem
-from reconciler.inventory import PullRequest, RepositoryView
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PullRequest, RepositoryView
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
 from reconciler.plan.unread import (
     find_unread,
@@ -16,7 +16,6 @@ from reconciler.plan.unread import (
     with_unread_repositories,
 )
 from reconciler.policy import OnUnavailable
-from reconciler.reasons import Reason
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
@@ -30,6 +29,7 @@ from tests.support.plan_values import (
     web_context,
 )
 from tests.support.sets import blueprints, repository, world
+from tests.support.values import replace
 
 
 def view(reason: Reason | None, unavailable: OnUnavailable) -> RepositoryView:

@@ -1,24 +1,30 @@
 """Decisions about packages that no variant wants, each as the whole change that the plan has."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.ids import Lifecycle, ObjectKey, ObjectName
-from reconciler.inventory import Commit, DeletionBranch, PackageRevision, PackageState, PullRequest, PullState
+from reconciler.inventory.inventory import (
+    Commit,
+    DeletionBranch,
+    PackageRevision,
+    PackageState,
+    PullRequest,
+    PullState,
+)
+from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.plan.deletion_guard import RefusedDeletions, deletion_consent
 from reconciler.plan.deletions import decide_unwanted, guard_changes, withdraw_deletion
 from reconciler.policy import Policy
-from reconciler.reasons import Reason
+from reconciler.records.state import RefusedDeletionsRecord, RefusedPackage
 from reconciler.render.rendered import Blocked, Package, Rendered
-from reconciler.state import RefusedDeletionsRecord, RefusedPackage
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
@@ -31,6 +37,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
+from tests.support.values import replace
 
 OWNED = KptfileHeader(owner="default/default/web", location="edge/web")
 ON_MAIN = PackageState("web", main_tree=oid("b1"), main_header=OWNED)

@@ -8,14 +8,14 @@ import pytest
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, GitRepository, Repository, RepositorySpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.git.urls import parse_remote
-from reconciler.ids import ObjectName
-from reconciler.inventory import RepositoryView, Source
+from reconciler.inventory.inventory import RepositoryView, Source
+from reconciler.names.ids import ObjectName
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy, VerifyRule
 from reconciler.read.repositories.addresses import settle_addresses
-from reconciler.reasons import Reason
-from reconciler.values import replace
+from tests.support.values import replace
 
 HTTPS, HTTP = "https://git.example/acme/bp", "http://git.example/acme/bp.git"
 SSH, SHORT = "ssh://git@git.example/acme/bp.git", "git@git.example:acme/bp"

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.ids import ObjectKey
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectKey
 from reconciler.policy import Limits
 from reconciler.read.classify import Classification, classify_broken, classify_object
 from reconciler.read.documents import parse_file, yaml_limits
-from reconciler.reasons import Reason
 
 PORCH = "config.porch.kpt.dev"
 VARIANT = f"apiVersion: {PORCH}/v1alpha1\nkind: PackageVariant\n"

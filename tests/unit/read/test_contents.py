@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.repository import Mirrors
-from reconciler.ids import Oid
+from reconciler.names.ids import Oid
 from reconciler.policy import Limits
 from reconciler.read.contents import fetch_contents
 from reconciler.resolve.resolution import Needs

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import ConfigurationError, UsageError
+from reconciler.base.errors import ConfigurationError, UsageError
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import create_bare
-from reconciler.ids import Oid
-from reconciler.inventory import Commit
+from reconciler.inventory.inventory import Commit
+from reconciler.names.ids import Oid
 from reconciler.read.control import (
     OpenControl,
     ProposedChange,

@@ -1,11 +1,11 @@
 """Credentials come from where the configuration points, for whole path segments of the right scheme only."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
+from reconciler.base.redact import mask_credentials
 from reconciler.git.urls import Credential
 from reconciler.policy import CommitPolicy, CredentialRule, Policy
 from reconciler.read.credentials import (
@@ -17,7 +17,7 @@ from reconciler.read.credentials import (
     control_credential,
     find_credentials,
 )
-from reconciler.report.redact import mask_credentials
+from tests.support.values import replace
 
 
 def find(remote: str, *rules: CredentialRule, **environment: str) -> Credential | None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.policy import Limits
 from reconciler.read.dependencies import IndexFolders, read_index_folders
-from reconciler.reasons import Reason
 from tests.support.control import UNREAD, World, add_unread
 
 BUNDLE = "schemaType: Bundle\nname: web\nversion: 1.0.0\n"

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.policy import Limits
 from reconciler.read.documents import ClaimedIdentity, ParsedObject, guess_identity, parse_file, yaml_limits
-from reconciler.reasons import Reason
 
 LIMITS = yaml_limits(Limits())
 OBJECT = """\

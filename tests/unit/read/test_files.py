@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import ConfigurationError, UsageError
-from reconciler.objects import Mode
+from reconciler.base.errors import ConfigurationError, UsageError
+from reconciler.names.objects import Mode
 from reconciler.policy import Limits
 from reconciler.read.files import is_below, read_directory
 

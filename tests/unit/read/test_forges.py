@@ -1,7 +1,7 @@
 """Answers of forges: pull requests, checks and requests on the dashboard. One that fails stops no other."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,11 +9,11 @@ import pytest
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
-from reconciler.errors import Location, Problem, RefusedError, UnavailableError
-from reconciler.forge.api_forge import ApiForge, KnownPulls
+from reconciler.base.errors import Location, Problem, RefusedError, UnavailableError
+from reconciler.base.reasons import Reason
+from reconciler.forge.api.forge import ApiForge, KnownPulls
 from reconciler.git.repository import Mirrors
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     CheckState,
     Commit,
     PullRequest,
@@ -24,11 +24,12 @@ from reconciler.inventory import (
     Source,
     unreadable_problem,
 )
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy, PullRequestPolicy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.read.forges import ForgeState, read_forges
-from reconciler.reasons import Reason
 from tests.support.git import Repo, make_repository
+from tests.support.values import replace
 
 WHERE = Location("locks")
 LOCK_HEAD = "reconciler/demo/lock"

@@ -1,6 +1,5 @@
 """Which addresses a run may go to."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -8,11 +7,12 @@ import pytest
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
-from reconciler.errors import ConfigurationError, Location, UnavailableError
+from reconciler.base.errors import ConfigurationError, Location, UnavailableError
+from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import parse_remote
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import Commit, Inventory, RepositoryView, Source
+from reconciler.inventory.inventory import Commit, Inventory, RepositoryView, Source
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
 from reconciler.read.control import OpenControl
 from reconciler.read.governance import (
@@ -25,9 +25,9 @@ from reconciler.read.governance import (
     registered_in,
     repository_check,
 )
-from reconciler.reasons import Reason
-from reconciler.upstream_lock import IMAGES_PATH
+from reconciler.records.upstream_lock import IMAGES_PATH
 from tests.support.git import EPOCH, Repo, make_repository
+from tests.support.values import replace
 
 REMOTE = "https://git.example/platform/control.git"
 LOCAL = "/srv/git/control.git"

@@ -2,18 +2,18 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reconciler.git.repository import Mirrors
-from reconciler.ids import Lifecycle, ObjectName
-from reconciler.inventory import Commit, DeletionBranch, Draft, GroupBranch, RepositoryView
+from reconciler.inventory.inventory import Commit, DeletionBranch, Draft, GroupBranch, RepositoryView
+from reconciler.names.ids import Lifecycle, ObjectName
+from reconciler.names.trailers import ConflictName
 from reconciler.policy import Policy
 from reconciler.read.repositories import read_repositories
-from reconciler.trailers import ConflictName
 from tests.support.git import BOT, Repo, kptfile, make_repository
+from tests.support.values import replace
 from tests.unit.read.test_repositories import registration
 
 GROUP = "reconciler/default/group/default/1"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import ConfigurationError
+from reconciler.base.errors import ConfigurationError
+from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import NewCommit, create_bare
-from reconciler.ids import ObjectKey, ObjectName
-from reconciler.inventory import Inventory, TreeAt
+from reconciler.inventory.inventory import Inventory, TreeAt
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.read.inventory import read_inventory
-from reconciler.reasons import Reason
-from reconciler.state import PackageVariantRecord, SetRecord, record_bytes, record_path
+from reconciler.records.state import PackageVariantRecord, SetRecord, record_bytes, record_path
 
 TIME = 1_700_000_000
 CONFIG = """\

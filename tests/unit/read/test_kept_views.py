@@ -11,11 +11,11 @@ import pygit2
 import pytest
 
 from reconciler.api.porch import Repository
-from reconciler.digest import with_digest
-from reconciler.errors import UnavailableError
+from reconciler.base.digest import with_digest
+from reconciler.base.errors import UnavailableError
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import Oid
-from reconciler.inventory import Sourced
+from reconciler.inventory.inventory import Sourced
+from reconciler.names.ids import Oid
 from reconciler.policy import Policy
 from reconciler.read.repositories import kept_views, read_repositories
 from reconciler.read.repositories.kept_views import KeptViews, MainContent, ViewFiles, reader_name

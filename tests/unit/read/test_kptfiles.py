@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.errors import UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.git.repository import Mirrors
 from reconciler.read.repositories.kptfiles import HeaderIndex, read_header
 from tests.support.git import kptfile, make_repository

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import ConfigurationError, Location, Problem
+from reconciler.base.errors import ConfigurationError, Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import Commit, ReviewedLock
-from reconciler.objects import File
+from reconciler.inventory.inventory import Commit, ReviewedLock
+from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.objects import File
 from reconciler.policy import FunctionPolicy, Limits, LockMode, LockPolicy, Policy
 from reconciler.read.control import OpenControl
 from reconciler.read.locks import (
@@ -20,8 +21,7 @@ from reconciler.read.locks import (
     read_working_lock,
     with_image_digests,
 )
-from reconciler.reasons import Reason
-from reconciler.upstream_lock import IMAGES_PATH, ImagesLock, UpstreamLock, lock_bytes, lock_path
+from reconciler.records.upstream_lock import IMAGES_PATH, ImagesLock, UpstreamLock, lock_bytes, lock_path
 from tests.support.git import BOT, EPOCH, Repo, make_repository
 
 REVIEWED = Policy(instance="demo", lock=LockPolicy(mode=LockMode.REVIEWED))

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.api.porch import GROUP, GitRepository, Repository, RepositorySpec
-from reconciler.errors import Location
-from reconciler.ids import ObjectKey, ObjectName
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.policy import Limits, Policy
 from reconciler.read.manifests import Manifests, read_manifests
-from reconciler.reasons import Reason
 from tests.support.control import FIRST, STEP_S, World
 
 POLICY = Policy(default_namespace="platform")

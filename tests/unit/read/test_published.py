@@ -7,12 +7,13 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.published import DependencyInputs, PackageTree, PublishedPackages
-from reconciler.errors import Location
 from reconciler.git.repository import Mirrors
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, ReviewedLock, TreeAt, Trust
-from reconciler.objects import File
+from reconciler.inventory.inventory import Inventory, ReviewedLock, TreeAt, Trust
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import File
 from reconciler.policy import Limits, Policy
 from reconciler.read.dependencies import (
     parse_version,
@@ -21,7 +22,6 @@ from reconciler.read.dependencies import (
     read_published,
 )
 from reconciler.read.repositories import read_repositories
-from reconciler.reasons import Reason
 from tests.support.git import Repo, kptfile, make_repository
 from tests.unit.read.test_repositories import registration
 

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import Repository
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.git.command import process_count
 from reconciler.git.repository import Mirrors
-from reconciler.ids import Lifecycle, ObjectName, Oid
-from reconciler.inventory import Draft, PackageState, RepositoryView, Source, Sourced
+from reconciler.inventory.inventory import Draft, PackageState, RepositoryView, Source, Sourced
+from reconciler.names.ids import Lifecycle, ObjectName, Oid
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.repositories import read_repositories
-from reconciler.reasons import Reason
 from tests.support.git import BOT, Repo, kptfile, make_repository
 
 OURS = kptfile(owner="default/default/pv", location="edge/nginx")

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.errors import ConfigurationError
-from reconciler.inventory import ALWAYS_OPEN, Opening
+from reconciler.base.errors import ConfigurationError
+from reconciler.inventory.inventory import ALWAYS_OPEN, Opening
 from reconciler.policy import Policy, PullRequestPolicy
 from reconciler.read.schedule import read_opening
 

@@ -7,11 +7,11 @@ import pytest
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import NewCommit, create_bare
-from reconciler.ids import normalise_url
-from reconciler.inventory import Inventory, RepositoryRole
+from reconciler.inventory.inventory import Inventory, RepositoryRole
+from reconciler.names.ids import normalise_url
 from reconciler.plan.shard import Shard
 from reconciler.read.inventory import read_inventory
-from reconciler.state import REFUSED_DELETIONS, RefusedDeletionsRecord, RefusedVariant, record_bytes
+from reconciler.records.state import REFUSED_DELETIONS, RefusedDeletionsRecord, RefusedVariant, record_bytes
 from tests.unit.read.test_inventory import BASE, KPTFILE, REPOSITORY, TIME, create
 
 PLANNED, READ, SKIPPED = RepositoryRole.PLANNED, RepositoryRole.READ, RepositoryRole.SKIPPED

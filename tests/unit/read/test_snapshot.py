@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.errors import Location
-from reconciler.ids import GroupKind
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
+from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
+from reconciler.names.ids import GroupKind
 from reconciler.policy import Limits, Policy, SnapshotPolicy
 from reconciler.read.snapshot import _counts, format_time, parse_time, read_snapshot
 from reconciler.read.snapshot.objects import item_lines
-from reconciler.reasons import Reason
-from reconciler.snapshot import ALL_NAMESPACES, Snapshot
 from tests.support.control import FIRST, STEP_S, UNREAD, World, add_unread
 
 Make = Callable[..., World]

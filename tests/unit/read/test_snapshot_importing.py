@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import ConfigurationError, RefusedError, UsageError
-from reconciler.ids import GroupKind
+from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.names.ids import GroupKind
 from reconciler.policy import Limits, Policy
 from reconciler.read.snapshot import format_time, read_snapshot, snapshot_limits
 from reconciler.read.snapshot.importing import (
@@ -20,7 +21,6 @@ from reconciler.read.snapshot.importing import (
     parse_kinds,
     plan_import,
 )
-from reconciler.snapshot import Snapshot
 from reconciler.workdir.snapshot import find_directory, read_directory, write_directory
 from tests.support.control import World
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy import Limits, Policy, SnapshotPolicy
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.snapshot.objects import JsonBody, drop_private
-from reconciler.reasons import Reason
-from reconciler.snapshot import Snapshot
 from tests.support.control import World
 
 Make = Callable[..., World]

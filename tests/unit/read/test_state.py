@@ -2,20 +2,19 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import orjson
 import pytest
 
-from reconciler.errors import ConfigurationError, Location
-from reconciler.ids import ObjectName
-from reconciler.inventory import RecordedStatus
+from reconciler.base.errors import ConfigurationError, Location
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import RecordedStatus
+from reconciler.names.ids import ObjectName
 from reconciler.policy import Limits
 from reconciler.read.state import State, read_state, read_statuses
-from reconciler.reasons import Reason
-from reconciler.state import (
+from reconciler.records.state import (
     NOTHING_REFUSED,
     REFUSED_DELETIONS,
     VARIANTS_FORMAT,
@@ -29,8 +28,9 @@ from reconciler.state import (
     record_bytes,
     record_path,
 )
-from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.control import World
+from tests.support.values import replace
 
 VARIANT = PackageVariantRecord(
     namespace="default",

@@ -1,20 +1,20 @@
 """What a view of a repository holds besides packages: directories, files, owners of code, rounds."""
 
 from collections.abc import Container, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pygit2
 import pytest
 
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
 from reconciler.git.repository import Mirrors
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import RepositoryRole, RepositoryView
+from reconciler.inventory.inventory import RepositoryRole, RepositoryView
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.policy import ForgeKind, ForgeRule, Limits, Policy, PullRequestPolicy
 from reconciler.read.repositories import read_repositories
 from reconciler.read.repositories.discovery import MAX_DEPTH, PackageDirectory, Survey, survey_packages
 from tests.support.git import Repo, kptfile, make_repository
+from tests.support.values import replace
 from tests.unit.read.test_repositories import registration
 
 

@@ -9,14 +9,14 @@ from typing import Any, cast
 import pytest
 
 from reconciler.git.repository import Mirrors
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import ReviewedLock
+from reconciler.inventory.inventory import ReviewedLock
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.policy import Policy
 from reconciler.read.manifests import Manifests
 from reconciler.read.repositories import read_repositories
 from reconciler.read.repositories.trees import PackageTrees, read_trees
 from reconciler.read.state import State
-from reconciler.state import RolloutMember, RolloutPin, RolloutRecord
+from reconciler.records.state import RolloutMember, RolloutPin, RolloutRecord
 from tests.support.git import kptfile, make_repository
 from tests.unit.read.test_repositories import registration
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from reconciler.git.repository import Mirrors
-from reconciler.ids import Oid, normalise_url
-from reconciler.inventory import Trust
+from reconciler.inventory.inventory import Trust
+from reconciler.names.ids import Oid, normalise_url
 from reconciler.policy import Policy, VerifyRule
 from reconciler.read.trust import read_trust, unused_rules
 from tests.support.signing import make_key, signing_options

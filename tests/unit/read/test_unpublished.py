@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.porch import Repository
 from reconciler.git.commits import PackageAnnotation, parse_annotations
 from reconciler.git.repository import Mirrors
-from reconciler.inventory import RepositoryView, Sourced
+from reconciler.inventory.inventory import RepositoryView, Sourced
 from reconciler.policy import Policy
 from reconciler.read.repositories import discovery, read_repositories
 from tests.support.git import Repo, kptfile, make_repository

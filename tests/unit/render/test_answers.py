@@ -1,11 +1,12 @@
 """Decision tables of conflict policies and of open conflicts, with every combination once (D10)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import pytest
 
+from reconciler.names.trailers import Answers, ConflictName, conflict_name, read_answers, value_mark
 from reconciler.policy import OnConflict
 from reconciler.render.answers import (
     Answer,
@@ -22,8 +23,8 @@ from reconciler.render.answers import (
 )
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, conflict_policy
 from reconciler.render.update import Conflict, ConflictDecision, update_package
-from reconciler.trailers import Answers, ConflictName, conflict_name, read_answers, value_mark
 from tests.support.model import kptfile, package
+from tests.support.values import replace
 
 ANY = "*"
 SIDES = ("", "upstream", "local")

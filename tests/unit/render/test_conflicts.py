@@ -1,15 +1,16 @@
 """Policies of a package with their sources, and conflicts in its record."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectName
-from reconciler.inventory import Source
+from reconciler.inventory.inventory import Source
+from reconciler.names.ids import ObjectName
 from reconciler.policy import OnConflict, Policy
+from reconciler.records.state import AnsweredConflict, OpenConflict
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.conflicts import (
     ON_CONFLICT,
@@ -25,9 +26,9 @@ from reconciler.render.conflicts import (
     recorded_conflicts,
 )
 from reconciler.render.update import Conflict, ConflictPolicy
-from reconciler.state import AnsweredConflict, OpenConflict
 from tests.support.model import kptfile, package
 from tests.support.plan_values import WEB, a_record
+from tests.support.values import replace
 
 ASK, LOCAL, UPSTREAM = OnConflict.ASK, OnConflict.LOCAL, OnConflict.UPSTREAM
 SOURCES = PolicySources("PackageVariant default/web (web.yaml)", "fleet.yaml")

@@ -6,8 +6,8 @@ import pytest
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_FILE
 from reconciler.api.porch import PackageContext
-from reconciler.objects import File, Files
-from reconciler.reasons import Reason
+from reconciler.base.reasons import Reason
+from reconciler.names.objects import File, Files
 from reconciler.render.context import ensure_context
 from reconciler.render.rendered import Blocked
 from tests.support.identifiers import without_identifiers

@@ -1,7 +1,6 @@
 """Generated files in a package: unmodified files are replaced, edits are kept and reported as conflicts."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +14,10 @@ from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand.variants import variant_key
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import Draft, Inventory, PackageState
-from reconciler.objects import File, Files, tree_id
+from reconciler.inventory.inventory import Draft, Inventory, PackageState
+from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.objects import File, Files, tree_id
+from reconciler.names.trailers import NO_ANSWERS, Answers, parse_name
 from reconciler.policy import Policy
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.delivery import _differences, merge_generated, render_deliveries
@@ -31,10 +31,10 @@ from reconciler.render.rendered import (
 )
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import resolve_deliveries
-from reconciler.trailers import NO_ANSWERS, Answers, parse_name
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.plan_values import a_draft, a_record, oid
 from tests.support.sets import registered, world
+from tests.support.values import replace
 
 PATH = "providers/net.yaml"
 

@@ -1,24 +1,24 @@
 """Drafts that people committed to, updated: what upstream, main, policies and people each decide."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.ids import Oid
-from reconciler.objects import Files
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
+from reconciler.names.trailers import Answers, parse_name
 from reconciler.policy import OnConflict, Policy
-from reconciler.reasons import Reason
 from reconciler.render.answers import AnsweredBy, DraftConflicts
 from reconciler.render.draft import update_draft
 from reconciler.render.merging import PackageInProgress, VariantInputs
 from reconciler.render.rendered import Blocked
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.trailers import Answers, parse_name
 from tests.support.model import kptfile, package
 from tests.support.plan_values import EDGE, PACKAGE, a_desired, a_draft, a_pin, oid
 from tests.support.sets import world
+from tests.support.values import replace
 
 OLD, NEW, LOCAL, DRAFT, LEFT = oid("c1"), oid("c2"), oid("b1"), oid("d1"), oid("b0")
 BROKEN = package({"Kptfile": "a: ["})

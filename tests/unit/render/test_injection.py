@@ -3,9 +3,10 @@
 import pytest
 
 from reconciler.api.porch import InjectionSelector, InjectionTarget
-from reconciler.errors import Location
-from reconciler.objects import Files
-from reconciler.reasons import Reason
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.objects import Files
 from reconciler.render.injection import (
     Injected,
     InjectionPoint,
@@ -17,7 +18,6 @@ from reconciler.render.injection import (
     merged_gates,
 )
 from reconciler.render.rendered import Blocked
-from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.model import kptfile, package
 
 TEAM = """\

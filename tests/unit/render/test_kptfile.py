@@ -1,15 +1,13 @@
 """Stamping a Kptfile: the fields that are written, and no others."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import Function, PackageVariantSpec, Pipeline
-from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import Commit
-from reconciler.objects import File, Files
-from reconciler.reasons import Reason
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import Commit
+from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.objects import File, Files
 from reconciler.render.kptfile import (
     add_functions,
     function_name,
@@ -22,6 +20,7 @@ from reconciler.render.kptfile import (
 from reconciler.render.rendered import Blocked
 from reconciler.resolve.resolution import Pin
 from tests.support.model import package
+from tests.support.values import replace
 
 PIN = Pin(
     package=PackageKey("git.example/blueprints", "base/web"),

@@ -3,7 +3,7 @@
 import pytest
 
 import reconciler.render as stage
-from reconciler.objects import File
+from reconciler.names.objects import File
 from reconciler.policy import MergeMode
 from reconciler.render import package as package_stage
 from reconciler.render import rendered

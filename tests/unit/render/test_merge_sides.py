@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.ids import Oid
-from reconciler.objects import Files
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
 from reconciler.render.merge_sides import (
     RenderedUpstreams,
     UpdateTrees,

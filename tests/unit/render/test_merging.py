@@ -1,18 +1,17 @@
 """Clone, update and adoption of one package, and the base that an adopted one is compared with."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.porch import PackageContext, PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import Oid
-from reconciler.inventory import Source
-from reconciler.objects import Files
+from reconciler.inventory.inventory import Source
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
 from reconciler.policy import OnConflict, Policy
-from reconciler.reasons import Reason
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.merge_sides import RenderedSides, RenderedUpstreams, UpdateTrees
 from reconciler.render.merging import (
@@ -31,6 +30,7 @@ from reconciler.render.update.three_way import Sides
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from tests.support.model import kptfile, package
 from tests.support.plan_values import PACKAGE, WEB, a_pin, oid
+from tests.support.values import replace
 
 OWNED = "  annotations:\n    reconciler.dev/owner: fleet/default/web\n    other: note\n"
 BROKEN = package({"Kptfile": "a: [", "app.yaml": ""})

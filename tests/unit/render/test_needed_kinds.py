@@ -1,20 +1,20 @@
 """Kinds that a snapshot must have: selected, injected, and those of dependencies."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import GroupKind
-from reconciler.inventory import Source, SourcedDocument
+from reconciler.inventory.inventory import Source, SourcedDocument
+from reconciler.names.ids import GroupKind
 from reconciler.render.needed_kinds import needed_kinds
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.model import package
 from tests.support.plan_values import PACKAGE, WEB, a_pin
 from tests.support.sets import package_set, select, world
+from tests.support.values import replace
 
 CLUSTER = GroupKind("example.dev", "Cluster")
 REPOSITORIES = {"objectSelector": {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "Repository"}}

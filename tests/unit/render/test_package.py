@@ -1,22 +1,23 @@
 """The functions of a package as the last step of rendering, and their failures."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.porch import Downstream, InjectionSelector, PackageVariantSpec, Upstream
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.expand.expansion import expand
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.step import PipelineResult, Stage, Step, StepRun, Unrunnable
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import Commit, Source
-from reconciler.objects import File, Files, tree_id
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Commit, Source
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.objects import File, Files, tree_id
+from reconciler.records.state import AnsweredConflict, OpenConflict
 from reconciler.render.conflicts import recorded_answers, recorded_conflicts
 from reconciler.render.kptfile import unmet_gates
 from reconciler.render.merging import base_not_found
@@ -31,12 +32,11 @@ from reconciler.render.package import run_functions as all_functions
 from reconciler.render.rendered import Blocked, Package
 from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import Release, ResolvedVariant
-from reconciler.snapshot import Snapshot
-from reconciler.state import AnsweredConflict, OpenConflict
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, kptfile, package, resolve
 from tests.support.plan_values import PACKAGE, WEB, a_pin, a_record, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n"
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: s\nspec:\n  x: a-a # kpt-set: ${two}-${one}\n"

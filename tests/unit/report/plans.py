@@ -1,9 +1,10 @@
 """Plans to print: small, with every kind of thing that a report can show."""
 
-from reconciler.errors import Exit, Location, Problem
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import PullRequest
-from reconciler.objects import File
+from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import PullRequest
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import File
 from reconciler.plan.changes import (
     Change,
     ConflictNote,
@@ -15,7 +16,6 @@ from reconciler.plan.changes import (
     Refusal,
     WriteDraft,
 )
-from reconciler.reasons import Reason
 from reconciler.report.summary import Names
 
 OID = Oid("a" * 40)

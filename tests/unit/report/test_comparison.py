@@ -4,11 +4,11 @@ from itertools import product
 
 import pytest
 
-from reconciler.errors import Location, Problem
-from reconciler.ids import ObjectName
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Op, PinChange
 from reconciler.plan.compare import Comparison, Fate, PackageDifference, VariantDifference
-from reconciler.reasons import Reason
 from reconciler.report.comparison import comparison_value, rows, sentence
 from tests.unit.report.plans import NAMES, change
 

@@ -1,13 +1,12 @@
 """How a conflict is shown: short values in the table, long ones as a diff below it, deletions as a word."""
 
-from dataclasses import replace
-
 from markdown_it import MarkdownIt
 
 from reconciler.plan.changes import AnswerNote, ConflictNote
 from reconciler.report.json import change_value
 from reconciler.report.markdown import pull_body
 from reconciler.report.text import change_lines
+from tests.support.values import replace
 from tests.unit.report.plans import CREATED, NAMES
 
 LONG = "kind: ConfigMap\ndata:\n  a: {}\n"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.objects import File, Mode
+from reconciler.base.wording import plural
+from reconciler.names.objects import File, Mode
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES, MOST_TEXT, DifferenceReader, FileChange
-from reconciler.wording import plural
 
 PLAIN, OTHER = File.of(b"a: 1\n"), File.of(b"a: 2\n")
 SECRET = File.of(b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: hunter2}\n")

@@ -1,13 +1,11 @@
 """Folding: changes of one cause are one row, and dangerous ones are first."""
 
-from dataclasses import replace
-
 import pytest
 
-from reconciler.ids import ObjectName, PackageKey
+from reconciler.base.reasons import Reason
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.impact import Impact, Risk
-from reconciler.reasons import Reason
 from reconciler.report.folding import (
     MOST_DIFFS,
     MOST_ROWS,
@@ -18,6 +16,7 @@ from reconciler.report.folding import (
 )
 from reconciler.report.summary import Names, risk_summary, sorted_changes
 from reconciler.report.text import plan_lines
+from tests.support.values import replace
 
 NAMES = Names("demo")
 RBAC = Risk("rbac", "adds", "Role web", 2)

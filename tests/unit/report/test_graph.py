@@ -2,21 +2,21 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from reconciler.base.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path, tree_rows
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.graph import dependency_graph, highlight
 from reconciler.dependencies.lock.read import FleetLocks
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path, tree_rows
 from reconciler.report.graph import Picture, draw, graph_value
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.schema import output_violations
+from tests.support.values import replace
 
 PICTURES = Path(__file__).parents[3] / "fixtures/graphs"
 SVG = "{http://www.w3.org/2000/svg}"

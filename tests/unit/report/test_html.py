@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.redact import MASK, Redactor
 from reconciler.plan.changes import Refusal
 from reconciler.plan.provenance import Origin
 from reconciler.report.html import html_page
@@ -23,7 +24,6 @@ from reconciler.report.html.model import (
     PackageRow,
     ReportKind,
 )
-from reconciler.report.redact import MASK, Redactor
 from reconciler.report.rollouts import RolloutText
 from tests.support.html_reports import large_report, read_data
 

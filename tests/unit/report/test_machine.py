@@ -1,22 +1,22 @@
 """JSON, SARIF and Markdown of one plan."""
 
 import json
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from reconciler.errors import Exit, Location, Problem
-from reconciler.ids import ObjectName, PackageKey
+from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.escape import block
+from reconciler.base.redact import Redactor
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Outcome, Plan
 from reconciler.report.diff import FileChange
-from reconciler.report.escape import block
 from reconciler.report.json import dump, outcome_value, plan_value
 from reconciler.report.markdown import _shared_parts, plan_markdown, pull_body
-from reconciler.report.redact import Redactor
 from reconciler.report.sarif import plan_sarif
 from reconciler.report.summary import exit_of, exits_of
+from tests.support.values import replace
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED
 
 

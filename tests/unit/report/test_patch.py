@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.objects import File, Files, Mode
+from reconciler.names.objects import File, Files, Mode
 from reconciler.report.console import ansi
 from reconciler.report.patch import package_patch
 

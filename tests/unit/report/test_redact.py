@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.report.redact import MASK, PATTERNS, Redactor, learn_credential, mask_credentials
+from reconciler.base.redact import MASK, PATTERNS, Redactor, learn_credential, mask_credentials
 
 SECRET = "hunter2/correct+horse battery"
 

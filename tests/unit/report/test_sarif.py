@@ -2,10 +2,10 @@
 
 import pytest
 
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Refusal
 from reconciler.plan.compare import Comparison
-from reconciler.reasons import Reason
 from reconciler.report.sarif import FALLBACK, comparison_sarif
 
 

@@ -1,16 +1,15 @@
 """The summary line and its parts: when nothing is to do, which exit codes apply, and what is counted."""
 
-from dataclasses import replace
-
 import pytest
 
+from reconciler.base.errors import Exit, Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import LockOp
 from reconciler.dependencies.update.changes import VersionChange
-from reconciler.errors import Exit, Location, Problem
-from reconciler.ids import PackageKey
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op, Plan, Refusal
-from reconciler.reasons import Reason
 from reconciler.report.summary import arrow, clusters_text, exits_of, summary_line
+from tests.support.values import replace
 from tests.unit.report.plans import EAST, NAMES, UPDATED, change
 
 MOVE = VersionChange(LockOp.CHANGE, "db", "1", "2", "why", ("a",))

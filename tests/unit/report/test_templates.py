@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
 from reconciler.expand import Desired
 from reconciler.plan.compare import Side, compare
 from reconciler.plan.deletion_diff import SetDiff

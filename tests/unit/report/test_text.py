@@ -1,17 +1,17 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import LockOp
 from reconciler.dependencies.update.changes import VersionChange
-from reconciler.errors import Location, Problem
 from reconciler.plan.changes import ConflictNote, Effect, Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus, Phase
-from reconciler.reasons import Reason
 from reconciler.report.console import ansi
 from reconciler.report.summary import is_unchanged, summary_line
 from reconciler.report.text import change_lines, outcome_lines, plan_lines, problem_lines
+from tests.support.values import replace
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED, change
 
 

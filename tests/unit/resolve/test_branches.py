@@ -3,8 +3,8 @@
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Op
-from reconciler.reasons import Reason
 from tests.support.model import ModelWorld, blueprint
 
 

@@ -1,13 +1,14 @@
 """Where the generated manifests of a cluster go: said by annotation, else the one repository there is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Downstream, PackageVariantSpec, Repository
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import FORMAT_VERSION
 from reconciler.dependencies.lock.format import (
@@ -31,15 +32,21 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.errors import Location, Problem
 from reconciler.expand import DesiredVariant
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
 from reconciler.expand.variants import variant_key
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Draft, PackageState, RepositoryView, Source, SourcedDocument
+from reconciler.inventory.inventory import (
+    Commit,
+    Draft,
+    PackageState,
+    RepositoryView,
+    Source,
+    SourcedDocument,
+)
+from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.policy import Policy
-from reconciler.reasons import Reason
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import (
     TARGET_ANNOTATION,
     Deliveries,
@@ -53,9 +60,9 @@ from reconciler.resolve.deliveries import (
     resolve_deliveries,
 )
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.state import PackageVariantRecord
 from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, a_record, oid
 from tests.support.sets import world
+from tests.support.values import replace
 
 
 class Case(NamedTuple):

@@ -1,11 +1,12 @@
 """Dependency roots: which packages count, as what, in which cluster, and what changes for them."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.porch import PACKAGE_VARIANT, Downstream, PackageVariantSpec, Upstream
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
 from reconciler.dependencies.dialects import package_id
@@ -34,11 +35,10 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import parse_strict
-from reconciler.errors import Location, Problem
 from reconciler.expand.variants import Desired, DesiredVariant
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import RepositoryView, Source
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import RepositoryView, Source
+from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.dependency_roots import (
     SERVICE_ACCOUNT,
     RequirementChange,
@@ -50,9 +50,9 @@ from reconciler.resolve.dependency_roots import (
     requirement_changes,
 )
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
-from reconciler.state import PackageVariantRecord
 from tests.support.plan_values import a_pin, a_record, oid
 from tests.support.sets import registered, world
+from tests.support.values import replace
 
 SOURCE = "host/blueprints"
 BLUEPRINTS = registered("blueprints", directory="bp")

@@ -1,12 +1,14 @@
 """Fleets with packages that need others: what is generated, released, and published for the next link."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.published import (
     DependencyInputs,
     PackageTree,
@@ -34,16 +36,15 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import parse_strict
-from reconciler.errors import Location, Problem
 from reconciler.expand import expand
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, RepositoryView, Source, SourcedDocument
+from reconciler.inventory.inventory import Inventory, RepositoryView, Source, SourcedDocument
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
 from reconciler.policy import DeletionGuard
-from reconciler.reasons import Reason
+from reconciler.records.state import PackageVariantRecord
 from reconciler.render import render_packages
 from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve import fleet as fleet_module
@@ -52,10 +53,10 @@ from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.fleet import find_dependent_clusters, with_deliveries
 from reconciler.resolve.resolution import Release, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution
-from reconciler.state import PackageVariantRecord
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.plan_values import WEB, a_pin, oid
 from tests.support.sets import registered
+from tests.support.values import replace
 
 BASE = "requires-edge-00-base"
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {

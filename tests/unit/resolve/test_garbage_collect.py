@@ -1,7 +1,6 @@
 """Generated variants that no lock needs: released, held for packages on main, or kept (law 4)."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariantSpec
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import (
@@ -32,16 +32,16 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import parse_strict
-from reconciler.errors import Location
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, PackageState, RepositoryView, Source
+from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, Source
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.garbage_collect import Leaving, find_leaving
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
-from reconciler.state import PackageVariantRecord
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import a_pin, a_record, oid
 from tests.support.sets import registered, repository, world
+from tests.support.values import replace
 
 BASE = ObjectName("default", "base")
 TABLE: DecisionTable[bool] = DecisionTable(

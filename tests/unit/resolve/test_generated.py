@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
 from reconciler.api.porch import PACKAGE_VARIANT, Downstream, PackageVariantSpec, Upstream
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.lock.format import (
     ClusterLock,
@@ -20,18 +21,17 @@ from reconciler.dependencies.lock.format import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import parse_strict
-from reconciler.errors import Location, Problem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
-from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import RepositoryView, Source
+from reconciler.inventory.inventory import RepositoryView, Source
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.policy import Policy
-from reconciler.reasons import Reason
 from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.generated import Generated, generate
 from tests.support.plan_values import a_record
 from tests.support.sets import registered, world
+from tests.support.values import replace
 
 HINT = "Give one of the two another downstream package, or a revision that both can use."
 

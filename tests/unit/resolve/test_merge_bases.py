@@ -1,13 +1,11 @@
 """Merge bases: which revision an upstreamLock names, and which ones come into question without it."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.errors import Location, Problem
-from reconciler.ids import Lifecycle, PackageKey
-from reconciler.inventory import (
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.inventory.inventory import (
     Commit,
     Inventory,
     PackageRevision,
@@ -16,12 +14,13 @@ from reconciler.inventory import (
     TreeAt,
     UnpublishedRevision,
 )
+from reconciler.names.ids import Lifecycle, PackageKey
 from reconciler.policy import Limits, Policy
-from reconciler.reasons import Reason
 from reconciler.resolve.merge_bases import find_base, find_candidates, find_commit, index_sources
 from reconciler.resolve.resolution import Pin
 from tests.support.plan_values import a_draft, a_record, oid
 from tests.support.sets import repository, world
+from tests.support.values import replace
 
 URL = "host/blueprints"
 GONE = oid("b7")

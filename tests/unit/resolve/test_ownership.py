@@ -1,16 +1,15 @@
 """Owners of packages, our drafts of them, and what main has of those; also under renamed Repositories."""
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP, Downstream, PackageVariantSpec, Upstream
-from reconciler.errors import Location
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Commit,
     Draft,
     Inventory,
@@ -20,9 +19,10 @@ from reconciler.inventory import (
     Source,
     UnpublishedRevision,
 )
+from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Change, Op, WriteDraft
 from reconciler.policy import Policy
-from reconciler.reasons import Reason
+from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.ownership import (
     SUSPENDED,
     find_owner,
@@ -32,11 +32,11 @@ from reconciler.resolve.ownership import (
     may_stand_behind,
     our_drafts,
 )
-from reconciler.state import PackageVariantRecord
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import MAIN, ModelWorld, blueprint
 from tests.support.sets import repository
 from tests.support.sets import world as plain_world
+from tests.support.values import replace
 
 
 @pytest.fixture

@@ -1,18 +1,26 @@
 """Which commit a floating upstream means: its selector's, or the lock's."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.errors import Location, Problem, UsageError
+from reconciler.base.errors import Location, Problem, UsageError
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant, expand
-from reconciler.ids import Lifecycle, ObjectName, Oid
-from reconciler.inventory import Commit, Inventory, PackageRevision, PackageState, ReviewedLock, Source
+from reconciler.inventory.inventory import (
+    Commit,
+    Inventory,
+    PackageRevision,
+    PackageState,
+    ReviewedLock,
+    Source,
+)
+from reconciler.names.ids import Lifecycle, ObjectName, Oid
 from reconciler.plan.changes import Op
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
-from reconciler.reasons import Reason
+from reconciler.records.state import WANTED_LOCK
+from reconciler.records.upstream_lock import UpstreamLock, is_floating, lock_upstream
 from reconciler.resolve.pins import (
     PinChoice,
     choose_pin,
@@ -24,9 +32,8 @@ from reconciler.resolve.pins import (
 )
 from reconciler.resolve.resolution import Resolution
 from reconciler.resolve.variants import extend_resolution
-from reconciler.state import WANTED_LOCK
-from reconciler.upstream_lock import UpstreamLock, is_floating, lock_upstream
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
+from tests.support.values import replace
 
 WEB = ObjectName(NAMESPACE, "web")
 REVIEWED = LockPolicy(LockMode.REVIEWED)

@@ -1,6 +1,5 @@
 """Publications: which untagged states of main become revisions, and under which numbers (D4)."""
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -8,8 +7,7 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP
 from reconciler.expand import Desired, expand
-from reconciler.ids import Lifecycle, ObjectKey, Oid, PackageKey
-from reconciler.inventory import (
+from reconciler.inventory.inventory import (
     Commit,
     Inventory,
     PackageRevision,
@@ -17,12 +15,14 @@ from reconciler.inventory import (
     RepositoryView,
     UnpublishedRevision,
 )
+from reconciler.names.ids import Lifecycle, ObjectKey, Oid, PackageKey
 from reconciler.policy import Policy, PublishPolicy
 from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications, with_pending_tags
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import oid
 from tests.support.sets import blueprints, repository, variant, world
+from tests.support.values import replace
 
 KEY = PackageKey("host/edge", "mine")
 OURS = KptfileHeader(owner="default/default/mine", location="edge/mine")

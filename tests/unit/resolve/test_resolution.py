@@ -1,18 +1,18 @@
 """Trees to fetch: what rendering a variant reads, and nothing else (D15)."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import Draft, Source
+from reconciler.inventory.inventory import Draft, Source
+from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.trailers import Answers, ConflictName
 from reconciler.resolve.resolution import Needs, Release, Resolution, ResolvedVariant, variant_trees
-from reconciler.trailers import Answers, ConflictName
 from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, oid
+from tests.support.values import replace
 
 PIN, BASE, DRAFT_BASE = a_pin(3), a_pin(1), a_pin(2, package=PackageKey("host/old", "web"))
 OF_PIN = ("host/blueprints", PIN.tree)

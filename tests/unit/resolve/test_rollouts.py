@@ -1,18 +1,17 @@
 """Rollouts of a set: start, frozen targets, gates, orders, and what takes the place of what."""
 
-from dataclasses import replace
-
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.status import statuses_after
 from reconciler.policy import RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
-from reconciler.reasons import Reason
-from reconciler.rollout.model import Rollout, RolloutPhase, WavePhase
-from reconciler.state import UNTIMED
+from reconciler.records.state import UNTIMED
+from reconciler.resolve.rollout_model import Rollout, RolloutPhase, WavePhase
 from tests.support.model import EPOCH, MAIN
 from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, SOAK_S, RolloutWorld
+from tests.support.values import replace
 
 FIRST, SECOND, THIRD = ("a1", "a2"), ("b1", "b2"), ("c1", "c2")
 

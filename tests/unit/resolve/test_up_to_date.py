@@ -1,16 +1,17 @@
 """Digests of inputs: everything that rendering reads makes another one, and nothing else does (D15)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.api.porch import InjectionSelector, PackageContext, PackageVariantSpec, Pipeline
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand import DesiredVariant
-from reconciler.inventory import Inventory, RepositoryView, Source
+from reconciler.inventory.inventory import Inventory, RepositoryView, Source
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.policy import FunctionPolicy, OnConflict
+from reconciler.records.state import AnsweredConflict, OpenConflict
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.up_to_date import (
     find_settled,
@@ -20,11 +21,10 @@ from reconciler.resolve.up_to_date import (
     named_objects,
     told_facts,
 )
-from reconciler.snapshot import Snapshot, SnapshotObject
-from reconciler.state import AnsweredConflict, OpenConflict
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import PACKAGE, WEB, a_draft, a_pin, a_record, oid
 from tests.support.sets import repository, snapshot, world
+from tests.support.values import replace
 
 Inputs = tuple[DesiredVariant, RepositoryView, Pin, Inventory]
 KIND = ("hr.example.com/v1", "Team")

@@ -1,19 +1,19 @@
 """Selecting an upstream: which words find which commit, and what a user is told where none is found."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectName, PackageKey, normalise_url
-from reconciler.inventory import Commit, Source
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Commit, Source
+from reconciler.names.ids import ObjectName, PackageKey, normalise_url
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
+from tests.support.values import replace
 
 
 class Marks:

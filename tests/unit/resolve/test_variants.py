@@ -1,19 +1,18 @@
 """Resolution: bases by commit, and trees that are needed only where something has to be made."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import Downstream, InjectionSelector, PackageVariantSpec, Upstream
-from reconciler.errors import Location
+from reconciler.base.errors import Location
 from reconciler.expand import expand
-from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory, RepositoryRole
+from reconciler.inventory.inventory import Inventory, RepositoryRole
+from reconciler.inventory.snapshot import Snapshot, SnapshotObject
+from reconciler.names.ids import ObjectName
 from reconciler.resolve import Resolution
 from reconciler.resolve.variants import extend_resolution
-from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, resolve
 from tests.support.sets import snapshot
+from tests.support.values import replace
 
 
 @pytest.fixture

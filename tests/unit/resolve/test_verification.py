@@ -1,18 +1,17 @@
 """Verified upstreams: which revisions are taken, and what a variant is told about others."""
 
-from dataclasses import replace
-
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.errors import Location, Problem
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import Oid
-from reconciler.inventory import Source, Trust
-from reconciler.reasons import Reason
+from reconciler.inventory.inventory import Source, Trust
+from reconciler.names.ids import Oid
 from reconciler.resolve.verification import NOT_VERIFIED_HINT, check_pin, find_fault
 from tests.support.plan_values import WEB, a_pin, oid
 from tests.support.sets import world
+from tests.support.values import replace
 
 PIN = a_pin()
 URL, COMMIT = PIN.package.url, PIN.commit.oid

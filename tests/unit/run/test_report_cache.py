@@ -1,13 +1,12 @@
 """Which reports are kept, and which changes outside of Git are noticed."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
-from reconciler.ids import Oid
+from reconciler.base.errors import Exit
+from reconciler.names.ids import Oid
 from reconciler.policy import VerifyRule
 from reconciler.run import report_cache
 from reconciler.run.apply import apply_plan
@@ -16,6 +15,7 @@ from reconciler.run.plan import PlannedRun, plan_run
 from reconciler.run.report_cache import InputDigest, Report, ReportCache
 from tests.support.git import Repo, run
 from tests.support.small_world import write_world
+from tests.support.values import replace
 
 KIM = ("-c", "user.name=Kim", "-c", "user.email=kim@example.com")
 PRINTED = [(False, "Nothing to do\n"), (True, "a note\n")]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import ConfigurationError
+from reconciler.base.errors import ConfigurationError
 from reconciler.krm.yaml import emit, load_documents
 from reconciler.workdir.porch_export import convert_export
 

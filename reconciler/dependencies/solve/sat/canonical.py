@@ -2,15 +2,14 @@
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import field
 
+from msgspec import Struct, field
 from pysat.card import ITotalizer
 
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.solve.problem import PRESENT, Alternative, Assignment, Cause, ResolutionProblem
 from reconciler.dependencies.solve.sat.formula import Formula, RequirementClauses
 from reconciler.dependencies.solve.sat.solver import SatSolver
-from reconciler.values import dataclass
 
 Places = Mapping[Instance, tuple[int, ...]]
 """The versions that each instance may have, as places in its candidates, the preferred one first."""
@@ -149,8 +148,7 @@ def lexicographic_assignment(problem: ResolutionProblem, solver: SatSolver, plac
     return Assignment(walker.chosen, walker.selected, tuple(walker.skipped))
 
 
-@dataclass(slots=True)
-class _LexicographicSearch:
+class _LexicographicSearch(Struct):
     problem: ResolutionProblem
     solver: SatSolver
     places: Places

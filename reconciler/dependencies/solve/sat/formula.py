@@ -1,7 +1,8 @@
 """Encode a resolution problem as clauses: one variable per version and per alternative."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.model.packages import PackageNeed
@@ -12,13 +13,11 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
 )
-from reconciler.values import dataclass
 
 _PAIRWISE = 5
 
 
-@dataclass(frozen=True, slots=True)
-class RequirementClauses:
+class RequirementClauses(Struct, frozen=True):
     """A requirement of one instance, the versions that have it, and a literal for each alternative.
 
     A direct requirement has one alternative, and its literal implies the target; otherwise a literal
@@ -31,8 +30,7 @@ class RequirementClauses:
     is_direct: bool
 
 
-@dataclass(slots=True)
-class Formula:
+class Formula(Struct):
     """Clauses and the meaning of their variables. In a guarded formula each cause can be disabled."""
 
     problem: ResolutionProblem

@@ -1,16 +1,15 @@
 """Query the SAT solver within a step budget, and enforce the constraints that clauses cannot express."""
 
 from collections.abc import Iterator
-from dataclasses import field
 from typing import NamedTuple
 
+from msgspec import Struct, field
 from pysat.solvers import Solver
 
+from reconciler.base.wording import plural, verb
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.solve.problem import CYCLE_CAUSE, Alternative, forbids_cycle
 from reconciler.dependencies.solve.sat.formula import Formula, RequirementClauses
-from reconciler.values import dataclass
-from reconciler.wording import plural, verb
 
 
 class UsedLink(NamedTuple):
@@ -25,8 +24,7 @@ class UsedLink(NamedTuple):
 Links = dict[Instance, list[UsedLink]]
 
 
-@dataclass(slots=True)
-class ModelConstraints:
+class ModelConstraints(Struct):
     """Constraints on whole models that clauses cannot express beforehand."""
 
     formula: Formula

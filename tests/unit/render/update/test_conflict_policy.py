@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.objects import Files
+from reconciler.names.objects import Files
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, PolicySources, conflict_policy
 from reconciler.render.update import ConflictPolicy, UpdateRefused, update_package

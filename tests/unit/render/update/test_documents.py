@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.krm.merge import Identity
 from reconciler.krm.yaml import PACKAGE_LIMITS, SetValue, YamlError
-from reconciler.objects import File, Mode
+from reconciler.names.objects import File, Mode
 from reconciler.render.update.documents import (
     documents_of,
     edit_document,

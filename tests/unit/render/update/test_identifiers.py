@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.objects import File
+from reconciler.names.objects import File
 from reconciler.render.update.identifiers import add_identifiers, with_identifiers
 from tests.support.merges import files_of
 

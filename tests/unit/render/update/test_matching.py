@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.objects import File
+from reconciler.names.objects import File
 from reconciler.render.update import Conflict, update_package
 from reconciler.render.update.documents import ResourceFile, split_documents
 from reconciler.render.update.resources import ResourceSides, match_resources

@@ -1,15 +1,15 @@
 """The cache of an update: by content and by every option, never larger than its bound."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reconciler.objects import File, Mode
+from reconciler.names.objects import File, Mode
 from reconciler.policy import MergeMode, OnConflict
 from reconciler.render.update import ConflictPolicy, settings
 from reconciler.render.update.settings import MergeCache, MergeSettings, schemas_of
 from tests.support.model import package
+from tests.support.values import replace
 
 LOCAL, UPSTREAM = OnConflict.LOCAL, OnConflict.UPSTREAM
 PLAIN = MergeSettings(MergeMode.DEFAULT, ConflictPolicy(), MergeCache())

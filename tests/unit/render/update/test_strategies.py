@@ -1,10 +1,8 @@
 """Strategies: what each keeps, replaces, refuses and lists."""
 
-from dataclasses import replace
-
 import pytest
 
-from reconciler.objects import File, Files, Mode
+from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.update import (
@@ -18,6 +16,7 @@ from reconciler.render.update import (
 from reconciler.render.update.conflict_policy import Rule, RuleKind
 from reconciler.render.update.merge_report import DecidedConflict
 from tests.support.model import kptfile, package
+from tests.support.values import replace
 
 LIKE_KPT = MergeMode.COMPATIBLE
 UPSTREAM_BLOCK = "upstream:\n  type: git\n  git:\n    repo: https://host/{}\n    directory: /\n    ref: v1\n"

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from reconciler.objects import File, Mode
+from reconciler.names.objects import File, Mode
 from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict, ConflictPolicy
 from reconciler.render.update.merge_report import MergeReport

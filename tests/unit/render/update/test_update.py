@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from reconciler.krm.yaml import YamlError
-from reconciler.objects import File, Mode
+from reconciler.names.objects import File, Mode
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update import (
     Conflict,

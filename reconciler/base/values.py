@@ -1,0 +1,31 @@
+"""Values that are compared by some of their fields, and values that are held once."""
+
+from functools import cache
+from operator import attrgetter
+from typing import ClassVar, TypeVar
+
+from msgspec import Struct
+
+T = TypeVar("T")
+
+
+class PartlyCompared(Struct, frozen=True, eq=False):
+    """Base of values that are equal whatever the fields in `UNCOMPARED` hold, such as a place in a file."""
+
+    UNCOMPARED: ClassVar[frozenset[str]] = frozenset()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and _compared(type(self))(self) == _compared(type(self))(other)
+
+    def __hash__(self) -> int:
+        return hash(_compared(type(self))(self))
+
+
+@cache
+def _compared(kind: type[PartlyCompared]) -> "attrgetter[object]":
+    return attrgetter(*(name for name in kind.__struct_fields__ if name not in kind.UNCOMPARED))
+
+
+def share(value: T, held: T | None) -> T:
+    """Return the value that is held already if it is equal: a fleet holds each value of a package once."""
+    return held if held is not None and value == held else value

@@ -1,0 +1,1 @@
+"""Forges with an API: one implementation under thin dialects."""

@@ -1,0 +1,471 @@
+"""GitHub: its dialect, by REST and by GraphQL where REST cannot, and the tokens of GitHub Apps.
+
+Tested against the published REST description and GraphQL schema.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from msgspec.structs import replace
+
+from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.base.redact import learn_credential
+from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock
+from reconciler.forge.api.dialect import (
+    UNCONFIGURED,
+    ApiPullRequest,
+    Comment,
+    Issue,
+    MergePendingError,
+    PullRequestExistsError,
+    Query,
+    closed_time,
+    forbidden_method,
+    parse_pull,
+    write_times,
+)
+from reconciler.forge.api.errors import InvalidError
+from reconciler.forge.api.http import StaticToken, Transport
+from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
+from reconciler.policy import ForgeRule, MergeMethod, WriteLimits
+
+COMMENTS = """
+query Comments($owner: String!, $name: String!, $number: Int!, $after: String) {
+  repository(owner: $owner, name: $name) {
+    pullRequest(number: $number) {
+      comments(first: 100, after: $after) {
+        nodes { id body viewerDidAuthor }
+        pageInfo { hasNextPage endCursor }
+      }
+    }
+  }
+}"""
+READY = """
+mutation Ready($id: ID!) {
+  markPullRequestReadyForReview(input: {pullRequestId: $id}) { pullRequest { isDraft } }
+}"""
+DRAFT = """
+mutation Draft($id: ID!) {
+  convertPullRequestToDraft(input: {pullRequestId: $id}) { pullRequest { isDraft } }
+}"""
+AUTO_MERGE = """
+mutation AutoMerge($id: ID!, $head: GitObjectID!, $method: PullRequestMergeMethod!) {
+  enablePullRequestAutoMerge(input: {pullRequestId: $id, expectedHeadOid: $head, mergeMethod: $method}) {
+    pullRequest { state }
+  }
+}"""
+EDIT_COMMENT = """
+mutation EditComment($id: ID!, $body: String!) {
+  updateIssueComment(input: {id: $id, body: $body}) { issueComment { id } }
+}"""
+ISSUES = """
+query Issues($owner: String!, $name: String!, $after: String) {
+  repository(owner: $owner, name: $name) {
+    issues(first: 100, after: $after, orderBy: {field: UPDATED_AT, direction: DESC}) {
+      nodes { number body closed viewerDidAuthor updatedAt }
+      pageInfo { hasNextPage endCursor }
+    }
+  }
+}"""
+CHECKS = """
+query Checks($owner: String!, $name: String!, $commit: GitObjectID!, $after: String) {
+  repository(owner: $owner, name: $name) {
+    object(oid: $commit) {
+      ... on Commit {
+        statusCheckRollup {
+          contexts(first: 100, after: $after) {
+            nodes {
+              ... on CheckRun { name conclusion }
+              ... on StatusContext { context state }
+            }
+            pageInfo { hasNextPage endCursor }
+          }
+        }
+      }
+    }
+  }
+}"""
+DOCUMENTS = (COMMENTS, READY, DRAFT, AUTO_MERGE, EDIT_COMMENT, ISSUES, CHECKS)
+
+DRAFT_LABEL = "draft"
+"""Marks a draft where the plan of a repository has no draft pull requests."""
+HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
+_NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
+_CLEAN = re.compile("in clean status", re.IGNORECASE)
+"""The message where nothing is left to wait for, so that auto-merge cannot be enabled."""
+_METHODS: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
+_FORBIDDEN_METHOD = re.compile("(merges|merge commits) are not allowed", re.IGNORECASE)
+_NOT_YET = re.compile("base branch was modified", re.IGNORECASE)
+"""The message while GitHub checks whether a pull request still merges after its base moved."""
+
+_CHECKS = {
+    "SUCCESS": CheckState.PASSED,
+    "NEUTRAL": CheckState.SKIPPED,
+    "SKIPPED": CheckState.SKIPPED,
+    "PENDING": CheckState.PENDING,
+    "EXPECTED": CheckState.PENDING,
+}
+"""States of statuses and conclusions of check runs; every other one is a failure."""
+_WORST = tuple(CheckState)
+_LONGEST_DESCRIPTION = 140
+
+PERMISSIONS = {"contents": "write", "pull_requests": "write", "metadata": "read"}
+READ_PERMISSIONS = {"contents": "read", "pull_requests": "read", "metadata": "read"}
+"""Permissions of a run that writes nothing."""
+CHECK_PERMISSIONS = {"checks": "read", "statuses": "read"}
+"""Requested only where approval waits for checks: an App that lacks a permission gets no token at all."""
+STATUS_PERMISSIONS = {"statuses": "write"}
+"""Requested only where a status is set."""
+_RENEW_BEFORE_S = 600
+_PROOF_LIFE_S = 540
+_CLOCK_SKEW_S = 60
+
+
+def default_api(host: str) -> str:
+    """Return the address of a host's API: github.com's own, or an enterprise server's."""
+    return "https://api.github.com" if host == "github.com" else f"https://{host}/api/v3"
+
+
+class GitHub:
+    """The dialect of GitHub for one repository, `owner/name`."""
+
+    most_text = 60_000
+
+    def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
+        self.name = name
+        self._methods = (rule.merge_method,) if rule.merge_method else _METHODS
+        self.transport = transport
+        self.owner, _, self.repository = name.rpartition("/")
+        self._root = f"/repos/{quote(name)}"
+
+    def has_pulls(self) -> bool:
+        """Tell whether pull requests are switched on in the repository."""
+        return self.transport.get(self._root).data.get("has_pull_requests", True) is not False
+
+    def list_all(self) -> Iterator[list[ApiPullRequest]]:
+        """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
+        yield from self._list("all", "created", "asc")
+
+    def list_open(self) -> Iterator[list[ApiPullRequest]]:
+        """Yield the open pull requests from oldest to newest."""
+        yield from self._list("open", "created", "asc")
+
+    def list_changed(self) -> Iterator[list[ApiPullRequest]]:
+        """Yield the ended pull requests, the last change first."""
+        yield from self._list("closed", "updated", "desc")
+
+    def find_open(self, head: str, _base: str = "") -> Iterator[ApiPullRequest]:
+        """Yield the open pull requests of a branch."""
+        query: Query = {"state": "open", "head": f"{self.owner}:{head}"}
+        pulls = self._parse_all(self.transport.get(f"{self._root}/pulls", query).data)
+        yield from (pull for pull in pulls if pull.head == head and pull.state is PullState.OPEN)
+
+    find_recent = find_open
+
+    def find(self, number: int) -> ApiPullRequest:
+        """Return a pull request; MissingError if there is none."""
+        return _parse(self.transport.get(f"{self._root}/pulls/{number}").data)
+
+    def create(self, desired: PullRequest) -> ApiPullRequest:
+        """Open a pull request; where the plan has no drafts, a draft gets a label instead."""
+        body = {"title": desired.title, "head": desired.head, "base": desired.base, "body": desired.body}
+        try:
+            reply = self.transport.write("POST", f"{self._root}/pulls", {**body, "draft": desired.draft})
+        except InvalidError as error:
+            if _NO_DRAFTS.search(str(error)) and desired.draft:
+                ready = self.create(replace(desired, draft=False))
+                return replace(self.set_labels(ready, (*ready.labels, DRAFT_LABEL)), draft=True)
+            raise _creation_error(desired, str(error)) or error from error
+        return _parse(reply.data)
+
+    def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
+        """Replace title, text and base."""
+        moved = {"base": base} if base != pull.base else {}
+        return self._patch(pull, {"title": title, "body": body, **moved})
+
+    def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
+        """Replace the labels."""
+        path = f"{self._root}/issues/{pull.number}/labels"
+        reply = self.transport.write("PUT", path, {"labels": list(labels)}, repeatable=True)
+        return replace(pull, labels=tuple(label["name"] for label in reply.data))
+
+    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
+        """Request reviews of people, and of teams by their slug, in one request."""
+        teams = [name.rpartition("/")[2] for name in reviewers if "/" in name]
+        body = {"reviewers": [name for name in reviewers if "/" not in name], "team_reviewers": teams}
+        path = f"{self._root}/pulls/{pull.number}/requested_reviewers"
+        self.transport.write("POST", path, body, repeatable=True)
+
+    def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
+        """Assign a pull request to people; GitHub leaves out whom it cannot be assigned to."""
+        path = f"{self._root}/issues/{pull.number}/assignees"
+        self.transport.write("POST", path, {"assignees": list(assignees)}, repeatable=True)
+
+    def mark_ready(self, pull: ApiPullRequest) -> None:
+        """Mark a draft as ready, by GraphQL: REST ignores `draft`."""
+        if DRAFT_LABEL in pull.labels:
+            self.set_labels(pull, tuple(name for name in pull.labels if name != DRAFT_LABEL))
+        else:
+            self._graphql(READY, {"id": pull.key}, writes=True)
+
+    def mark_draft(self, pull: ApiPullRequest) -> None:
+        """Turn a pull request into a draft, by a label where the plan has no drafts."""
+        try:
+            self._graphql(DRAFT, {"id": pull.key}, writes=True)
+        except InvalidError as error:
+            if not _NO_DRAFTS.search(str(error)):
+                raise
+            self.set_labels(pull, (*pull.labels, DRAFT_LABEL))
+
+    def close(self, pull: ApiPullRequest) -> None:
+        """Close a pull request."""
+        self._patch(pull, {"state": "closed"})
+
+    def reopen(self, pull: ApiPullRequest) -> None:
+        """Open a closed pull request again."""
+        self._patch(pull, {"state": "open"})
+
+    def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        """Merge a pull request if its head is `expect`, by the first method that the repository permits."""
+        for method in self._methods:
+            body = {"sha": expect, "merge_method": method}
+            try:
+                reply = self.transport.write("PUT", f"{self._root}/pulls/{pull.number}/merge", body)
+            except InvalidError as error:
+                if _NOT_YET.search(str(error)):
+                    raise MergePendingError(str(error)) from error
+                if not _FORBIDDEN_METHOD.search(str(error)):
+                    raise
+                if method == self._methods[-1]:
+                    raise forbidden_method(self.name, method) from error
+                continue
+            return replace(pull, state=PullState.MERGED, merge_oid=reply.data["sha"])
+        raise AssertionError
+
+    def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        """Enable auto-merge for this head, by GraphQL; merge where nothing is left to wait for."""
+        for method in self._methods:
+            variables = {"id": pull.key, "head": expect, "method": method.upper()}
+            try:
+                self._graphql(AUTO_MERGE, variables, writes=True)
+            except InvalidError as error:
+                if _CLEAN.search(str(error)):
+                    return self.merge(pull, expect)
+                if not _FORBIDDEN_METHOD.search(str(error)) or method == self._methods[-1]:
+                    raise
+                continue
+            return pull
+        raise AssertionError
+
+    def comments(self, number: int) -> Iterator[Comment]:
+        """Yield the comments of the authenticated user."""
+        nodes = self._nodes(COMMENTS, {"number": number}, lambda r: r["pullRequest"]["comments"])
+        yield from (Comment(node["id"], node["body"]) for node in nodes if node and node["viewerDidAuthor"])
+
+    def add_comment(self, number: int, body: str) -> Comment:
+        """Comment in one request."""
+        reply = self.transport.write("POST", f"{self._root}/issues/{number}/comments", {"body": body})
+        return Comment(reply.data["node_id"], reply.data.get("body") or body)
+
+    def edit_comment(self, _: int, comment: Comment, body: str) -> None:
+        """Replace the text of a comment."""
+        self._graphql(EDIT_COMMENT, {"id": comment.key, "body": body}, writes=True)
+
+    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
+        """Yield the check runs and statuses of a commit; runs of one name pass only if all of them do."""
+
+        def rollup(repository: Any) -> Any:
+            return ((repository["object"] or {}).get("statusCheckRollup") or {}).get("contexts")
+
+        states: dict[str, CheckState] = {}
+        for node in self._nodes(CHECKS, {"commit": commit}, rollup):
+            name = node.get("name") or node.get("context") or ""
+            # A check run without a conclusion is still running.
+            state = _CHECKS.get(node.get("conclusion") or node.get("state") or "PENDING", CheckState.FAILED)
+            states[name] = max(state, states.get(name, state), key=_WORST.index)
+        yield from states.items()
+
+    def set_status(self, commit: str, status: HeadStatus) -> None:
+        """Set a status of a commit; GitHub takes 140 characters as its description."""
+        state = "success" if status.passed else "failure"
+        body = {"state": state, "context": status.name, "description": status.text[:_LONGEST_DESCRIPTION]}
+        self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
+
+    def issues(self) -> Iterator[Issue]:
+        """Yield the issues of the authenticated user, open or closed."""
+        for node in self._nodes(ISSUES, {}, lambda repository: repository["issues"]):
+            if node["viewerDidAuthor"]:
+                changed = write_times({"updated_at": node["updatedAt"]})
+                yield Issue(node["number"], node["body"], not node["closed"], changed)
+
+    def create_issue(self, title: str, body: str) -> Issue:
+        """Open an issue in one request."""
+        reply = self.transport.write("POST", f"{self._root}/issues", {"title": title, "body": body})
+        return Issue(reply.data["number"], body)
+
+    def edit_issue(self, number: int, body: str) -> None:
+        """Replace the text of an issue."""
+        self.transport.write("PATCH", f"{self._root}/issues/{number}", {"body": body}, repeatable=True)
+
+    def _patch(self, pull: ApiPullRequest, body: Mapping[str, str]) -> ApiPullRequest:
+        path = f"{self._root}/pulls/{pull.number}"
+        return _parse(self.transport.write("PATCH", path, body, repeatable=True).data)
+
+    def _graphql(self, document: str, variables: Mapping[str, Any], *, writes: bool = False) -> Any:
+        path = f"{self.transport.base.removesuffix('/v3')}/graphql"
+        body = {"query": document, "variables": variables}
+        if writes:
+            return self.transport.write("POST", path, body, repeatable=True).data["data"]
+        return self.transport.query(path, body).data["data"]
+
+    def _nodes(
+        self, document: str, variables: Mapping[str, Any], connection: Callable[[Any], Any]
+    ) -> Iterator[Any]:
+        """Yield the nodes of all pages of a connection, which `connection` finds in a repository."""
+        after = None
+        while True:
+            values = {"owner": self.owner, "name": self.repository, **variables, "after": after}
+            page = connection(self._graphql(document, values)["repository"])
+            if page is None:
+                return
+            yield from page["nodes"]
+            if not page["pageInfo"]["hasNextPage"]:
+                return
+            after = page["pageInfo"]["endCursor"]
+
+    def _list(self, state: str, sort: str, direction: str) -> Iterator[list[ApiPullRequest]]:
+        query: Query = {"state": state, "sort": sort, "direction": direction, "per_page": 100}
+        for page in self.transport.pages(f"{self._root}/pulls", query, conditional=True):
+            yield list(self._parse_all(page))
+
+    def _parse_all(self, items: Any) -> Iterator[ApiPullRequest]:
+        if not isinstance(items, list):
+            raise UnavailableError(f"{self.name}: the list of pull requests is not a list")
+        for item in items:
+            pull = parse_pull(item, _parse, "number", lambda i: i["head"]["ref"])
+            yield pull if _is_own(item) else replace(pull, head="")
+
+
+class App(NamedTuple):
+    """One installation of a GitHub App; `key` is its private key in PEM, never shown."""
+
+    app_id: str
+    installation_id: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"App({self.app_id}, {self.installation_id})"
+
+
+class AppToken:
+    """The Authorization of an App's installation, with the permissions that a run needs; thread-safe.
+
+    A token is valid for an hour. It is renewed ten minutes before its end, and once when GitHub refuses it.
+    """
+
+    def __init__(
+        self,
+        api: str,
+        app: App,
+        clock: Clock = SYSTEM_CLOCK,
+        permissions: Mapping[str, str] = PERMISSIONS,
+    ) -> None:
+        self.api = api
+        self.app = app
+        learn_credential(app.key)
+        self.clock = clock
+        self._permissions = dict(permissions)
+        self._token = ""
+        self._expires_s = 0.0
+        self._lock = threading.Lock()
+
+    def value(self) -> str:
+        """Return the header's value."""
+        return f"Bearer {self.token()}"
+
+    def renew(self) -> bool:
+        """Discard the token."""
+        self._expires_s = 0.0
+        return True
+
+    def token(self) -> str:
+        """Return a token that is valid for minutes to come, for git over https too.
+
+        Raises:
+            UnavailableError: The key is unusable, or GitHub issues no token.
+        """
+        with self._lock:
+            if self.clock.now() > self._expires_s - _RENEW_BEFORE_S:
+                self._fetch()
+            return self._token
+
+    def _fetch(self) -> None:
+        budget = Budget(WriteLimits(), self.clock)
+        transport = Transport(self.api, StaticToken(self._proof()), budget, clock=self.clock)
+        path = f"/app/installations/{self.app.installation_id}/access_tokens"
+        reply = transport.write("POST", path, {"permissions": self._permissions}, repeatable=True)
+        try:
+            self._token = str(reply.data["token"])
+            learn_credential(self._token)
+            self._expires_s = datetime.fromisoformat(reply.data["expires_at"]).timestamp()
+        except (KeyError, TypeError, ValueError) as error:
+            raise UnavailableError(f"{self.api} returned no installation token") from error
+
+    def _proof(self) -> str:
+        """Return the JSON Web Token that proves the App's identity: RS256, issued a minute ago."""
+        import jwt  # noqa: PLC0415 - slow to import, and needed by Apps alone
+
+        # GitHub refuses a proof from the future, and one that is valid for more than ten minutes.
+        now = int(self.clock.now())
+        claims = {"iat": now - _CLOCK_SKEW_S, "exp": now + _PROOF_LIFE_S, "iss": self.app.app_id}
+        try:
+            return jwt.encode(claims, self.app.key, algorithm="RS256")
+        except (ValueError, TypeError, jwt.PyJWTError) as error:
+            raise UnavailableError(
+                "The App's private key cannot be used", hint="Give the PEM file that GitHub made."
+            ) from error
+
+
+def _is_own(item: Mapping[str, Any]) -> bool:
+    """Tell whether the head is a branch of the repository itself: a fork may use the same names."""
+    head, base = item["head"].get("repo"), item["base"].get("repo")
+    return bool(head and base and head["id"] == base["id"])
+
+
+def _parse(item: Mapping[str, Any]) -> ApiPullRequest:
+    merged = item.get("merged_at")
+    is_open = item["state"] == "open"
+    labels = tuple(label["name"] for label in item.get("labels", ()))
+    return ApiPullRequest(
+        number=item["number"],
+        head=item["head"]["ref"],
+        base=item["base"]["ref"],
+        title=item["title"],
+        body=item.get("body") or "",
+        draft=is_open and (bool(item.get("draft")) or DRAFT_LABEL in labels),
+        state=PullState.MERGED if merged else PullState.OPEN if is_open else PullState.CLOSED,
+        head_oid=item["head"]["sha"],
+        merge_oid=item.get("merge_commit_sha") or "",
+        labels=labels,
+        url=item.get("html_url", ""),
+        key=item.get("node_id", ""),
+        times=write_times(item),
+        closed=closed_time(item),
+    )
+
+
+def _creation_error(desired: PullRequest, message: str) -> Exception | None:
+    """Return the error for GitHub's message about a pull request that was not opened, None if unknown."""
+    if "already exists" in message:
+        return PullRequestExistsError(message)
+    if "No commits between" in message:
+        return ConflictError(f"{desired.base} has all commits of {desired.head} already")
+    if re.search(r"\bhead\b", message) and "invalid" in message:
+        return RefusedError(f"{desired.head} is not a branch any more")
+    if re.search(r"\bbase\b", message) and "invalid" in message:
+        return RefusedError(f"{desired.base} is not a branch any more")
+    return None

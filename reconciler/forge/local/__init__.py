@@ -1,0 +1,1 @@
+"""The local forge: pull requests live in refs of the repository itself."""

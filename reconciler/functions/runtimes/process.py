@@ -1,0 +1,222 @@
+"""Functions as processes: bounded in time, output and memory, with a ResourceList on their pipes."""
+
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import IO, Any, Final, cast
+
+from msgspec import Struct
+
+from reconciler.base.wording import plural
+from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.functions.wire import API_VERSION, KIND, parse_results
+from reconciler.krm.yaml import Aliases, YamlError, YamlLimits, emit, load_documents
+from reconciler.policy import FunctionPolicy
+
+_STDERR_BYTES: Final = 64 << 10
+_CHUNK_BYTES: Final = 1 << 16
+
+
+class ProcessRun(Struct, frozen=True):
+    """Exit code and output of a process; `problem` is why it was killed or could not be started."""
+
+    exit_code: int = 0
+    stdout: bytes = b""
+    stderr: str = ""
+    problem: str = ""
+
+
+class ExecRuntime:
+    """Runs mapped executables with an empty environment, in `/`, within limits of time and memory."""
+
+    def __init__(self, policy: FunctionPolicy) -> None:
+        self._policy = policy
+
+    def can_run(self, call: FunctionCall) -> str:
+        """Return "" for a function that the policy maps to an executable, by its `exec` or its image."""
+        path = self._path(call)
+        if not path:
+            return "No executable is mapped to it"
+        if not os.path.isabs(path):  # noqa: PTH117 - a text of the configuration
+            return f"The path of its executable, {path}, is not absolute"
+        return "" if os.access(path, os.X_OK) else f"Its executable {path} cannot be executed"
+
+    def run(self, call: FunctionCall) -> FunctionRun:
+        """Run the executable on the items. Never raises for a failure of the executable."""
+        memory = self._policy.memory_bytes
+        ended = run_process(
+            [self._path(call)],
+            write_call(call),
+            environment={},
+            timeout_s=self._policy.timeout_s,
+            output_bytes=self._policy.output_bytes,
+            prepare=lambda: _limit_resources(memory),
+        )
+        return read_run(ended, self._policy.output_bytes)
+
+    def _path(self, call: FunctionCall) -> str:
+        named = call.exec or call.image
+        return self._policy.exec.get(named, "") or self._policy.exec.get(named.rpartition(":")[0], "")
+
+
+def write_call(call: FunctionCall) -> bytes:
+    """Return the ResourceList on a function's standard input."""
+    listed: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "items": list(call.items)}
+    if call.config is not None:
+        listed["functionConfig"] = dict(call.config)
+    return f"{emit(listed)}\n".encode()
+
+
+def read_run(ended: ProcessRun, output_bytes: int) -> FunctionRun:
+    """Parse the output of a function. Total: malformed output is a failed run with its reason.
+
+    Results count also where the function failed, if its output can be parsed.
+    """
+    if ended.problem:
+        return FunctionRun(None, (), ended.exit_code or 1, ended.stderr, ended.problem)
+    value, problem = _parse_output(ended.stdout, output_bytes)
+    results = parse_results(value.get("results")) if value else ()
+    # A process that a signal ended has its negative number as exit code; shells show 128 and the number.
+    code = ended.exit_code if ended.exit_code >= 0 else 128 - ended.exit_code
+    if code:
+        return FunctionRun(None, results, code, ended.stderr)
+    items = value.get("items") if value else None
+    if problem or not isinstance(items, list):
+        reason = problem or "Its output is no ResourceList with items"
+        return FunctionRun(None, results, 1, ended.stderr, reason)
+    return FunctionRun(items, results, 0, ended.stderr)
+
+
+def run_process(
+    command: Sequence[str],
+    stdin: bytes,
+    *,
+    environment: Mapping[str, str],
+    timeout_s: float,
+    output_bytes: int,
+    prepare: Callable[[], None] | None = None,
+) -> ProcessRun:
+    """Run a command in a session of its own in `/`, and kill it with all its children at its end.
+
+    Never raises for a failure of the process. `prepare` is called in the child before the command.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(environment),
+            cwd="/",
+            start_new_session=True,
+            preexec_fn=prepare,  # noqa: PLW1509 - limits are set in the child; nothing else runs there
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return ProcessRun(127, problem=f"{command[0]} cannot be started: {error}")
+    exchange = _Exchange(process, memoryview(stdin), bytearray(), bytearray())
+    try:
+        problem = exchange.run(time.monotonic() + timeout_s, output_bytes)
+    except subprocess.TimeoutExpired:
+        problem = f"It was stopped after {timeout_s:g} s"
+    finally:
+        _kill(process)
+    text = bytes(exchange.stderr).decode(errors="replace")
+    return ProcessRun(process.returncode, bytes(exchange.stdout), text, problem)
+
+
+class _Exchange(Struct):
+    """The data on the pipes of a running process.
+
+    Not `Popen.communicate`: it collects output without a limit.
+    """
+
+    process: subprocess.Popen[bytes]
+    stdin: memoryview
+    stdout: bytearray
+    stderr: bytearray
+
+    def run(self, deadline: float, output_bytes: int) -> str:
+        """Write the input and read the output until the process ends; return the problem, "" for none.
+
+        Raises: TimeoutExpired after the deadline.
+        """
+        process = self.process
+        with selectors.DefaultSelector() as selector:
+            for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
+                os.set_blocking(pipe.fileno(), False)
+                selector.register(
+                    pipe, selectors.EVENT_WRITE if pipe is process.stdin else selectors.EVENT_READ
+                )
+            while selector.get_map():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise subprocess.TimeoutExpired(process.args, 0)
+                for key, _ in selector.select(left):
+                    pipe = cast("IO[bytes]", key.fileobj)
+                    if not self._move(pipe):
+                        selector.unregister(pipe)
+                        _close(pipe)
+                if len(self.stdout) > output_bytes:
+                    return f"Its output is larger than {plural(output_bytes, 'byte')}"
+        process.wait(max(0.01, deadline - time.monotonic()))
+        return ""
+
+    def _move(self, pipe: IO[bytes]) -> bool:
+        """Move one chunk through a pipe; return whether there may be more."""
+        if pipe is self.process.stdin:
+            try:
+                self.stdin = self.stdin[os.write(pipe.fileno(), self.stdin[:_CHUNK_BYTES]) :]
+            except BrokenPipeError:  # the process need not read its whole input
+                return False
+            return len(self.stdin) > 0
+        chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
+        if pipe is self.process.stdout:
+            self.stdout += chunk
+        else:
+            self.stderr += chunk[: max(0, _STDERR_BYTES - len(self.stderr))]
+        return bool(chunk)
+
+
+def _parse_output(data: bytes, output_bytes: int) -> tuple[dict[str, Any], str]:
+    if not data.strip():
+        return {}, "It printed nothing: no resource was deleted"
+    limits = YamlLimits(
+        max_bytes=output_bytes,
+        max_documents=1,
+        max_nodes=2_000_000,
+        max_depth=100,
+        aliases=Aliases.BOUNDED,
+    )
+    try:
+        documents = load_documents(data, limits)
+    except YamlError as error:
+        return {}, f"Its output is no YAML: {error.message}"
+    value = documents[0].value if documents else None
+    if not isinstance(value, dict) or value.get("kind") != KIND:
+        return {}, f"Its output is no {KIND}"
+    return value, ""
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and its group, and close its pipes."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
+        _close(pipe)
+
+
+def _close(pipe: IO[bytes]) -> None:
+    with suppress(BrokenPipeError):
+        pipe.close()
+
+
+def _limit_resources(memory_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))

@@ -1,0 +1,221 @@
+"""Results of functions and of whole pipelines, cached on disk by a digest of everything that they depend on.
+
+Losing the cache costs time only: the same code, configuration and input give the same result.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from reconciler.base.digest import checked, with_digest
+from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.functions.step import PipelineResult, Stage, Step, StepRun
+from reconciler.functions.wire import parse_results, result_value
+from reconciler.names.objects import File, Files, Mode, tree_id
+from reconciler.policy import FunctionPolicy
+
+_FORMAT: Final = 1
+"""Incremented when the meaning of cached bytes changes."""
+MOST_BYTES: Final = 256 << 20
+_SLOW: Final = "slow"
+_LIBRARIES: Final = ("google-re2", "jsonschema-rs", "kubernetes-validate", "pyyaml", "starlark-pyo3")
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_CODE: Final = ("api", "functions", "krm", "render", "runtime")
+"""The folders with the code on which results depend."""
+
+
+class ResultStore:
+    """Files named by the digest of their keys; without a usable directory nothing is kept."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+        self._has_grown = False
+
+    def find(self, key: Any) -> bytes | None:
+        """Return the bytes of a key, None if there are none or if they are damaged."""
+        if self._directory is None:
+            return None
+        with suppress(OSError):
+            return checked(self._path(self._directory, key).read_bytes())
+        return None
+
+    def keep(self, key: Any, data: bytes) -> None:
+        """Write the bytes of a key atomically."""
+        if self._directory is None:
+            return
+        with suppress(OSError):
+            self._directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self._directory)
+            with os.fdopen(handle, "wb") as file:
+                file.write(with_digest(data))
+            Path(name).replace(self._path(self._directory, key))
+            self._has_grown = True
+
+    def prune(self, most_bytes: int = MOST_BYTES) -> None:
+        """Remove the oldest results beyond `most_bytes`, if any were added since."""
+        if self._directory is None or not self._has_grown:
+            return
+        with suppress(OSError):
+            entries = sorted(os.scandir(self._directory), key=lambda e: e.stat().st_mtime_ns, reverse=True)
+            size = 0
+            for entry in entries:
+                size += entry.stat().st_size
+                if size > most_bytes:
+                    Path(entry.path).unlink()
+
+    @staticmethod
+    def _path(directory: Path, key: Any) -> Path:
+        return directory / hashlib.sha256(orjson.dumps(key, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+class ImageCache:
+    """Results of pinned images that succeeded, by image, configuration and input."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._store = ResultStore(directory)
+
+    def find(self, image: str, call: FunctionCall) -> FunctionRun | None:
+        """Return the result of an image for this input, None if it is not cached."""
+        data = self._store.find(_image_key(image, call))
+        with suppress(ValueError, KeyError, TypeError):
+            value = orjson.loads(data or b"")
+            return FunctionRun(value["items"], parse_results(value["results"]), 0, value["stderr"])
+        return None
+
+    def keep(self, image: str, call: FunctionCall, run: FunctionRun) -> None:
+        """Cache a run that succeeded."""
+        if run.items is None or run.exit_code or run.error:
+            return
+        value = {
+            "items": list(run.items),
+            "results": [result_value(each) for each in run.results],
+            "stderr": run.stderr,
+        }
+        self._store.keep(_image_key(image, call), orjson.dumps(value))
+
+
+class PackageCache:
+    """Results of pipelines that succeeded, by package, code and policy.
+
+    The tree of a package holds its functions, their configuration and their input. A policy with mapped
+    executables or network access is not cached: an executable may change behind its path, and a server
+    may reply differently.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None,
+        policy: FunctionPolicy,
+        definitions: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        repeatable = not policy.exec and not policy.network
+        self._store = ResultStore(directory if repeatable else None)
+        self._policy = [
+            policy.claim_floating,
+            policy.compatible,
+            policy.starlark_steps,
+            sorted(policy.images.items()),
+            policy.runtime,
+            list(policy.engine_arguments),
+            hashlib.sha256(orjson.dumps(list(definitions), option=orjson.OPT_SORT_KEYS)).hexdigest(),
+        ]
+
+    def find(self, files: Files) -> PipelineResult | None:
+        """Return the result of a package's pipeline, None if it is not cached."""
+        data = self._store.find(self._key(files))
+        with suppress(ValueError, KeyError, TypeError):
+            return None if data is None else _decode(data, files)
+        return None
+
+    def keep(self, files: Files, result: PipelineResult) -> None:
+        """Cache a pipeline that ran and succeeded."""
+        if result.ok and result.steps:
+            self._store.keep(self._key(files), _encode(result, files))
+
+    def is_slow(self, files: Files) -> bool:
+        """Tell whether the last run that rendered a package had no time to end it."""
+        return self._store.find([*self._key(files), _SLOW]) is not None
+
+    def keep_slow(self, files: Files) -> None:
+        """Remember that there was no time to render a package."""
+        self._store.keep([*self._key(files), _SLOW], b"")
+
+    def prune(self, most_bytes: int = MOST_BYTES) -> None:
+        """Remove the oldest results beyond `most_bytes`, if any were added since."""
+        self._store.prune(most_bytes)
+
+    def _key(self, files: Files) -> list[Any]:
+        return [_FORMAT, _code_digest(), tree_id(files), *self._policy]
+
+
+def changed_files(before: Files, after: Files) -> dict[str, File]:
+    """Return the files of `after` that are new or differ from `before`."""
+    return {path: file for path, file in after.items() if before.get(path) != file}
+
+
+@cache
+def _code_digest() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to import
+
+    digest = hashlib.sha256()
+    for folder in _CODE:
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):
+            digest.update(f"{name} {version(name)}".encode())
+    return digest.hexdigest()
+
+
+def _image_key(image: str, call: FunctionCall) -> list[Any]:
+    return [_FORMAT, image, call.config, list(call.items)]
+
+
+def _encode(result: PipelineResult, before: Files) -> bytes:
+    """Encode a result as a header of one line, then the bytes of the changed files."""
+    changed = changed_files(before, result.files)
+    head = {
+        "removed": sorted(before.keys() - result.files.keys()),
+        "changed": [[path, file.mode, len(file.data)] for path, file in changed.items()],
+        "steps": [_step_value(run) for run in result.steps],
+    }
+    return b"\n".join([orjson.dumps(head), b"".join(file.data for file in changed.values())])
+
+
+def _step_value(run: StepRun) -> dict[str, Any]:
+    return {
+        "step": asdict(run.step),
+        "engine": run.engine,
+        "results": [result_value(each) for each in run.results],
+        "stderr": run.stderr,
+    }
+
+
+def _decode(data: bytes, before: Files) -> PipelineResult:
+    line, _, body = data.partition(b"\n")
+    head = orjson.loads(line)
+    files = {path: file for path, file in before.items() if path not in head["removed"]}
+    start = 0
+    for path, mode, size in head["changed"]:
+        if start + size > len(body):
+            raise ValueError(path)
+        files[path] = File.of(body[start : start + size], Mode(mode))
+        start += size
+    return PipelineResult(files, tuple(map(_step_run, head["steps"])), declared=True)
+
+
+def _step_run(value: Mapping[str, Any]) -> StepRun:
+    parts: dict[str, Any] = {
+        name: tuple(part) if isinstance(part, list) else part for name, part in value["step"].items()
+    }
+    step = Step(**{**parts, "stage": Stage(parts["stage"])})
+    return StepRun(step, value["engine"], parse_results(value["results"]), 0, value["stderr"])

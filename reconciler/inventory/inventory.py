@@ -1,0 +1,582 @@
+"""The inventory of a run: one immutable value that `read` fills and the pure stages compute from."""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from enum import StrEnum
+from functools import cached_property
+from itertools import chain
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct, field
+
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository, Upstream
+from reconciler.base.errors import Location, Problem
+from reconciler.base.reasons import Reason
+from reconciler.base.values import PartlyCompared
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.inventory.standing import Removal, Standing
+from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.objects import Commit, Files
+from reconciler.names.refs import is_group
+from reconciler.names.trailers import NO_ANSWERS, Answers
+from reconciler.policy import FunctionPolicy, OnUnavailable, Policy
+from reconciler.records.state import (
+    NOTHING_REFUSED,
+    PackageVariantRecord,
+    PullHistory,
+    RefusedDeletionsRecord,
+    RolloutRecord,
+    SetRecord,
+)
+from reconciler.records.upstream_lock import UpstreamLock
+
+M = TypeVar("M")
+FieldPath = tuple[str | int, ...]
+
+
+class FieldMarks(Protocol):
+    """Positions of the fields of a parsed document."""
+
+    def mark(self, path: FieldPath) -> tuple[int, int]:
+        """Return line and column, from 1, of the value at `path` or of its nearest existing ancestor."""
+
+
+class Source(PartlyCompared, frozen=True):
+    """Location of a manifest or object, and the committer time of its file's last change, in seconds."""
+
+    UNCOMPARED = frozenset({"marks"})
+
+    location: Location
+    time: int = 0
+    marks: FieldMarks | None = None
+
+    def at(self, *path: str | int) -> Location:
+        """Return the location of one field; without marks, that of the manifest."""
+        if self.marks is None:
+            return self.location
+        return Location(self.location.path, *self.marks.mark(path))
+
+    def inside(self, offset: int, *path: str | int) -> Location:
+        """Return the location of one character of a field's text, as near as the marks know it."""
+        find = getattr(self.marks, "mark_inside", None)
+        return Location(self.location.path, *find(path, offset)) if find else self.at(*path)
+
+
+class Sourced(Struct, Generic[M], frozen=True):
+    """A manifest and its source. Its namespace is never empty."""
+
+    key: ObjectName
+    manifest: M
+    source: Source
+
+
+def declared_upstreams(
+    *manifests: Iterable[Sourced[PackageVariant] | Sourced[PackageVariantSet]],
+) -> Iterator[tuple[ObjectName, Upstream]]:
+    """Yield the upstream of every PackageVariant and PackageVariantSet that has one, with its owner."""
+    for declared in chain.from_iterable(manifests):
+        if declared.manifest.spec.upstream is not None:
+            yield declared.key, declared.manifest.spec.upstream
+
+
+class SourcedDocument(Struct, frozen=True):
+    """An unparsed document of the dependency dialects or the package index, and its source."""
+
+    value: Mapping[str, Any]
+    source: Source
+
+
+class PackageRevision(Struct, frozen=True):
+    """A published revision: a tag F/vN, or another tag of the package (revision -1)."""
+
+    path: str
+    workspace: str
+    revision: int
+    lifecycle: Lifecycle
+    ref: str
+    commit: Commit
+    tree: Oid
+
+
+class Draft(Struct, frozen=True):
+    """A draft or proposal branch of one package.
+
+    `written` is the package tree of our newest commit on the branch, None if none of its commits is ours.
+    `base` is the commit where the branch left main, `base_tree` the package there. `answers` are the
+    conflict answers in its commit messages. `has_more` is True if the branch changes more than the package,
+    `behind` if main changed at the package's path since.
+    """
+
+    path: str
+    workspace: str
+    lifecycle: Lifecycle
+    ref: str
+    tip: Commit
+    tree: Oid
+    header: KptfileHeader
+    base: Oid
+    base_tree: Oid | None
+    written: Oid | None = None
+    has_foreign_commits: bool = False
+    foreign_commit_time: int = 0
+    answers: Answers = NO_ANSWERS
+    has_more: bool = False
+    behind: bool = False
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether people changed the package since our last commit."""
+        return self.tree != self.written
+
+    @property
+    def append_only(self) -> bool:
+        """Whether people changed the package on this branch, so that commits may only be added.
+
+        On its own branch any foreign commit counts, on a group branch only one that changed this package.
+        """
+        return self.is_edited or (self.has_foreign_commits and not self.is_grouped)
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether the branch is a group branch, with drafts of other packages."""
+        return is_group(self.ref)
+
+
+class GroupBranch(Struct, frozen=True):
+    """A branch that holds the drafts of several packages (D4).
+
+    `paths` are the packages that our commits on it name, `dropped` those that people removed from it.
+    `foreign_commit_time` is the time of the newest foreign commit, in seconds. `merged` is True if main
+    contains the branch.
+    """
+
+    ref: str
+    tip: Commit
+    paths: tuple[str, ...]
+    dropped: frozenset[str] = frozenset()
+    has_foreign_commits: bool = False
+    foreign_commit_time: int = 0
+    merged: bool = False
+
+
+class UnpublishedRevision(Struct, frozen=True):
+    """A merged state without a tag, on main's first-parent history; `workspaces` by revision number."""
+
+    commit: Commit
+    tree: Oid
+    header: KptfileHeader
+    workspaces: Mapping[int, str] = field(default_factory=dict)
+
+
+class DeletionBranch(Struct, frozen=True):
+    """The branch that proposes to delete a package; `base_tree` is the package where it left main."""
+
+    tip: Commit
+    base_tree: Oid | None = None
+    has_foreign_commits: bool = False
+
+
+class PackageState(Struct, frozen=True):
+    """One package of a repository view: main, drafts, published and unpublished revisions."""
+
+    path: str
+    main_tree: Oid | None = None
+    main_header: KptfileHeader | None = None
+    drafts: tuple[Draft, ...] = ()
+    published: tuple[PackageRevision, ...] = ()
+    unpublished: tuple[UnpublishedRevision, ...] = ()
+    deletion: DeletionBranch | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the package exists on main, as a draft or as a proposal; tags alone are history."""
+        return self.main_tree is not None or bool(self.drafts)
+
+    @property
+    def latest(self) -> PackageRevision | None:
+        """The published revision with the greatest number, if any."""
+        numbered = [r for r in self.published if r.revision > 0]
+        return max(numbered, key=lambda r: r.revision, default=None)
+
+
+class RepositoryRole(StrEnum):
+    """The role of a repository in a run. Without shards every repository is planned."""
+
+    PLANNED = "planned"
+    """Its packages are planned."""
+    READ = "read"
+    """It is read as an upstream; another shard plans its packages."""
+    SKIPPED = "skipped"
+    """It is not read: another shard plans its packages, and nothing here depends on it."""
+
+
+class RepositoryView(Struct, frozen=True):
+    """A registered Repository and the content of its Git repository.
+
+    `url` is normalized, the identity; `remote` is the address for Git. `code_owners` is the text of
+    CODEOWNERS on main, if it is used. `packages` is keyed by full path and
+    excludes directories of more specific views (D19). `directories` and `files` are the paths on main
+    outside of packages. With a `problem` the repository is unavailable: it has no content, and nothing may
+    be concluded from that. A skipped one has neither content nor problem.
+    """
+
+    key: ObjectName
+    url: str
+    remote: str
+    branch: str
+    directory: str
+    manifest: Repository
+    source: Source
+    cluster: str = ""
+    unavailable: OnUnavailable = OnUnavailable.FAIL
+    head: Commit | None = None
+    packages: Mapping[str, PackageState] = field(default_factory=dict)
+    directories: Mapping[str, Oid] = field(default_factory=dict)
+    files: frozenset[str] = frozenset()
+    branches: Mapping[str, Commit] = field(default_factory=dict)
+    tags: Mapping[str, Commit] = field(default_factory=dict)
+    groups: tuple[GroupBranch, ...] = ()
+    code_owners: str = ""
+    problem: Problem | None = None
+    role: RepositoryRole = RepositoryRole.PLANNED
+
+    @property
+    def deployment(self) -> bool:
+        """Whether packages are deployed: they get a package context, and readiness gates publishing."""
+        return self.manifest.spec.deployment
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the repository was read."""
+        return self.problem is None and self.role is not RepositoryRole.SKIPPED
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the repository was read, and this run plans its packages."""
+        return self.problem is None and self.role is RepositoryRole.PLANNED
+
+    def problem_at(
+        self, reason: Reason, message: str, hint: str = "", *path: str, cause: str = ""
+    ) -> Problem:
+        """Return a problem of this repository, at a field of its manifest; by default at its URL."""
+        where = self.source.at(*(path or ("spec", "git", "repo")))
+        return Problem(where, reason, message, hint, f"Repository {self.key}", cause)
+
+    @property
+    def unread_message(self) -> str:
+        """Why the repository could not be read; empty if it could."""
+        return f"Repository {self.key} could not be read: {self.problem.message}" if self.problem else ""
+
+    def full_path(self, package: str) -> str:
+        """Return the path from the repository's root of a package of this view."""
+        path = package.strip("/")
+        return f"{self.directory}/{path}" if self.directory and path else self.directory or path
+
+
+def available_by_url(views: Iterable[RepositoryView]) -> dict[str, list[RepositoryView]]:
+    """Return the available views of each Git repository by its URL, in the order given."""
+    by_url: dict[str, list[RepositoryView]] = {}
+    for view in views:
+        if view.is_available:
+            by_url.setdefault(view.url, []).append(view)
+    return by_url
+
+
+def counted_views(views: Collection[RepositoryView]) -> list[RepositoryView]:
+    """Return the views without refused ones of repositories that another view is of."""
+    refused = {v.key: v.url for v in views if v.problem and v.problem.reason is Reason.REPOSITORY_REFUSED}
+    used = {view.url for view in views if view.key not in refused}
+    return [view for view in views if refused.get(view.key) not in used]
+
+
+class PullState(StrEnum):
+    """State of a pull request."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    MERGED = "merged"
+
+
+class HeadStatus(NamedTuple):
+    """Commit status of the head of a pull request: its name, whether it passed, and why."""
+
+    name: str
+    passed: bool
+    text: str
+
+
+class CheckState(StrEnum):
+    """State of a check of a commit: a commit status, a check run or a job of a pipeline."""
+
+    PASSED = "passed"
+    SKIPPED = "skipped"
+    PENDING = "pending"
+    FAILED = "failed"
+
+
+class PullRequest(Struct, frozen=True):
+    """A pull request of any forge; `number` is 0 before it is opened.
+
+    `digest` is the checksum of everything that our title and text were made of, "" if unknown or edited.
+    `redraft` converts an open one back into a draft. `closed` is the time when it was closed, in seconds, 0
+    if unknown. With `unreadable`, a reason, only number and head are known; the head may be "" then.
+    `reviewers` (teams as `owner/team`) and `assignees` are whom to ask, each once; they are never read.
+    `difference` is the address of everything that it changes, for a text that is too long.
+    `auto_merge` is the head for which auto-merge was enabled. `status` is the status of its head, None where
+    none is wanted, or none was set for this head.
+    """
+
+    head: str
+    base: str
+    title: str
+    body: str
+    draft: bool = True
+    number: int = 0
+    state: PullState = PullState.OPEN
+    head_oid: str = ""
+    labels: tuple[str, ...] = ()
+    url: str = ""
+    digest: str = ""
+    redraft: bool = False
+    closed: int = 0
+    unreadable: str = ""
+    reviewers: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
+    auto_merge: str = ""
+    difference: str = ""
+    status: HeadStatus | None = None
+
+
+class PullRequests(tuple[PullRequest, ...]):  # noqa: SLOT001 - the index is kept in its dictionary
+    """The pull requests of one repository, which may be thousands, found by their heads."""
+
+    @classmethod
+    def of(cls, pulls: Iterable[PullRequest]) -> "PullRequests":
+        """Return the pull requests with their index; what has one already is returned as it is."""
+        return pulls if isinstance(pulls, cls) else cls(pulls)
+
+    def at(self, head: str) -> tuple[PullRequest, ...]:
+        """Return those of one branch, in the order of all."""
+        return self._by_head.get(head, ())
+
+    def below(self, prefix: str) -> Iterator[PullRequest]:
+        """Yield those of all branches that start with a prefix, sorted by branch."""
+        heads = self._heads
+        for index in range(bisect_left(heads, prefix), len(heads)):
+            if not heads[index].startswith(prefix):
+                return
+            yield from self._by_head[heads[index]]
+
+    @cached_property
+    def _by_head(self) -> dict[str, tuple[PullRequest, ...]]:
+        by_head: dict[str, list[PullRequest]] = {}
+        for pull in self:
+            by_head.setdefault(pull.head, []).append(pull)
+        return {head: tuple(pulls) for head, pulls in by_head.items()}
+
+    @cached_property
+    def _heads(self) -> list[str]:
+        return sorted(self._by_head)
+
+
+def unreadable_problem(where: Location, repository: str, pull: PullRequest, subject: str = "") -> Problem:
+    """Return the problem of one pull request that cannot be read."""
+    about = f"; the package of its branch {pull.head} is kept as it is" if pull.head else ""
+    message = f"Pull request {pull.number} of {repository} cannot be read: {pull.unreadable}{about}"
+    hint = (
+        f"Use the version that wrote it. If nothing needs it, delete it: on the local forge it is the ref "
+        f"refs/reconciler/pulls/{pull.number}."
+    )
+    return Problem(where, Reason.PULL_REQUEST_UNREADABLE, message, hint, subject)
+
+
+class Control(Struct, frozen=True):
+    """The control repository at the commit that is read.
+
+    `readable` is False if a manifest path could not be read at all. `broken` are files with errors, or not
+    among the manifests any more: what they declared is kept. `removed` are the commits that removed the
+    manifests of recorded variants, `unproven` tells for those of which no such commit is known why. `before`
+    are the variants, each with its package, that were desired where this commit left what was applied last;
+    None if it contains that. `published` is True if everybody's branch has `commit`.
+    """
+
+    url: str
+    remote: str
+    commit: Commit
+    branch: str = ""
+    state: Oid | None = None
+    status: Oid | None = None
+    readable: bool = True
+    broken: frozenset[str] = frozenset()
+    removed: Mapping[ObjectKey, Removal] = field(default_factory=dict)
+    unproven: Mapping[ObjectKey, str] = field(default_factory=dict)
+    before: frozenset[tuple[ObjectName, PackageKey]] | None = None
+    standing: Standing = Standing()
+    published: bool = True
+
+
+class LockBranch(Struct, frozen=True):
+    """The branch that proposes another lock.
+
+    `files` is the lock there, `edited_files` are those that people changed. `foreign_commit_time` is the time
+    of the newest foreign commit, in seconds. It is `behind` if main's lock changed since it left main.
+    """
+
+    tip: Commit
+    files: Files
+    edited_files: frozenset[str] = frozenset()
+    has_foreign_commits: bool = False
+    foreign_commit_time: int = 0
+    behind: bool = False
+
+
+class ReviewedLock(Struct, frozen=True):
+    """The lock on main of the control repository (`lock.mode: reviewed`).
+
+    `base` is the branch it changes on, `computed_tree` the tree of the lock that the last run computed.
+    `files` are all files of the lock by path below its directory, `pins` those of upstreams. Variants in
+    `broken` have unreadable files and must not move. Without `is_open` no pull request may be proposed,
+    because those of the control repository are unknown.
+    """
+
+    base: str = ""
+    computed_tree: Oid | None = None
+    files: Files = field(default_factory=dict)
+    pins: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
+    broken: frozenset[ObjectName] = frozenset()
+    branch: LockBranch | None = None
+    is_open: bool = True
+    problems: tuple[Problem, ...] = ()
+
+
+class RecordedStatus(NamedTuple):
+    """The status of a package that the last run recorded; `since` in seconds, `head` is its branch."""
+
+    phase: str
+    since: int = 0
+    head: str = ""
+    message: str = ""
+    repository: str = ""
+
+
+class TreeAt(NamedTuple):
+    """A package path at one commit of a repository."""
+
+    url: str
+    commit: Oid
+    path: str
+
+
+class Trust(Struct, frozen=True):
+    """Verified revisions of one repository: those signed with the keys of its rule in `spec.verify`.
+
+    `tags` are the verified ones by short name and commit; `faults` tell why others are not. `older` are the
+    tagged commits that each locked commit contains.
+    """
+
+    tags: frozenset[tuple[str, Oid]] = frozenset()
+    faults: Mapping[tuple[str, Oid], str] = field(default_factory=dict)
+    older: Mapping[Oid, frozenset[Oid]] = field(default_factory=dict)
+
+    def has(self, commit: Oid) -> bool:
+        """Tell whether a commit is verified, under any name."""
+        return any(oid == commit for _, oid in self.tags)
+
+
+class Opening(NamedTuple):
+    """State of the schedule of pull requests: whether it is open, and the local time of its next start."""
+
+    is_open: bool = True
+    opens: str = ""
+
+
+ALWAYS_OPEN = Opening()
+_NO_PULLS = PullRequests()
+
+
+class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an index
+    """Everything that one run read. Mappings may be in any order, tuples are sorted by identity.
+
+    - `stalled`: owners with invalid manifests; `claims`: the downstreams (repository, package) they name.
+    - `records`, `set_records`, `rollouts`, `statuses`, `refused`: what the last run recorded. `refused` are
+      deletions that wait for consent; None if the record is unreadable: then every deletion needs consent.
+    - `pulls`, `unreadable_pulls`, `passed_checks`, `other_checks` (the state of each other check):
+      answers of forges, by URL or by URL and commit.
+    - `histories`: ended pull requests to record, by URL, so that no run lists them again, with
+      the next change of the status branch, or at once if `is_history_due`.
+    - `trees`: packages at commits without a package revision, as in upstreamLocks, branches and pins;
+      `times`: committer times of locked commits, in seconds.
+    - `locks`: the pins applied last; `reviewed`: the lock on main, None if pins are not reviewed.
+    - `retry_requests`: keys of boxes ticked on the dashboard.
+    - `documents`: manifests of dependency dialects; `index`: documents of the package index.
+    - `images`: locked digests of function images.
+    - `trust`: verified revisions of each repository that a rule of `verify` names, by URL.
+    - `opening`: state of the schedule of pull requests; `now`: the time of the run, in seconds, 0 unless
+      rollouts are configured. Nothing else depends on the clock.
+    """
+
+    policy: Policy
+    control: Control
+    variants: tuple[Sourced[PackageVariant], ...] = ()
+    sets: tuple[Sourced[PackageVariantSet], ...] = ()
+    stalled: frozenset[ObjectKey] = frozenset()
+    claims: Mapping[ObjectName, tuple[str, str]] = field(default_factory=dict)
+    repositories: Mapping[ObjectName, RepositoryView] = field(default_factory=dict)
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
+    set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
+    rollouts: Mapping[ObjectName, RolloutRecord] = field(default_factory=dict)
+    refused: RefusedDeletionsRecord | None = NOTHING_REFUSED
+    statuses: Mapping[ObjectName, RecordedStatus] = field(default_factory=dict)
+    pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
+    histories: Mapping[str, PullHistory] = field(default_factory=dict)
+    is_history_due: bool = False
+    unreadable_pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
+    trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
+    times: Mapping[Oid, int] = field(default_factory=dict)
+    locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
+    reviewed: ReviewedLock | None = None
+    retry_requests: frozenset[str] = frozenset()
+    passed_checks: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    other_checks: Mapping[tuple[str, str], Mapping[str, CheckState]] = field(default_factory=dict)
+    documents: tuple[SourcedDocument, ...] = ()
+    index: tuple[SourcedDocument, ...] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
+    opening: Opening = ALWAYS_OPEN
+    now: int = 0
+    trust: Mapping[str, Trust] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether this is the inventory of a shard that read a part of the fleet."""
+        return any(view.role is RepositoryRole.SKIPPED for view in self.repositories.values())
+
+    @cached_property
+    def function_facts(self) -> Mapping[str, Any]:
+        """How functions run as plain data, for the digests of packages; empty for the defaults."""
+        functions = self.policy.functions
+        return {} if functions == FunctionPolicy() else asdict(functions)
+
+    def views_of(self, url: str) -> tuple[RepositoryView, ...]:
+        """Return the views of one Git repository, most specific directory first."""
+        return self._views_by_url.get(url, ())
+
+    def pulls_of(self, url: str) -> PullRequests:
+        """Return the pull requests of one Git repository."""
+        return self._pulls_by_url.get(url, _NO_PULLS)
+
+    @cached_property
+    def _pulls_by_url(self) -> Mapping[str, PullRequests]:
+        return {url: PullRequests.of(pulls) for url, pulls in self.pulls.items()}
+
+    @cached_property
+    def _views_by_url(self) -> Mapping[str, tuple[RepositoryView, ...]]:
+        by_url: dict[str, list[RepositoryView]] = {}
+        views = counted_views(self.repositories.values())
+        for view in sorted(views, key=lambda v: (-len(v.directory), v.key)):
+            by_url.setdefault(view.url, []).append(view)
+        return {url: tuple(views) for url, views in by_url.items()}

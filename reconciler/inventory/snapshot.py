@@ -1,0 +1,93 @@
+"""Snapshots of clusters: their objects, and the lists of objects that are complete."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from reconciler.base.errors import Location, Problem
+from reconciler.names.ids import GroupKind
+
+ALL_NAMESPACES = "*"
+"""In `Snapshot.complete`: the list of a kind is complete in all namespaces, also those without objects."""
+
+
+class SnapshotObject(Struct, frozen=True):
+    """One object of a cluster snapshot; data of Secrets was dropped on reading.
+
+    `content` is the body, or a function that decodes it: most bodies are never read.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    content: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+    location: Location
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """The whole object as plain dictionaries, lists and scalars."""
+        return self.content() if callable(self.content) else self.content
+
+
+class Snapshot(Struct, frozen=True):
+    """The objects of one cluster at the time of its snapshot.
+
+    `complete` holds the (kind, namespace) pairs with complete lists; only there does a missing object
+    mean that it does not exist. `served` holds the served APIs as (apiVersion, kind), None if they were
+    not recorded. `taken` is the time of the oldest complete list, `time` that of the last change of the
+    snapshot in Git, both in seconds since the epoch. `versions` are versions of software in the cluster,
+    by name. `problems` are files that could not be parsed. `path` is the directory of the snapshot.
+
+    `clusters` holds the snapshots of single clusters, each from its own directory.
+    """
+
+    present: bool = False
+    objects: Mapping[tuple[str, str], tuple[SnapshotObject, ...]] = field(default_factory=dict)
+    complete: frozenset[tuple[GroupKind, str]] = frozenset()
+    served: frozenset[tuple[str, str]] | None = None
+    taken: int | None = None
+    time: int = 0
+    unreadable: bool = False
+    cluster: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    clusters: Mapping[str, "Snapshot"] = field(default_factory=dict)
+    path: str = ""
+
+    def of(self, cluster: str) -> "Snapshot":
+        """Return the snapshot of a cluster: its own, else the one at the root, else an absent one."""
+        own = self.clusters.get(cluster)
+        if own is not None:
+            return own
+        if not self.clusters or (self.present and self.cluster not in self.clusters):
+            return self
+        return self._absent(cluster)
+
+    def exactly(self, cluster: str) -> "Snapshot":
+        """Return the snapshot with this cluster name or without any name, else an absent one."""
+        snapshot = self.of(cluster)
+        return snapshot if snapshot.present and snapshot.cluster in ("", cluster) else self._absent(cluster)
+
+    def _absent(self, cluster: str) -> "Snapshot":
+        return Snapshot(cluster=cluster, path=f"{self.path}/{cluster}")
+
+    def in_any_cluster(self, api_version: str, kind: str) -> tuple["SnapshotObject", ...]:
+        """Return the objects of a kind in all clusters; for equal names, that of the first cluster."""
+        objects: dict[tuple[str, str], SnapshotObject] = {}
+        for snapshot in (self, *(self.clusters[name] for name in sorted(self.clusters))):
+            for item in snapshot.of_kind(api_version, kind):
+                objects.setdefault((item.namespace, item.name), item)
+        return tuple(objects[key] for key in sorted(objects))
+
+    def of_kind(self, api_version: str, kind: str) -> tuple[SnapshotObject, ...]:
+        """Return the objects of exactly this apiVersion and kind, sorted by namespace and name."""
+        return self.objects.get((api_version, kind), ())
+
+    def is_complete(self, kind: GroupKind, namespace: str) -> bool:
+        """Tell whether a missing object of `kind` in `namespace` is known not to exist."""
+        listed = (kind, namespace) in self.complete or (kind, ALL_NAMESPACES) in self.complete
+        return self.present and not self.unreadable and listed

@@ -1,0 +1,310 @@
+"""Parse `reconciler.yaml` and the environment into the policy of one instance."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass, replace
+from functools import cache
+from typing import Any, Literal, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, create_model
+from pydantic.alias_generators import to_camel
+
+from reconciler.api.meta import LabelSelector
+from reconciler.api.validation import FieldError, disk_fields, field_text, parse_model
+from reconciler.base.errors import ConfigurationError, Location
+from reconciler.base.wording import plural
+from reconciler.expand.selectors import SelectorError, compile_selector
+from reconciler.krm.yaml import Document, YamlError, load_documents
+from reconciler.policy import SETTINGS, ApprovalRule, Policy, ReviewRule, RolloutPolicy
+from reconciler.policy.rollouts import Wave
+
+FILE = "reconciler.yaml"
+PREFIX = "RECONCILER_"
+KIND = "Reconciler"
+
+_INIT_HINT = "Run `reconciler init` in the root of the control repository to write one."
+_INSTANCE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+class ConfigMetadata(BaseModel):
+    """Metadata of the configuration."""
+
+    model_config = SETTINGS | ConfigDict(frozen=True)
+
+    name: str = ""
+    """Name of the instance, unless `spec.instance` gives it."""
+    labels: dict[str, str] = {}
+    """Not used."""
+    annotations: dict[str, str] = {}
+    """Not used."""
+
+
+class _Header(BaseModel):
+    model_config = SETTINGS | ConfigDict(frozen=True, defer_build=True)
+
+    api_version: Literal["reconciler.dev/v1alpha1"]
+    """API version of the configuration."""
+    kind: Literal["Reconciler"]
+    """Kind of the configuration."""
+    metadata: ConfigMetadata = ConfigMetadata()
+    """Name of the instance."""
+
+
+class Configuration(_Header):
+    """One instance of the reconciler: `reconciler.yaml` of the control repository."""
+
+    spec: Policy = Policy()
+    """Settings."""
+
+
+def parse_configuration(data: bytes | None, path: str, environment: Mapping[str, str]) -> Policy:
+    """Return the policy that a configuration file and the environment make; the environment wins.
+
+    Args:
+        data: The file's content; None if it does not exist.
+        path: Its path in the control repository.
+        environment: Variables such as `RECONCILER_SUSPEND` override settings of the file.
+
+    Raises:
+        ConfigurationError: The file is missing, is not what it should be, or has no instance name; or a
+            variable allows deletions.
+    """
+    if data is None:
+        raise ConfigurationError(f"There is no {path} in the control repository", hint=_INIT_HINT)
+    document = _load(data, path)
+    _check_consent(environment)
+    value = _overridden(document.value, environment)
+    configuration = parse_given_settings(value) or parse_model(Configuration, value)
+    if isinstance(configuration, tuple):
+        raise _error(configuration, document, path, environment)
+    instance = _instance(configuration, document, path, environment)
+    policy = replace(configuration.spec, instance=instance, config_path=path)
+    return _with_selectors(_with_lines(policy, document), document, path, environment)
+
+
+def parse_given_settings(value: object) -> Configuration | None:
+    """Return the configuration by the schema of the settings that it has; None if there is any error in it.
+
+    The schema of all settings, which names every error, would take a tenth of a short run to compile.
+    """
+    if not isinstance(value, Mapping) or not isinstance(spec := value.get("spec", {}), Mapping):
+        return None
+    hints = get_type_hints(Policy, include_extras=True)
+    given: dict[str, Any] = {name: (hint, ...) for name, hint in hints.items() if to_camel(name) in spec}
+    settings = parse_model(create_model("Settings", __config__=SETTINGS, **given), spec)
+    header = parse_model(_Header, {name: part for name, part in value.items() if name != "spec"})
+    if isinstance(settings, tuple) or isinstance(header, tuple):
+        return None
+    return Configuration.model_construct(**dict(header), spec=Policy(**dict(settings)))
+
+
+def _with_lines(policy: Policy, document: Document) -> Policy:
+    """Return the policy with the line of each rule of `verify`."""
+    marks = (document.mark(("spec", "verify", number, "prefix")) for number in range(len(policy.verify)))
+    return replace(
+        policy,
+        verify=tuple(replace(rule, line=line) for rule, (line, _) in zip(policy.verify, marks, strict=True)),
+    )
+
+
+def _load(data: bytes, path: str) -> Document:
+    try:
+        documents = load_documents(data)
+    except YamlError as error:
+        where = Location(path, error.line, error.column)
+        raise ConfigurationError(error.message, location=where, hint=error.hint) from error
+    if len(documents) != 1:
+        message = f"One {KIND} is expected, but there are {plural(len(documents), 'document')}"
+        where = Location(path, documents[1].line if documents else 0)
+        raise ConfigurationError(message, location=where, hint="" if documents else _INIT_HINT)
+    return documents[0]
+
+
+def _check_consent(environment: Mapping[str, str]) -> None:
+    """Refuse variables of settings that allow deletions: consent is given in Git, where others review it.
+
+    Raises:
+        ConfigurationError: The first such variable.
+    """
+    for setting in _IN_GIT_ONLY:
+        if (variable := variable_name(setting)) in environment:
+            name = ".".join(setting)
+            message = "No variable may allow deletions: that is decided in Git only"
+            hint = f"Unset it; write spec.{name} in the configuration."
+            raise ConfigurationError(message, location=Location(f"${variable}"), hint=hint)
+
+
+Rule = TypeVar("Rule", ApprovalRule, ReviewRule, RolloutPolicy, Wave)
+
+
+def _with_selectors(policy: Policy, document: Document, path: str, environment: Mapping[str, str]) -> Policy:
+    """Return the policy with the selectors of its rules in canonical form.
+
+    Raises:
+        ConfigurationError: A selector that Kubernetes would refuse.
+    """
+
+    def checked(rules: Iterable[Rule], *place: str | int) -> tuple[Rule, ...]:
+        return tuple(
+            replace(
+                rule, selector=_checked_selector(rule.selector, (*place, number), document, path, environment)
+            )
+            for number, rule in enumerate(rules)
+        )
+
+    requests = policy.pull_requests
+    rollouts = (
+        replace(rollout, waves=checked(rollout.waves, "rollouts", number, "waves"))
+        for number, rollout in enumerate(policy.rollouts)
+    )
+    return replace(
+        policy,
+        rollouts=checked(rollouts, "rollouts"),
+        approval=replace(policy.approval, auto=checked(policy.approval.auto, "approval", "auto")),
+        pull_requests=replace(requests, reviews=checked(requests.reviews, "pullRequests", "reviews")),
+    )
+
+
+def _checked_selector(
+    value: Mapping[str, Any],
+    rule: tuple[str | int, ...],
+    document: Document,
+    path: str,
+    environment: Mapping[str, str],
+) -> dict[str, Any]:
+    field = ("spec", *rule, "selector")
+    selector = parse_model(LabelSelector, value)
+    if isinstance(selector, tuple):
+        errors = tuple(_below(field, error) for error in selector)
+        raise _error(errors, document, path, environment)
+    try:
+        compile_selector(selector)
+    except SelectorError as error:
+        where = Location(path, *document.mark((*field, *error.field)))
+        raise ConfigurationError(str(error), location=where) from error
+    return selector.model_dump(exclude_none=True)
+
+
+def _below(field: tuple[str | int, ...], error: FieldError) -> FieldError:
+    """Return the error of a nested model with its path from the top of the document."""
+    nested, whole = field_text(error.path), field_text((*field, *error.path))
+    message = error.message.replace(nested, whole, 1) if nested else error.message
+    return error._replace(path=(*field, *error.path), message=message)
+
+
+def _instance(
+    configuration: Configuration, document: Document, path: str, environment: Mapping[str, str]
+) -> str:
+    """Return the instance's name: required, given once, and not for the environment to change."""
+    spec = document.value.get("spec", {})
+    in_spec = configuration.spec.instance if "instance" in spec else ""
+    named = {configuration.metadata.name, in_spec} - {""}
+    if not named:
+        where = Location(path, *document.mark(("metadata",)))
+        hint = "Add metadata.name. Choose it once: packages are owned under this name."
+        raise ConfigurationError("Missing the instance's name", location=where, hint=hint)
+    name = min(named)
+    where = Location(path, *document.mark(("spec", "instance") if in_spec else ("metadata", "name")))
+    if len(named) > 1:
+        raise ConfigurationError(
+            f"metadata.name and spec.instance differ: {' and '.join(sorted(named))}",
+            location=where,
+            hint="Give the instance's name once.",
+        )
+    if not _INSTANCE.fullmatch(name):
+        hint = "Use at most 63 lower-case letters, digits and dashes; it becomes part of branch names."
+        raise ConfigurationError(f"{name!r} cannot name an instance", location=where, hint=hint)
+    if environment.get(f"{PREFIX}INSTANCE", name) != name:
+        hint = "Packages are owned under the instance's name; it cannot be changed from outside."
+        raise ConfigurationError(f"{PREFIX}INSTANCE is not {name}", location=where, hint=hint)
+    return name
+
+
+def _overridden(value: object, environment: Mapping[str, str]) -> object:
+    """Return the document with the settings that the environment names laid over it."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("spec", {}), Mapping):
+        return value
+    if not any(name.startswith(PREFIX) for name in environment):
+        return value
+    spec = dict(value.get("spec", {}))
+    for path in variable_paths():
+        text = environment.get(variable_name(path))
+        if text is not None and path != ("instance",):
+            _lay(spec, path, text)
+    return {**value, "spec": spec}
+
+
+def _lay(spec: dict[str, Any], path: tuple[str, ...], text: str) -> None:
+    *above, last = path
+    for step in above:
+        below = spec.get(step, {})
+        if not isinstance(below, Mapping):
+            return
+        spec[step] = dict(below)
+        spec = spec[step]
+    separator = {"manifests": ":", "labels": ",", "schedule": ";"}.get(last)
+    spec[last] = text.split(separator) if separator else text
+
+
+def variable_name(path: Iterable[str | int]) -> str:
+    """Return the environment variable of a setting: `snapshot.path` is RECONCILER_SNAPSHOT_PATH."""
+    return PREFIX + "_".join(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(step)).upper() for step in path)
+
+
+_NOT_ONE_VARIABLE = (
+    *("forges", "credentials", "addresses", "verify", "consents", "auto", "reviews", "rollouts"),
+    *("images", "exec", "network", "engineArguments"),
+    *("kinds", "registries"),
+)
+"""Settings that are lists or mappings: the file alone holds them."""
+_IN_GIT_ONLY = (
+    ("deletions", "share"),
+    ("deletions", "minimum"),
+    ("deletions", "count"),
+    ("snapshot", "maxAge"),
+)
+"""Settings that keep packages from being deleted: no variable changes them."""
+
+
+def variable_paths() -> tuple[tuple[str, ...], ...]:
+    """Return the paths of the settings that a variable overrides."""
+    return tuple(path for path in setting_paths(Policy) if path not in _IN_GIT_ONLY)
+
+
+@cache
+def setting_paths(model: Any) -> tuple[tuple[str, ...], ...]:
+    """Return the paths of every setting with one value, or a list of texts."""
+    paths: list[tuple[str, ...]] = []
+    for name, annotation in disk_fields(model):
+        if isinstance(annotation, type) and is_dataclass(annotation):
+            paths += [(name, *rest) for rest in setting_paths(annotation)]
+        elif name not in _NOT_ONE_VARIABLE:
+            paths.append((name,))
+    return tuple(paths)
+
+
+_REMOVED = {
+    "confidence": "Confidence was removed: a person who may push to one repository could make it up. "
+    "Let revisions travel in waves, and open a wave by soak, gates.objects or gates.checks: docs/rollouts.md."
+}
+"""Settings of earlier versions, each with what to use instead."""
+
+
+def _hint(fault: FieldError) -> str:
+    return _REMOVED.get(str(fault.path[-1]), fault.hint) if fault.of_key else fault.hint
+
+
+def _error(
+    faults: tuple[FieldError, ...], document: Document, path: str, environment: Mapping[str, str]
+) -> ConfigurationError:
+    def place(fault: FieldError) -> Location:
+        # A variable holds all items of a list.
+        setting = [step for step in fault.path[1:] if isinstance(step, str)]
+        if environment.get(variable := variable_name(setting)):
+            return Location(f"${variable}")
+        mark = document.key_mark(fault.path) if fault.of_key else document.mark(fault.path)
+        return Location(path, *mark)
+
+    placed = sorted((place(fault), fault.message, _hint(fault)) for fault in faults)
+    errors = [ConfigurationError(message, location=where, hint=hint) for where, message, hint in placed]
+    return ConfigurationError.join(errors) if len(errors) > 1 else errors[0]

@@ -1,0 +1,1 @@
+"""File formats of records: the state, and the pins of upstreams."""

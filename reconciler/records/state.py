@@ -1,0 +1,481 @@
+"""File format of the records on the state branch: what was applied last, in stable bytes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from io import BytesIO
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+import orjson
+from msgspec import Struct, field
+
+from reconciler.base.models import Model
+from reconciler.names.ids import ObjectName
+
+SCHEMA = "reconciler.dev/v1alpha1"
+LINES_SCHEMA = "reconciler.dev/v1alpha2"
+"""The version of a branch with one file of records for each repository; an older reconciler refuses it."""
+VARIANTS_DIRECTORY = "packagevariants"
+VARIANTS_FORMAT = f"{VARIANTS_DIRECTORY}/format.json"
+"""The path of the version of the files beside it."""
+LINES_SUFFIX = ".jsonl"
+MOST_BYTES = 1 << 30
+"""The largest file of a machine-owned branch: all packages of a fleet may be in one repository."""
+SETS_DIRECTORY = "packagevariantsets"
+WANTED_LOCK = "lock.json"
+"""The path of the record of the lock that was computed last, if locks are reviewed."""
+ROLLOUTS_DIRECTORY = "rollouts"
+APPLIED = "applied.json"
+PULLS_DIRECTORY = "observed/pulls"
+"""The directory of the histories of pull requests on the status branch."""
+REFUSED_DELETIONS = "deletions.json"
+"""The path of the record of deletions that were refused and wait for consent."""
+
+FUNCTIONS = "Functions"
+"""How a reason starts why a package is not ready because of its functions."""
+
+
+def is_failure(reason: str) -> bool:
+    """Tell whether the reason is a function that failed or cannot run."""
+    return reason.startswith(FUNCTIONS)
+
+
+def functions_failed(unready: Iterable[str]) -> bool:
+    """Tell whether the functions of a package did not run: one of them failed or cannot run."""
+    return any(map(is_failure, unready))
+
+
+class OpenConflict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One value that both sides changed and that waits for a person; a Secret's values are masked.
+
+    A side that deleted the value has None. `name` is how commit messages name it, without a Secret's marks.
+    """
+
+    path: str
+    resource: str = ""
+    field: str = ""
+    upstream: str | None = ""
+    local: str | None = ""
+    name: str = ""
+
+
+class AnsweredConflict(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A conflict that was answered: the value that the draft has, and what answered it.
+
+    The first fields are those of an open one. `policy` is the policy that answered it, as it is written, and
+    `source` where.
+    """
+
+    path: str
+    resource: str = ""
+    field: str = ""
+    upstream: str | None = ""
+    local: str | None = ""
+    name: str = ""
+    chosen: str | None = ""
+    by: str
+    policy: str = ""
+    source: str = ""
+
+
+class SharedSpec(Mapping[str, Any]):
+    """A recorded spec that shares all but its downstream with the records of the same set.
+
+    It equals a dict with the same content: of a hundred thousand packages, two dicts for each take 40 MiB.
+    """
+
+    __slots__ = ("_package", "_repo", "_shared")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, shared: Mapping[str, Any], repo: str, package: str) -> None:
+        self._shared, self._repo, self._package = shared, repo, package
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The spec as a dict of its own."""
+        return {**self._shared, "downstream": {"repo": self._repo, "package": self._package}}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.plain[name] if name == "downstream" else self._shared[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.plain)
+
+    def __len__(self) -> int:
+        return len(self._shared) + 1
+
+    def __eq__(self, other: object) -> bool:
+        return self.plain == (other.plain if isinstance(other, SharedSpec) else other)
+
+
+class PackageVariantRecord(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One PackageVariant as last applied: our finalizer (D3).
+
+    It leaves only when its deletion or orphaning is observed downstream. `manifest` is the
+    file that declared it (the set's file for a generated one), `set_name` the set or "", `target` the
+    kind and name of the object that the set selected for it, if any.
+    `inputs` is a digest of all that its package was rendered from, `local_tree` the package on
+    main that it was rendered onto ("" for none) and `output_tree` the result: where all three
+    still hold, nothing needs to be read again (D15). `retry` is the last request to propose again
+    what was rejected; `deletion_proposed` tells that people were asked to delete the package.
+    `facts` are inputs by name, to report later which of them changed.
+    `injection` are the required injection points that are empty, None if the package has no points;
+    `objects` are digests of the cluster objects that its injectors may name, by kind and name;
+    `group` is the head of the group that its draft was last in;
+    `conflicts` wait for a person's answer, `answers` are those that were given, `asked_from` is the
+    upstream tree before the one that they came with, and `unready` are the other reasons against the
+    approval of the package. `requested_by` are the dependents of a generated variant; it is empty
+    for every other.
+    """
+
+    api_version: str = SCHEMA
+    kind: str = "PackageVariantRecord"
+    namespace: str
+    name: str
+    uid: str
+    manifest: str
+    set_name: str = ""
+    target: str = ""
+    requested_by: tuple[str, ...] = ()
+    url: str
+    path: str
+    repository: str
+    deletion_policy: str = "delete"
+    spec: Mapping[str, Any]
+    upstream_commit: str = ""
+    upstream_tree: str = ""
+    inputs: str = ""
+    local_tree: str = ""
+    output_tree: str = ""
+    retry: str = ""
+    group: str = ""
+    deletion_proposed: bool = False
+    injection: str | None = None
+    conflicts: tuple[OpenConflict, ...] = ()
+    answers: tuple[AnsweredConflict, ...] = ()
+    asked_from: str = ""
+    unready: tuple[str, ...] = ()
+    objects: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> ObjectName:
+        """The variant's identity."""
+        return ObjectName(self.namespace, self.name)
+
+
+class SetRecord(Model, frozen=True, kw_only=True):
+    """One PackageVariantSet as last applied: how many variants it had, and where it was declared."""
+
+    api_version: str = SCHEMA
+    kind: str = "PackageVariantSetRecord"
+    namespace: str
+    name: str
+    uid: str
+    manifest: str
+    targets: int
+
+    @property
+    def key(self) -> ObjectName:
+        """The set's identity."""
+        return ObjectName(self.namespace, self.name)
+
+
+class RolloutPin(Model, frozen=True, kw_only=True):
+    """An upstream revision as a package had it before a rollout: `package` is its path in the Repository."""
+
+    repository: str
+    package: str
+    ref: str
+    commit: str
+    tree: str
+
+
+UNTIMED = 1
+"""The time of what was observed without one: where a time is needed, it counts from the run that needs it."""
+
+
+class RolloutMember(Model, frozen=True, kw_only=True):
+    """One variant of a rollout: its wave, what it moves to, and what it had before (None: it was not there).
+
+    `target` tells one upstream revision from another, "" if it is not known yet. `published` is the time of
+    the run that first saw it on main, in seconds: 0 if none did, `UNTIMED` if no wave needs the time, or if
+    main had it and has another revision again.
+    """
+
+    namespace: str
+    name: str
+    wave: str
+    target: str = ""
+    before: RolloutPin | None = None
+    published: int = 0
+
+    @property
+    def key(self) -> ObjectName:
+        """The variant's identity."""
+        return ObjectName(self.namespace, self.name)
+
+
+class RolloutRecord(Model, frozen=True, kw_only=True):
+    """The rollout of one set: its targets are those of its start, each in its wave (D20).
+
+    `revision` is what travels, as people call it; `waves` are those with targets, in their order. It is
+    finished when every wave was complete.
+    """
+
+    api_version: str = SCHEMA
+    kind: str = "RolloutRecord"
+    namespace: str
+    name: str
+    revision: str
+    waves: tuple[str, ...]
+    members: tuple[RolloutMember, ...] = ()
+    finished: bool = False
+
+    @property
+    def key(self) -> ObjectName:
+        """The set's identity."""
+        return ObjectName(self.namespace, self.name)
+
+
+class WantedLockRecord(Model, frozen=True, kw_only=True):
+    """The tree of the reviewed lock that was computed last, to recognise a proposal that a person closed."""
+
+    api_version: str = SCHEMA
+    kind: str = "WantedLockRecord"
+    tree: str
+
+
+class AppliedRecord(Model, frozen=True, kw_only=True):
+    """The commit of the control repository that was applied last (D28)."""
+
+    api_version: str = SCHEMA
+    kind: str = "AppliedRecord"
+    commit: str
+
+
+class RefusedPackage(Model, frozen=True, kw_only=True):
+    """A package with a refused deletion after its variant moved; `of` counts the owned packages then."""
+
+    url: str
+    path: str
+    of: int
+
+
+class RefusedVariant(Model, frozen=True, kw_only=True):
+    """A variant with a refused deletion; `of` is the number of variants then."""
+
+    namespace: str
+    name: str
+    of: int
+
+
+class RefusedDeletionsRecord(Model, frozen=True, kw_only=True):
+    """The deletions that were refused and wait for consent, each with how many there were of its kind.
+
+    What leaves in the meantime makes no refused deletion small enough to go without consent.
+    """
+
+    api_version: str = SCHEMA
+    kind: str = "RefusedDeletionsRecord"
+    variants: tuple[RefusedVariant, ...] = ()
+    packages: tuple[RefusedPackage, ...] = ()
+
+
+class PullMark(NamedTuple):
+    """The pull request of a repository that changed last: the seconds at which it was opened and changed."""
+
+    number: int
+    created: float
+    changed: float
+
+
+class EndedPull(Model, frozen=True, kw_only=True):
+    """A pull request that ended: what a plan may need of it. `closed` is in seconds, 0 if unknown."""
+
+    number: int
+    head: str
+    state: Literal["closed", "merged"]
+    head_oid: str
+    closed: int = 0
+    url: str = ""
+
+
+class PullHistory(Model, frozen=True, kw_only=True):
+    """Ended pull requests of one repository, so that no run lists what ended long ago.
+
+    The next run lists what changed after `mark`. `pulls` has all of `branches`, the drafts that
+    were there, and the last ones of all other branches.
+    """
+
+    api_version: str = SCHEMA
+    kind: str = "PullRequestHistory"
+    url: str
+    mark: PullMark
+    pulls: tuple[EndedPull, ...] = ()
+    branches: tuple[str, ...] = ()
+
+
+NOTHING_REFUSED = RefusedDeletionsRecord()
+"""The default without a record."""
+
+
+Record = (
+    PackageVariantRecord
+    | SetRecord
+    | RolloutRecord
+    | WantedLockRecord
+    | AppliedRecord
+    | RefusedDeletionsRecord
+    | PullHistory
+)
+
+
+def record_bytes(record: Record) -> bytes:
+    """Return the record's canonical bytes, with sorted keys and a final newline. Deterministic.
+
+    The record of a variant is one line without defaults; any other is indented by two spaces.
+    """
+    if isinstance(record, PackageVariantRecord):
+        options = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
+        return orjson.dumps(_without_defaults(record), default=dict, option=options)
+    data = record.model_dump()
+    return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def read_variant_record(data: bytes) -> PackageVariantRecord:
+    """Return the record of a variant that one line or file has.
+
+    Raises:
+        ValueError: It is none; the message tells why.
+    """
+    try:
+        return _VARIANT.decode(data)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"Invalid JSON: {error}") from error
+
+
+def _without_defaults(value: PackageVariantRecord | OpenConflict | AnsweredConflict) -> dict[str, Any]:
+    """Return a record as plain data, without what is default."""
+    held = ((name, getattr(value, field), default) for name, field, default in _FIELDS[type(value)])
+    plain = {name: own for name, own, default in held if own != default}
+    for name in ("conflicts", "answers") if isinstance(value, PackageVariantRecord) else ():
+        if name in plain:
+            plain[name] = [_without_defaults(conflict) for conflict in plain[name]]
+    return plain
+
+
+def _fields(kind: type[Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield each field of a record: its name on disk, its name, and its default."""
+    for each in msgspec.structs.fields(kind):
+        make = each.default_factory
+        yield each.encode_name, each.name, each.default if make is msgspec.NODEFAULT else make()
+
+
+_VARIANT = msgspec.json.Decoder(PackageVariantRecord)
+_FIELDS = {kind: (*_fields(kind),) for kind in (PackageVariantRecord, OpenConflict, AnsweredConflict)}
+_DIRECTORIES: dict[type[Any], str] = {
+    PackageVariantRecord: VARIANTS_DIRECTORY,
+    SetRecord: SETS_DIRECTORY,
+    RolloutRecord: ROLLOUTS_DIRECTORY,
+}
+
+
+def record_path(record: PackageVariantRecord | SetRecord | RolloutRecord) -> str:
+    """Return the record's path on the state branch; that of a variant is a name for `branch_files`."""
+    directory = _DIRECTORIES[type(record)]
+    return f"{directory}/{record.namespace}/{record.name}.json"
+
+
+def history_path(url: str) -> str:
+    """Return the path of a repository's history of pull requests on the status branch."""
+    return f"{PULLS_DIRECTORY}/{quote(url)}.json"
+
+
+class _Line(msgspec.Struct):
+    namespace: str
+    name: str
+    repository: str
+
+
+_LINE = msgspec.json.Decoder(_Line)
+_FORMAT = orjson.dumps(
+    {"apiVersion": LINES_SCHEMA, "kind": "PackageVariantRecords"},
+    option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
+)
+
+
+def is_lines_file(path: str) -> bool:
+    """Tell whether a path of the state branch is a file with the records of many variants."""
+    return path.startswith(f"{VARIANTS_DIRECTORY}/") and path.endswith(LINES_SUFFIX)
+
+
+def split_lines(data: bytes) -> Iterable[bytes]:
+    """Return the lines of a file, each with its newline; an empty file is one empty line."""
+    return BytesIO(data) if data else [b""]
+
+
+def branch_files(records: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files of a state branch with these records, by path. Deterministic.
+
+    The records of variants are lines of `packagevariants/NAMESPACE/REPOSITORY.jsonl`, sorted by name.
+    Every other record is a file, and so is what cannot be read as the record that its path names.
+    """
+    files: dict[str, bytes] = {}
+    lines: dict[str, list[tuple[str, bytes]]] = {}
+    for path, data in records.items():
+        line = _line(data) if path.startswith(f"{VARIANTS_DIRECTORY}/") else None
+        if is_lines_file(path):
+            lines.setdefault(path, []).append(("", data))
+        elif line is not None and path == _variant_path(line):
+            lines.setdefault(_lines_path(line), []).append((line.name, data))
+        else:
+            files[path] = data
+    if lines:
+        files[VARIANTS_FORMAT] = _FORMAT
+    return files | {path: b"".join(data for _, data in sorted(own)) for path, own in lines.items()}
+
+
+def branch_records(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the records that the files of a state branch hold, by path; the inverse of `branch_files`.
+
+    Lines that cannot be read stay under the path of their file. A file of an older version, which has
+    one record of a variant, is read too.
+    """
+    records = {path: _of_older_version(path, data) for path, data in files.items() if not is_lines_file(path)}
+    records.pop(VARIANTS_FORMAT, None)
+    for path in filter(is_lines_file, files):
+        for text in split_lines(files[path]):
+            line = _line(text)
+            if line is None:
+                records[path] = records.get(path, b"") + text.rstrip(b"\n") + b"\n"
+            else:
+                records[_variant_path(line)] = text.rstrip(b"\n") + b"\n"
+    return records
+
+
+def _of_older_version(path: str, data: bytes) -> bytes:
+    if not path.startswith(f"{VARIANTS_DIRECTORY}/"):
+        return data
+    try:
+        return record_bytes(read_variant_record(data))
+    except ValueError:
+        return data
+
+
+def _line(data: bytes) -> _Line | None:
+    """Return what places a line; None if it is more or less than one readable line."""
+    try:
+        return _LINE.decode(data) if data.count(b"\n") <= 1 else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _variant_path(line: _Line) -> str:
+    return f"{VARIANTS_DIRECTORY}/{line.namespace}/{line.name}.json"
+
+
+def _lines_path(line: _Line) -> str:
+    return f"{VARIANTS_DIRECTORY}/{line.namespace}/{quote(line.repository, safe='')}{LINES_SUFFIX}"

@@ -1,0 +1,156 @@
+"""Values of a rollout: its packages, its waves, and the orders of people."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from reconciler.names.ids import ObjectName
+from reconciler.records.state import RolloutRecord
+
+PAUSE = "reconciler.dev/rollout-paused"
+"""On a set: nothing more of a rollout moves."""
+GO = "reconciler.dev/rollout-go"
+"""On a set: the waves, as `REVISION/WAVE`, after which a person lets the rollout go on."""
+SKIP = "reconciler.dev/rollout-skip"
+"""On a set: the waves, as `REVISION/WAVE`, for which the next ones do not wait."""
+ROLL_BACK = "reconciler.dev/rollout-rollback"
+"""On a set: the revision of a rollout that is to be rolled back."""
+
+
+class MemberPhase(StrEnum):
+    """Phase of one package in a rollout."""
+
+    WAITING = "waiting"
+    """It has the previous revision."""
+    IN_REVIEW = "in review"
+    """It has a draft of the new revision."""
+    PUBLISHED = "published"
+    """Main has the new revision."""
+    REFUSED = "refused"
+    """A person closed the pull request of the new revision."""
+    REVERTED = "reverted"
+    """Main had the new revision, and has another one now."""
+    UNKNOWN = "unknown"
+    """Its variant is stalled, or its repository could not be read."""
+
+
+class Verdict(StrEnum):
+    """Verdict of one gate for one package."""
+
+    PASSED = "passed"
+    WAITING = "waiting"
+    FAILED = "failed"
+
+
+class GateResult(NamedTuple):
+    """Verdict of one gate for one package, and why."""
+
+    result: Verdict
+    message: str = ""
+
+
+class MemberStatus(NamedTuple):
+    """One package of a rollout; `published` is when a run first saw the revision on main, in seconds."""
+
+    key: ObjectName
+    name: str
+    phase: MemberPhase
+    published: int = 0
+    gates: tuple[GateResult, ...] = ()
+    why: str = ""
+
+    @property
+    def failure(self) -> str:
+        """Why the package failed, "" if it did not."""
+        if self.phase in {MemberPhase.REFUSED, MemberPhase.REVERTED}:
+            return self.why
+        return next((gate.message for gate in self.gates if gate.result is Verdict.FAILED), "")
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether a draft or main has the new revision, or had it."""
+        return self.phase not in {MemberPhase.WAITING, MemberPhase.UNKNOWN}
+
+
+class WavePhase(StrEnum):
+    """Phase of one wave."""
+
+    WAITING = "waiting"
+    """An earlier wave is not complete."""
+    PROGRESSING = "progressing"
+    """Some of its packages are not published."""
+    VERIFYING = "verifying"
+    """All of its packages are published, and a gate or the soak time is not over."""
+    FAILED = "failed"
+    """More of its packages failed than its budget allows: nothing more moves."""
+    SKIPPED = "skipped"
+    """A person skipped it: the next waves do not wait for it."""
+    COMPLETE = "complete"
+    """The next wave may move."""
+    ROLLED_BACK = "rolled back"
+    """A person rolled the rollout back: packages that moved get the previous revision again."""
+
+
+class WaveStatus(Struct, frozen=True):
+    """Status of one wave: how many of its packages are published, and what holds it."""
+
+    name: str
+    phase: WavePhase
+    members: tuple[MemberStatus, ...] = ()
+    message: str = ""
+
+    @property
+    def published(self) -> int:
+        """The number of published packages."""
+        return sum(member.phase is MemberPhase.PUBLISHED for member in self.members)
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the next wave may move."""
+        return self.phase in {WavePhase.COMPLETE, WavePhase.SKIPPED}
+
+
+class Orders(Struct, frozen=True):
+    """Annotations of people on the set: a pause, waves to let go on or to skip, a rollback.
+
+    `revision` is the one that travels, as annotations name it.
+    """
+
+    revision: str = ""
+    is_paused: bool = False
+    go: frozenset[str] = frozenset()
+    skipped: frozenset[str] = frozenset()
+    is_rolled_back: bool = False
+
+
+class RolloutPhase(StrEnum):
+    """Phase of a rollout."""
+
+    PROGRESSING = "progressing"
+    PAUSED = "paused"
+    FAILED = "failed"
+    COMPLETE = "complete"
+    ROLLED_BACK = "rolled back"
+
+
+class Rollout(Struct, frozen=True):
+    """A new upstream revision on its way through the packages of one set.
+
+    `held` are the variants that keep their present revision, with why; `stopped` those with a draft that must
+    not be merged by policy now, with why. `waves_of` are the waves of all its variants.
+    """
+
+    key: ObjectName
+    phase: RolloutPhase
+    record: RolloutRecord
+    waves: tuple[WaveStatus, ...] = ()
+    held: Mapping[ObjectName, str] = field(default_factory=dict)
+    stopped: Mapping[ObjectName, str] = field(default_factory=dict)
+    waves_of: Mapping[ObjectName, str] = field(default_factory=dict)
+
+    @property
+    def revision(self) -> str:
+        """The revision that travels, as people call it."""
+        return self.record.revision

@@ -1,0 +1,202 @@
+"""The waves of a rollout: which targets each has, its phase, and which packages may move next."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from reconciler.api.meta import LabelSelector
+from reconciler.base.wording import time_text
+from reconciler.expand.selectors import compile_selector
+from reconciler.names.ids import ObjectName
+from reconciler.policy.rollouts import UNLISTED, Wave
+from reconciler.policy.settings import amount
+from reconciler.resolve.rollout_model import (
+    GO,
+    SKIP,
+    MemberPhase,
+    MemberStatus,
+    Orders,
+    Verdict,
+    WavePhase,
+    WaveStatus,
+)
+
+Labels = Mapping[str, str]
+
+_SHOWN = 3
+CLOCK_SKEW_S = 300
+"""So much the clocks of machines may differ."""
+
+
+class Judgement(NamedTuple):
+    """Status of every wave in order, and the packages that may move to the new revision now."""
+
+    waves: tuple[WaveStatus, ...]
+    moving: frozenset[ObjectName]
+
+    @property
+    def failed(self) -> WaveStatus | None:
+        """The wave that stops the rollout, if any."""
+        return next((wave for wave in self.waves if wave.phase is WavePhase.FAILED), None)
+
+    @property
+    def current(self) -> WaveStatus | None:
+        """The first wave that the next ones wait for; None if the rollout is complete."""
+        return next((wave for wave in self.waves if not wave.is_passed), None)
+
+
+def wave_names(waves: Sequence[Wave]) -> tuple[str, ...]:
+    """Return the names of all waves in their order, that of the rest too."""
+    return tuple(dict.fromkeys([*(wave.name for wave in waves), UNLISTED]))
+
+
+def assign_waves(waves: Sequence[Wave], targets: Mapping[ObjectName, Labels]) -> dict[ObjectName, str]:
+    """Return the wave of each target: the first one that selects it and has room. Total; order-free.
+
+    A wave takes the first targets by name. Those that no wave takes are the last wave, `rest`.
+    """
+    assigned: dict[ObjectName, str] = {}
+    for wave in waves:
+        selects = compile_selector(LabelSelector.model_validate(wave.selector))
+        room = amount(wave.size, len(targets), up=True)
+        free = [key for key in sorted(targets) if key not in assigned and selects(targets[key])]
+        assigned |= dict.fromkeys(free[:room], wave.name)
+    return {key: assigned.get(key, UNLISTED) for key in sorted(targets)}
+
+
+def recorded_waves(names: Iterable[str], waves: Iterable[Wave]) -> tuple[Wave, ...]:
+    """Return the waves of a rollout in its own order; one that is not configured any more has no gates."""
+    configured = {wave.name: wave for wave in waves}
+    return tuple(configured.get(name) or Wave(name=name) for name in names)
+
+
+def judge_waves(
+    waves: Sequence[Wave],
+    members: Iterable[tuple[str, MemberStatus]],
+    orders: Orders,
+    now: int,
+) -> Judgement:
+    """Return the status of every wave, and which packages may move. Pure, total and order-free.
+
+    A package moves only while every earlier wave is complete or skipped. What has moved stays: neither a
+    pause nor a failure takes a draft back. Everything is judged by the present state and never by an observed
+    transition, so that a run that was killed, or that did not happen, leaves no wave waiting for ever.
+
+    Args:
+        waves: The waves in the order of the rollout.
+        members: The packages, each with the name of its wave.
+        orders: The orders of people.
+        now: The time of the run, in seconds.
+
+    Differs: Argo CD's progressive syncs leave out targets that no step selects, and wait until they have seen
+    each Application change its state.
+    """
+    by_wave: dict[str, list[MemberStatus]] = {}
+    for name, member in members:
+        by_wave.setdefault(name, []).append(member)
+    statuses: list[WaveStatus] = []
+    moving: set[ObjectName] = set()
+    holding: WaveStatus | None = None
+    for wave in waves:
+        own = tuple(sorted(by_wave.get(wave.name, ()), key=lambda member: member.key))
+        due = frozenset() if orders.is_paused else frozenset(_next(wave, own))
+        status = _judge(wave, own, orders, now, due)
+        if holding is not None:
+            status = WaveStatus(wave.name, WavePhase.WAITING, own, waiting_text(holding))
+        else:
+            moving |= due
+        holding = holding or (None if status.is_passed else status)
+        statuses.append(status)
+    is_stopped = holding is not None and holding.phase is WavePhase.FAILED
+    moved = {member.key for members in by_wave.values() for member in members if member.has_moved}
+    return Judgement(tuple(statuses), frozenset(moved if is_stopped else moved | moving))
+
+
+def waiting_text(holding: WaveStatus) -> str:
+    """Return what a wave, or a package of it, waits for."""
+    if holding.phase is WavePhase.FAILED:
+        return f"is stopped: wave {holding.name} failed"
+    return f"waits for wave {holding.name}"
+
+
+def _next(wave: Wave, members: Sequence[MemberStatus]) -> Iterator[ObjectName]:
+    """Yield the packages of an open wave that move now, as many as may be in review at one time."""
+    in_review = sum(member.phase is MemberPhase.IN_REVIEW for member in members)
+    room = max(1, amount(wave.max_open, len(members), up=True)) - in_review
+    waiting = [member.key for member in members if member.phase is MemberPhase.WAITING]
+    yield from waiting[: max(0, room)]
+
+
+def _judge(
+    wave: Wave, members: tuple[MemberStatus, ...], orders: Orders, now: int, due: frozenset[ObjectName]
+) -> WaveStatus:
+    """Return the status of a wave that nothing before it holds; docs/rollouts.md has the table.
+
+    `due` are the packages that move now.
+    """
+    failed = [member for member in members if member.failure]
+    budget = amount(wave.failure_budget, len(members), up=False)
+    missing = [m for m in members if m.phase is not MemberPhase.PUBLISHED and not m.failure]
+    if wave.name in orders.skipped:
+        return WaveStatus(wave.name, WavePhase.SKIPPED, members)
+    if len(failed) > budget:
+        allowed = f", and the failure budget is {budget}" if budget else ""
+        return WaveStatus(wave.name, WavePhase.FAILED, members, f"{_failed_text(failed)}{allowed}")
+    if missing:
+        return WaveStatus(wave.name, WavePhase.PROGRESSING, members, _missing_text(missing, due))
+    if why := _verifying_text(wave, members, orders, now):
+        return WaveStatus(wave.name, WavePhase.VERIFYING, members, why)
+    tolerated = f"{_failed_text(failed)}, within the failure budget" if failed else ""
+    return WaveStatus(wave.name, WavePhase.COMPLETE, members, tolerated)
+
+
+def _verifying_text(wave: Wave, members: Sequence[MemberStatus], orders: Orders, now: int) -> str:
+    """Return why a wave of published packages is not complete, "" if it is."""
+    soaked = max((member.published for member in members), default=0) + wave.soak_s
+    if members and wave.soak_s and now < soaked:
+        return f"soaks until {time_text(soaked)}{_ahead_text(wave, members, orders, now)}"
+    waiting = [
+        f"{member.name}: {gate.message}"
+        for member in members
+        for gate in member.gates
+        if gate.result is Verdict.WAITING and not member.failure
+    ]
+    if waiting:
+        return f"waits for {_listed(waiting)}{_ahead_text(wave, members, orders, now)}"
+    if members and wave.gates.approval and wave.name not in orders.go:
+        return f'waits for a person: annotate the set with {GO}: "{orders.revision}/{wave.name}"'
+    return ""
+
+
+def _ahead_text(wave: Wave, members: Sequence[MemberStatus], orders: Orders, now: int) -> str:
+    """Return what to do where a package was recorded by a clock that was ahead of that of this run."""
+    ahead = [member for member in members if now and member.published > now + CLOCK_SKEW_S]
+    if not ahead:
+        return ""
+    seen = time_text(max(member.published for member in ahead))
+    return (
+        f"; {ahead[0].name} was recorded as published {seen}, which is in the future: set the clock of this "
+        f'machine right, or annotate the set with {SKIP}: "{orders.revision}/{wave.name}"'
+    )
+
+
+def _failed_text(failed: Sequence[MemberStatus]) -> str:
+    listed = _listed([f"{member.name}: {member.failure}" for member in failed])
+    return f"{len(failed)} failed ({listed})"
+
+
+def _missing_text(missing: Sequence[MemberStatus], due: frozenset[ObjectName]) -> str:
+    """Return what is still to be published, in words that stay the same when what is due has moved."""
+    unknown = [member for member in missing if member.phase is MemberPhase.UNKNOWN]
+    waiting = [m for m in missing if m.phase is MemberPhase.WAITING and m.key not in due]
+    counts = {
+        "on the way": len(missing) - len(unknown) - len(waiting),
+        "to move": len(waiting),
+        "unknown": len(unknown),
+    }
+    text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{text} ({_listed([f'{m.name}: {m.why}' for m in unknown])})" if unknown else text
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return "; ".join(texts[:_SHOWN]) + more

@@ -1,1 +1,0 @@
-"""Rollouts: the waves of a set, the health of what was published, and what may move next. Pure."""

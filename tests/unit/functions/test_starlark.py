@@ -1,0 +1,145 @@
+"""Starlark in its worker: what scripts may do, and what stops them."""
+
+import contextlib
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.functions.runtimes.starlark import StarlarkRuntime
+from reconciler.policy import FunctionPolicy
+
+ITEM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}}
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[StarlarkRuntime]:
+    with StarlarkRuntime(
+        FunctionPolicy(timeout_s=20, memory_bytes=128 << 20, starlark_steps=2_000_000)
+    ) as runtime:
+        yield runtime
+
+
+def run(runtime: StarlarkRuntime, source: Any, **data: str) -> FunctionRun:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"source": source, **data}}
+    return runtime.run(FunctionCall(claimed="starlark", config=config, items=[ITEM]))
+
+
+def test_items_change_and_parameters_arrive(runtime: StarlarkRuntime) -> None:
+    source = "ctx.resource_list['items'][0]['data']['k'] = ctx.resource_list['functionConfig']['data']['p']"
+
+    result = run(runtime, source, p="new")
+
+    assert result.items == [ITEM | {"data": {"k": "new"}}]
+
+
+def test_script_runs_where_more_than_a_thousand_files_are_open() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    with contextlib.ExitStack() as stack:
+        for _ in range(1100):
+            stack.enter_context(Path("/dev/null").open("rb"))
+        with StarlarkRuntime(FunctionPolicy(timeout_s=20)) as runtime:
+            assert run(runtime, "print('a')").stderr == "a\n"
+
+
+def test_output_before_a_failure_is_kept(runtime: StarlarkRuntime) -> None:
+    sources = ["fail('no')", "ctx.resource_list['items'][0]['data']['k'] = 1 << 70", "x = [][1]"]
+
+    outputs = [run(runtime, f"print('seen')\n{source}").stderr for source in sources]
+
+    assert all(output.startswith("seen\n") for output in outputs)
+
+
+def test_script_may_replace_the_list(runtime: StarlarkRuntime) -> None:
+    assert run(runtime, "ctx.resource_list['items'] = []").items == []
+
+
+def test_print_writes_to_stderr(runtime: StarlarkRuntime) -> None:
+    assert run(runtime, "print('a', 1, [True])").stderr == "a 1 [true]\n"
+
+
+MODULES = [
+    ("json", "encoding/json.star", "json.decode(json.encode({'a': [1]}))['a'] == [1]"),
+    ("base64", "encoding/base64.star", "base64.decode(base64.encode('a?')) == 'a?'"),
+    ("yaml", "encoding/yaml.star", "yaml.loads(yaml.dumps({'a': ['1', 1]})) == {'a': ['1', 1]}"),
+    ("hash", "hash.star", "hash.md5('a') == '0cc175b9c0f1b6a831c399e269772661'"),
+    ("math", "math.star", "math.ceil(1.5) == 2 and math.pi > 3"),
+    ("re", "re.star", "re.sub('a+', 'b', 'caat') == 'cbt' and re.match('(a)', 'a') == [['a', 'a']]"),
+    ("time", "time.star", "time.parse_duration('1h30m') == 5400.0"),
+    ("krmfn", "krmfn.star", "krmfn.match_gvk(ctx.resource_list['items'][0], 'v1', 'ConfigMap')"),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "holds"), MODULES, ids=[module[0] for module in MODULES])
+def test_modules(runtime: StarlarkRuntime, name: str, path: str, holds: str) -> None:
+    result = run(runtime, f"load('{path}', '{name}')\nif not ({holds}):\n  fail('wrong')")
+
+    assert result.exit_code == 0, result.results
+
+
+BAD = [
+    (
+        "a loop without an end",
+        "def f():\n  for i in range(1000000000):\n    pass\nf()",
+        "more than 2000000 steps",
+    ),
+    ("recursion", "def f(n):\n  return f(n + 1)\nf(0)", "stack overflow"),
+    ("memory", "x = list(range(100000000))", "128 MiB"),
+    ("two gigabytes at once", "x = 'x' * 2000000000", "128 MiB"),
+    ("ten gigabytes bit by bit", "x = ['x']\nfor i in range(40):\n  x = x + x", "128 MiB"),
+    ("a gigabyte printed", "for i in range(1100):\n  print('x' * 1000000)", "128 MiB"),
+    ("a gigabyte given back", "ctx.resource_list['items'] = ['x' * 1000000] * 1100", "128 MiB"),
+    ("fail", "fail('not so')", "fail: not so"),
+    ("a syntax error", "def", "Parse error"),
+    ("no source", "", "`source` must not be empty"),
+    ("source is no text", 3, "`source` must be text"),
+    ("the network", "load('http.star', 'http')", "no module 'http.star'"),
+    ("the clock", "load('time.star', 'time')\ntime.now()", "time.now() is not supported"),
+    (
+        "a number beyond JSON",
+        "ctx.resource_list['items'][0]['data']['k'] = 1 << 70",
+        "a value that is no JSON",
+    ),
+    ("no list left", "ctx.resource_list.pop('items')", "no list of items"),
+]
+
+
+@pytest.mark.parametrize(("reason", "source", "message"), BAD, ids=[case[0] for case in BAD])
+def test_failed_script_is_error_result_and_next_script_runs(
+    runtime: StarlarkRuntime, reason: str, source: Any, message: str
+) -> None:
+    result = run(runtime, source)
+
+    assert result.items is None, reason
+    assert result.exit_code == 1
+    assert message in result.results[0].message
+    assert run(runtime, "x = 1").items == [ITEM]
+
+
+@pytest.mark.parametrize(
+    "source", ["x = 3\nfor i in range(64):\n  x = x * x", "x = int('9' * 10000000)\ny = x * x"]
+)
+def test_large_integers_end_at_the_time_limit(source: str) -> None:
+    """One step may take any time, so steps alone do not bound a script."""
+    with StarlarkRuntime(FunctionPolicy(timeout_s=1, starlark_steps=2_000_000)) as impatient:
+        result = run(impatient, source)
+
+        assert result.items is None
+        assert "it needs more than 1 s" in result.results[0].message
+
+
+def test_script_has_empty_environment(runtime: StarlarkRuntime) -> None:
+    assert run(runtime, "if ctx.environment != {}:\n  fail('leak')").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "config", [None, {"apiVersion": "v1", "kind": "Secret"}, {"apiVersion": "x/v1", "kind": "StarlarkRun"}]
+)
+def test_function_config_of_other_kind_is_error(runtime: StarlarkRuntime, config: Any) -> None:
+    result = runtime.run(FunctionCall(claimed="starlark", config=config, items=[ITEM]))
+
+    assert "functionConfig" in result.results[0].message
