@@ -267,7 +267,7 @@ class _Chosen(NamedTuple):
 
 def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> _Chosen:
     from reconciler.dependencies.catalog.index import NO_DEFAULTS, IndexLayer, add_package, layer_path
-    from reconciler.dependencies.dialects.references import canonical_interface
+    from reconciler.dependencies.dialects.reading import canonical_interface
     from reconciler.workdir.control_files import write_layer
 
     _one_layer(environment, cluster)
@@ -351,7 +351,7 @@ def _candidates(contents: "IndexContents", package: str) -> "list[Candidate]":
 def _header(options: dict[str, Any]) -> bytes:
     from reconciler.dependencies.catalog.index import INDEX_API_VERSION
     from reconciler.dependencies.catalog.published import VERSION_KIND
-    from reconciler.dependencies.dialects.references import canonical_interface
+    from reconciler.dependencies.dialects.reading import canonical_interface
     from reconciler.krm.yaml import emit
 
     bare = options["interface"] and not options["manifests"]

@@ -368,7 +368,7 @@ def resolving_options(command: Command) -> Command:
     ) -> Any:
         from dataclasses import replace
 
-        from reconciler.dependencies.update.options import ResolveOptions
+        from reconciler.dependencies.update.locks import ResolveOptions
 
         if no_dependencies and prune:
             raise UsageError("--no-dependencies and --prune contradict each other")

@@ -197,7 +197,7 @@ def kinds(settings: "RunOptions", output: str) -> Exit:
 
 
 def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
-    from reconciler.dependencies.catalog.cluster_state import read_platforms
+    from reconciler.dependencies.catalog.cluster_inputs import read_platforms
     from reconciler.dependencies.model.packages import Platform
 
     versions = {name: version for name, _, version in (text.partition("=") for text in platforms)}

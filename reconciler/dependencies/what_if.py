@@ -15,14 +15,12 @@ from reconciler.dependencies.lock.format import SCHEMA, ClusterLock, Resolution
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, exact_range
 from reconciler.dependencies.revisions.reconcile import PreviousLock
-from reconciler.dependencies.solve.edits import Edit, with_all, with_candidate, with_default, with_install
-from reconciler.dependencies.solve.repairs import name_cluster
+from reconciler.dependencies.solve.hints import Edit, name_cluster, with_default, with_install
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.changes import VersionChange, resolution_changes
 from reconciler.dependencies.update.cluster import ClusterResolver, ClusterResult
 from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.update.options import ResolveOptions
+from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
 from reconciler.dependencies.versions import parse_loose, parse_relaxed
 from reconciler.inventory.inventory import Source
 
@@ -117,9 +115,11 @@ def bump(
 
     def edit(inputs: ClusterInputs) -> ClusterInputs:
         text = candidate.version.text
-        needs = ((i, replace(i.need, range=exact_range(i.need.range.dialect, text))) for i in own(inputs))
-        edits = [with_install(install, need=need) for install, need in needs]
-        return with_all([_published(candidate), *edits])(inputs)
+        edited = _published(candidate)(inputs)
+        for install in own(inputs):
+            need = replace(install.need, range=exact_range(install.need.range.dialect, text))
+            edited = with_install(install, need=need)(edited)
+        return edited
 
     return Hypothesis(
         f"PackageVariant {variant} had the upstream revision {candidate.source or candidate.version}",
@@ -131,8 +131,14 @@ def bump(
 
 
 def _published(candidate: Candidate) -> Edit:
+    """Return the edit that publishes a version, or replaces a published one."""
+
     def edit(inputs: ClusterInputs) -> ClusterInputs:
-        return with_candidate(replace(candidate, id=inputs.catalogue.find(candidate.id)))(inputs)
+        catalogue, id_ = inputs.catalogue, inputs.catalogue.find(candidate.id)
+        others = (c for c in catalogue.candidates(id_) if c.version.text != candidate.version.text)
+        own = build_catalogue([*others, replace(candidate, id=id_)]).packages[id_]
+        packages = dict(sorted({**catalogue.packages, id_: own}.items()))
+        return replace(inputs, catalogue=Catalogue(packages, catalogue.names, catalogue.refused))
 
     return edit
 
@@ -288,12 +294,9 @@ class _Rehearsal(Struct):
     def _hints(self, explanation: Explanation, cluster: str) -> Iterator[str]:
         """Yield the hints of a conflict, except for the one to publish again what is removed."""
         package = self.hypothesis.package
-        for hint in explanation.hints:
-            publishes = package and hint.startswith(
-                (f"Add {package.name} to ", f"Publish {package.name} as ")
-            )
-            if not (self.hypothesis.forgets and publishes):
-                yield name_cluster(hint, cluster)
+        is_removed = self.hypothesis.forgets and package is not None and package.name in explanation.adds
+        for hint in explanation.hints[:-1] if is_removed else explanation.hints:
+            yield name_cluster(hint, cluster)
 
     def _forgotten(self, before: PreviousLock) -> PreviousLock:
         """Return the lock without the package."""

@@ -11,7 +11,7 @@ from reconciler.dependencies.lock.format import (
     ownership_entries,
     package_name,
 )
-from reconciler.dependencies.lock.objects import USER
+from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.update.locks import LockUpdate
 from reconciler.report.graph import Edge, Graph, GraphNode, Group, NodeRole, find_path
 

@@ -20,7 +20,7 @@ from reconciler.dependencies.lock.format import (
     ownership_entries,
     package_name,
 )
-from reconciler.dependencies.lock.objects import USER
+from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.what_if import Hypothesis, WhatIfOutcome, WhatIfResult

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reconciler.base.errors import UsageError
 from reconciler.base.progress import track
 from reconciler.base.timing import SpanKind, timed
-from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.expand import Desired, expand
 from reconciler.forge.registry import Forges
 from reconciler.functions.runtimes.pipelines import open_pipelines

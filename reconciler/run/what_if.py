@@ -6,7 +6,7 @@ from pathlib import Path
 from reconciler.base.errors import Location, UsageError
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.catalog.index import parse_id
-from reconciler.dependencies.dialects.references import canonical_interface
+from reconciler.dependencies.dialects.reading import canonical_interface
 from reconciler.dependencies.model.packages import VARIANT_KIND, Candidate
 from reconciler.dependencies.versions import VersionError
 from reconciler.dependencies.what_if import (

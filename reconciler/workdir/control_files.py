@@ -9,7 +9,7 @@ from typing import Any
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import RefusedError, UsageError
 from reconciler.dependencies.catalog.index import INDEX_API_VERSION, INDEX_KIND, LayerDefaults
-from reconciler.dependencies.dialects.references import parse_source
+from reconciler.dependencies.dialects.reading import parse_source
 from reconciler.krm.yaml import emit
 from reconciler.read.manifests import SUFFIXES
 

@@ -155,11 +155,7 @@ def deep_conflict() -> ClusterInputs:
 def decide(asked: ClusterInputs) -> tuple[float, bool]:
     question = build_problem(asked).problem
 
-    def run() -> bool:
-        with SatSolver(encode(question), question.budget) as oracle:
-            return oracle.ask()
-
-    seconds, verdict = timed(run)
+    seconds, verdict = timed(lambda: SatSolver(encode(question), question.budget).ask())
     return seconds, bool(verdict)
 
 
@@ -274,35 +270,38 @@ def second_run_share(clusters: int = 400, packages: int = 72) -> float:
     return checked.seconds / resolved.seconds
 
 
-def unsolved(world: ClusterInputs, number: int) -> ClusterInputs:
-    """Return a cluster that also asks for what nobody publishes, or for a contradiction."""
-    several = [c for versions in world.catalogue.packages.values() for c in versions]
+def unsolved_ratio(clusters: int = 40) -> float:
+    """Return how much longer a fleet takes in which no cluster has a complete solution.
+
+    Each cluster asks for one thing more: what needs a package that nobody publishes, or several of them, for
+    what contradicts something else, or for a version that nobody publishes.
+    """
+    worlds = fleet(clusters, clusters, 30)
+    several = [c for versions in worlds[0].catalogue.packages.values() for c in versions]
     several += [
         candidate("alone", 1, [("missing", "")]),
-        candidate("early", 1, [("p0", "<=2.0.0"), *((f"gone{n}", "") for n in range(8))]),
+        candidate("early", 1, [("p0", ">=1.0.0"), *((f"gone{n}", "") for n in range(8))]),
         candidate("low", 1, [("p3", "<=2.0.0")]),
         candidate("high", 1, [("p3", ">=9.0.0")]),
     ]
-    wishes = [[("alone", "")], [("early", "")], [("low", ""), ("high", "")], [("p2", ">=11.0.0")]][number % 4]
-    more = tuple(Install("x", f"more-{name}", Dialect.CARVEL, need(name, text)) for name, text in wishes)
-    return replace(world, installs=(*world.installs, *more), catalogue=build_catalogue(several))
+    known = build_catalogue(several)
+    worlds = [replace(world, catalogue=known) for world in worlds]
+    wishes = [[("alone", "")], [("early", "")], [("low", ""), ("high", "")], [("p2", ">=11.0.0")]]
+    worse = []
+    for number, own in enumerate(worlds):
+        more = (Install("x", f"more-{n}", Dialect.CARVEL, need(n, text)) for n, text in wishes[number % 4])
+        worse.append(replace(own, installs=(*own.installs, *more)))
 
+    def durations(inputs: list[ClusterInputs]) -> Iterator[float]:
+        while True:
+            seconds, decided = timed(lambda: update_locks(FleetInputs(tuple(inputs)), FleetLocks()))
+            assert isinstance(decided, LockUpdate)
+            assert all(scope.finished is (inputs is worlds) for scope in decided.scopes)
+            yield seconds
 
-def unsolved_ratio(clusters: int = 40) -> float:
-    """Return how much longer a fleet takes in which no cluster has a complete solution."""
-    worlds = fleet(clusters, clusters, 30)
-    worse = [unsolved(world, number) for number, world in enumerate(worlds)]
-    turns = [
-        (
-            timed(lambda: update_locks(FleetInputs(tuple(worlds)), FleetLocks())),
-            timed(lambda: update_locks(FleetInputs(tuple(worse)), FleetLocks())),
-        )
-        for _ in range(3)
-    ]
-    decided = turns[0][1][1]
-    assert isinstance(decided, LockUpdate)
-    assert not any(scope.finished for scope in decided.scopes)
-    return min(own[0] for _, own in turns) / min(own[0] for own, _ in turns)
+    turns = itertools.islice(zip(durations(worlds), durations(worse), strict=True), 3)
+    solved, unsolved = (min(own) for own in zip(*turns, strict=True))
+    return unsolved / solved
 
 
 def growth(clusters: int, rounds: int = 5) -> float:

@@ -23,7 +23,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Actions, InstallationType
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import load_documents
 from tests.support.dependency_manifests import (

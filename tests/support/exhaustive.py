@@ -183,7 +183,7 @@ def changes(
                 d.cause == fact for d in question.nodes[parent].requirements[chosen[parent]]
             )
             differs = fact not in met or met[fact].alternative != alternative
-            named.append((f"{fact.subject} {fact.detail}", asked and differs))
+            named.append((f"{fact.subject} {fact.resource}", asked and differs))
     return [changed for _, changed in sorted(named)]
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.dependency_manifests import crossplane, package
+
 Documents = list[dict[str, Any]]
 _CLUSTER: dict[str, Any] = {"kind": "Cluster"}
 
@@ -23,10 +25,6 @@ def _follow_step(text: str, step: str) -> str:
         return _replace_in_line(text, int(line), old, new)
     if match := re.match(r"Correct \S+?:(\d+):\d+ \(\w+ '(\S+)' is none of (\w+),", step):
         return _replace_in_line(text, int(match[1]), match[2], match[3])
-    if match := re.match(r"Remove the binding `(.+?)` from .+ \(\S+?:(\d+)\)$", step):
-        return _replace_in_line(text, int(match[2]), match[1], "")
-    if match := re.match(r"Remove .+ \(\S+?:(\d+)\)$", step):
-        return _without_document(text, int(match[1]))
     for pattern, edit in _EDITS.items():
         if match := re.match(pattern, step):
             documents = [document for document in yaml.safe_load_all(text) if document]
@@ -42,13 +40,6 @@ def _replace_in_line(text: str, number: int, old: str, new: str) -> str:
     assert "---\n" not in lines[number:place], f"line {number} is about another document"
     lines[place] = lines[place].replace(old, new)
     return "".join(lines)
-
-
-def _without_document(text: str, number: int) -> str:
-    lines = text.splitlines(keepends=True)
-    start = max(n for n in range(number) if lines[n] == "---\n")
-    rest = (n for n in range(number, len(lines)) if lines[n] == "---\n")
-    return "".join(lines[:start] + lines[next(rest, len(lines)) :])
 
 
 def _cluster(documents: Documents) -> dict[str, Any]:
@@ -76,8 +67,7 @@ def _annotate(documents: Documents, match: re.Match[str]) -> None:
 
 def _configure(documents: Documents, match: re.Match[str]) -> None:
     choices = _cluster(documents).setdefault("choices", {})
-    written: Mapping[str, Any] = yaml.safe_load(match[1])
-    choices.update({key: value == "index" if key == "discovery" else value for key, value in written.items()})
+    choices.update(yaml.safe_load(match[1]))
 
 
 def _set_default(documents: Documents, match: re.Match[str]) -> None:
@@ -85,18 +75,22 @@ def _set_default(documents: Documents, match: re.Match[str]) -> None:
     choices["defaults"] = {**choices.get("defaults", {}), match[1]: match[2]}
 
 
-def _set_platform(documents: Documents, match: re.Match[str]) -> None:
-    platform, operator, version = match.groups()
-    own = _cluster(documents)
-    lower = str(int(version.split(".")[0])) + "." + str(int(version.split(".")[1]) - 1) + ".0"
-    own["platforms"] = {**own.get("platforms", {}), platform: lower if operator == "<" else version}
-
-
 def _add_package(documents: Documents, match: re.Match[str]) -> None:
-    name, version = match.groups()
-    spec = {"refName": name, "version": version}
-    package = {"apiVersion": "data.packaging.carvel.dev/v1alpha1", "kind": "Package", "spec": spec}
-    documents.append({**package, "metadata": {"name": f"{name}.{version}"}})
+    name, ecosystem, version = match.groups()
+    _publish(documents, name, ecosystem, version)
+
+
+def _add_packages(documents: Documents, match: re.Match[str]) -> None:
+    for text in re.split(", | and ", match[2]):
+        name, _, range_ = text.partition(" ")
+        _publish(documents, name, match[1], range_.removeprefix(">="))
+
+
+def _publish(documents: Documents, name: str, ecosystem: str | None, version: str | None) -> None:
+    if ecosystem == "carvel:":
+        documents += yaml.safe_load_all(package(name, version or "1.0.0"))
+    else:
+        documents += yaml.safe_load_all(crossplane(name.rpartition("/")[2], version or "v1.0.0"))
 
 
 def _install(documents: Documents, match: re.Match[str]) -> None:
@@ -121,22 +115,13 @@ def _dependencies(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return listed if isinstance(listed, list) else []
 
 
-def _drop_requirement(documents: Documents, match: re.Match[str]) -> None:
-    for document in documents:
-        image = document["metadata"].get("annotations", {}).get("image")
-        if image == match[1]:
-            document["spec"]["dependsOn"] = []
-
-
 _EDITS: dict[str, Callable[[Documents, re.Match[str]], None]] = {
     r"Write `(.+)` below spec.dependencies of (\w+) \S+?/(\S+)": _write_dependencies,
-    r"Write `(.+)` into the annotations of (\w+) \S+?/(\S+)": _annotate,
+    r"Write `(.+)` into the annotations of (\w+) (?:\S+?/)?(\S+)": _annotate,
     r"Write `(.+)` below `dependencies` in reconciler.yaml": _configure,
     r"Run `reconciler index set-default (\S+) (\S+)`": _set_default,
-    r"Upgrade (\S+) of this cluster from \S+ to (>=)(\S+)": _set_platform,
-    r"Install \S+ in a cluster with (\S+) (<)(\S+), not": _set_platform,
-    r"Add (\S+) to the index: `reconciler index add \S+:\1 VERSION`, .* >=(\S+)": _add_package,
+    r"Add all that is missing to the index, .* index add (\w+:)?NAME VERSION.*?`: (.+)": _add_packages,
+    r"Add (\S+) to .*: `reconciler index add (\w+:)?\S+ VERSION.*?`(?:, .*is (?:>=)?(.+))?": _add_package,
     r"Install (\S+) with a manifest of its own": _install,
     r"Import the snapshot of cluster": _import_snapshot,
-    r"Publish a version of (\S+) that does not require": _drop_requirement,
 }

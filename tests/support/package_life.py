@@ -32,8 +32,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.update.options import ResolveOptions
+from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
 from reconciler.dependencies.versions import parse_loose
 from tests.support.values import replace
 

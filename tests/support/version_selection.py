@@ -4,8 +4,14 @@ from collections.abc import Iterable
 
 from reconciler.dependencies.versions import masterminds
 from reconciler.dependencies.versions.carvel import CarvelSelection
-from reconciler.dependencies.versions.preference import VersionPolicy, choose
-from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, parse_relaxed
+from reconciler.dependencies.versions.version import (
+    Version,
+    VersionError,
+    VersionPolicy,
+    choose,
+    parse_loose,
+    parse_relaxed,
+)
 
 
 def select_carvel(texts: Iterable[str], selection: CarvelSelection) -> str | None:

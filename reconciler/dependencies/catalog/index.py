@@ -9,8 +9,7 @@ from pydantic import Field
 
 from reconciler.api.meta import ApiModel
 from reconciler.dependencies.catalog.published import read_package_version
-from reconciler.dependencies.dialects.reading import Diagnostics
-from reconciler.dependencies.dialects.references import canonical_interface
+from reconciler.dependencies.dialects.reading import Diagnostics, canonical_interface
 from reconciler.dependencies.model.cluster import Catalogue, RefusedVersion
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.inventory.inventory import SourcedDocument

@@ -12,8 +12,14 @@ from reconciler.api.meta import ApiModel
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
-from reconciler.dependencies.dialects.reading import Diagnostics, Document, ParsedManifest, manifest_label
-from reconciler.dependencies.dialects.references import canonical_interface, parse_source
+from reconciler.dependencies.dialects.reading import (
+    Diagnostics,
+    Document,
+    ParsedManifest,
+    canonical_interface,
+    manifest_label,
+    parse_source,
+)
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId, Pairs
 from reconciler.dependencies.versions import VersionError, parse_loose

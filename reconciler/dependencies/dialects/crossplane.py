@@ -16,8 +16,8 @@ from reconciler.dependencies.dialects.reading import (
     annotations,
     join_api_version,
     manifest_label,
+    parse_source,
 )
-from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.model.packages import (
     DEFAULT_ACTIONS,
     ActivationRequest,

@@ -14,9 +14,11 @@ from reconciler.dependencies.dialects.reading import (
     Document,
     ParsedManifest,
     Path,
+    canonical_interface,
     manifest_label,
+    parse_image,
 )
-from reconciler.dependencies.dialects.references import canonical_interface, parse_image
+from reconciler.dependencies.model.bundles import written_values
 from reconciler.dependencies.model.packages import (
     Actions,
     Candidate,
@@ -35,7 +37,6 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     exact_range,
 )
-from reconciler.dependencies.model.parameters import written_values
 from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose
 from reconciler.inventory.inventory import Source
 

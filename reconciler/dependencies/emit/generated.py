@@ -9,16 +9,17 @@ from msgspec import Struct, field
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
-from reconciler.dependencies.lock.objects import CARVEL_KIND, PORTER_KIND, USER
-from reconciler.dependencies.model.bundles import bundle_name, rendered_labels
-from reconciler.dependencies.model.cluster import Catalogue, SlotKind
-from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, Values
-from reconciler.dependencies.model.parameters import (
+from reconciler.dependencies.lock.write import CARVEL_KIND, PORTER_KIND, USER
+from reconciler.dependencies.model.bundles import (
     UnknownVariableError,
+    bundle_name,
     dependency_parameters,
     render_parameter,
+    rendered_labels,
     template_variables,
 )
+from reconciler.dependencies.model.cluster import Catalogue, SlotKind
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install, PackageId, Values
 from reconciler.names.problems import Problem
 
 INHERITED_SETTINGS = {

@@ -1,14 +1,104 @@
 """Names and labels of the installations of bundles."""
 
 import hashlib
+import re
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
+from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.model.cluster import SlotKind
-from reconciler.dependencies.model.packages import Share
-from reconciler.dependencies.model.parameters import UnknownVariableError, render_text
+from reconciler.dependencies.model.packages import Candidate, Install, Pairs, Share
+
+_TEMPLATE = lazy_pattern(r"\$\{\s*([^{}]*?)\s*\}|\{\{\s*([^{}]*?)\s*\}\}")
+
+
+class UnknownVariableError(Exception):
+    """A value is known only when the bundle runs: an output of a dependency, for example."""
+
+
+def written_values(values: Mapping[str, Any]) -> Pairs:
+    """Return parameter values as a sorted tuple of names and canonical JSON."""
+    written = {
+        name: orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str).decode()
+        for name, value in values.items()
+    }
+    return tuple(sorted(written.items()))
+
+
+def template_variables(
+    candidate: Candidate | None, install: Install | None, name: str = "", namespace: str = ""
+) -> dict[str, Any]:
+    """Return the variables of templates in what a bundle gives its dependencies, with their values.
+
+    The parameters are those of a user's installation; without a value, they have their default.
+
+    Args:
+        candidate: The bundle.
+        install: The user's installation of it, if one is there.
+        name: The name of its installation.
+        namespace: The namespace of its installation.
+    """
+    variables: dict[str, Any] = {"installation.name": name, "installation.namespace": namespace}
+    if install is not None and candidate is not None:
+        defaults = {parameter: orjson.loads(text) for parameter, text in candidate.defaults}
+        values = defaults | own_parameters(install)
+        variables |= {f"bundle.parameters.{parameter}": value for parameter, value in values.items()}
+    return variables
+
+
+def own_parameters(install: Install) -> dict[str, Any]:
+    """Return the parameters of an installation itself, without those that it gives its dependencies."""
+    return {name: value for name, value in _parameters(install).items() if "#" not in name}
+
+
+def dependency_parameters(install: Install, alias: str) -> dict[str, Any]:
+    """Return the parameters that an installation gives one of its dependencies, as `alias#name`."""
+    split = ((word.partition("#"), value) for word, value in _parameters(install).items())
+    return {name: value for (own, mark, name), value in split if mark and own == alias}
+
+
+def render_parameter(text: str, variables: Mapping[str, Any]) -> Any:
+    """Return the value of a parameter with its templates replaced.
+
+    Raises:
+        UnknownVariableError: A template has another variable.
+    """
+    return _rendered(orjson.loads(text), variables)
+
+
+def render_text(text: str, variables: Mapping[str, Any]) -> Any:
+    """Return a text with its templates replaced; a template alone has any value.
+
+    Raises:
+        UnknownVariableError: A template has another variable.
+    """
+    whole = _TEMPLATE.fullmatch(text)
+    if whole:
+        return _variable(whole, variables)
+    return _TEMPLATE.sub(lambda template: str(_variable(template, variables)), text)
+
+
+def _parameters(install: Install) -> dict[str, Any]:
+    return dict(orjson.loads(dict(install.inherit).get("parameters", "{}")))
+
+
+def _rendered(value: Any, variables: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {name: _rendered(item, variables) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_rendered(item, variables) for item in value]
+    return render_text(value, variables) if isinstance(value, str) else value
+
+
+def _variable(template: re.Match[str], variables: Mapping[str, Any]) -> Any:
+    name = template[1] if template[1] is not None else template[2]
+    if name not in variables:
+        raise UnknownVariableError(name)
+    return variables[name]
+
 
 SHARING_GROUP: Final = "sh.porter.SharingGroup"
 """The label with the group that shares an installation."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, Resolution
-from reconciler.dependencies.lock.objects import USER, locked_instance
 from reconciler.dependencies.lock.read import SHARED_SLOT_KINDS
+from reconciler.dependencies.lock.write import USER, locked_instance
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, SlotKind
 from reconciler.dependencies.solve.solution import Solution
 

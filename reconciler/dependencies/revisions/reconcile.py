@@ -21,7 +21,7 @@ from reconciler.dependencies.lock.format import (
     keeps_ownership,
     package_name,
 )
-from reconciler.dependencies.lock.objects import USER
+from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import LABEL_LENGTH, ActivationRequest, Install
 from reconciler.dependencies.revisions.ownership import (

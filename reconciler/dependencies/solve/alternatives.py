@@ -85,7 +85,7 @@ def _binding(context: _NeedContext, name: str) -> Iterator[Alternative]:
     interfaces = [need for need in context.requirement.alternatives if isinstance(need, InterfaceNeed)]
     inputs = context.lookup.inputs
     for space in [namespace] if slash else [context.site.namespace, ""]:
-        target = f"binding:{_qualified(space, short)}"
+        target = f"binding:{qualified(space, short)}"
         for install in inputs.installs:
             if (install.namespace, install.name) != (space, short):
                 continue
@@ -112,7 +112,7 @@ def _to_install(
 ) -> Alternative:
     if install.external:
         return Alternative(
-            via, context.number, target=f"installed:{_qualified(install.namespace, install.name)}"
+            via, context.number, target=f"installed:{qualified(install.namespace, install.name)}"
         )
     instance = context.lookup.instance_of(install)
     if range_ is None:
@@ -351,9 +351,10 @@ def _installed(installation: ObservedInstallation, number: int, scope: Requireme
     """Return the alternative that an observed installation is, near if it shares the namespace."""
     is_near = installation.namespace == scope.namespace
     source = AlternativeSource.INSTALLED if is_near else AlternativeSource.GLOBAL
-    name = _qualified(installation.namespace, installation.name)
+    name = qualified(installation.namespace, installation.name)
     return Alternative(source, number, target=f"installed:{name}")
 
 
-def _qualified(namespace: str, name: str) -> str:
+def qualified(namespace: str, name: str) -> str:
+    """Return the name of an installation with its namespace, if it has one."""
     return f"{namespace}/{name}" if namespace else name

@@ -1,10 +1,11 @@
 """Build the resolution problem: the transitive closure over all candidate versions."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -19,8 +20,8 @@ from reconciler.dependencies.solve.alternatives import (
     alternatives_for,
     existing_alternatives,
     locked_alternatives,
+    qualified,
 )
-from reconciler.dependencies.solve.duplicates import without_duplicates
 from reconciler.dependencies.solve.lookup import (
     CandidateLookup,
     InstanceIndex,
@@ -109,7 +110,7 @@ def _node(lookup: CandidateLookup, instance: Instance, scope: RequirementContext
     order = _preference(lookup.inputs, instance, scope, candidates, locked)
     banned = _excluded_versions(lookup, instance, scope, candidates, locked)
     for place in set(range(len(candidates))) - set(order):
-        cause = Cause(CauseKind.POLICY, str(instance), _policy(lookup.inputs, instance, scope))
+        cause = Cause(CauseKind.POLICY, instance, _policy(lookup.inputs, instance, scope))
         banned[place] = (*banned.get(place, ()), cause)
     demands = tuple(tuple(_demands(lookup, instance, scope, candidate)) for candidate in candidates)
     return InstanceNode(instance, candidates, order, demands, banned, locked)
@@ -192,13 +193,13 @@ def _excluded_versions(
         causes = _platform_bans(lookup.inputs, instance, scope, candidate)
         causes += _ownership_bans(lookup, instance, scope, candidate)
         if candidate.withdrawn and place != locked:
-            causes.append(Cause(CauseKind.WITHDRAWN, str(instance.package), str(candidate.version)))
+            causes.append(Cause(CauseKind.WITHDRAWN, instance.package, str(candidate.version)))
         if floor is not None and _sort_key(candidate) < _sort_key(floor):
-            causes.append(Cause(CauseKind.DOWNGRADE, str(instance), str(floor.version)))
+            causes.append(Cause(CauseKind.DOWNGRADE, instance, str(floor.version)))
         if assumed not in ("", candidate.version.text):
-            causes.append(Cause(CauseKind.ASSUMED, str(instance.package), assumed))
+            causes.append(Cause(CauseKind.ASSUMED, instance.package, assumed))
         if foreign is not None:
-            causes.append(Cause(CauseKind.FOREIGN, str(instance), f"{foreign.namespace}/{foreign.name}"))
+            causes.append(Cause(CauseKind.FOREIGN, instance, qualified(foreign.namespace, foreign.name)))
         if causes:
             bans[place] = tuple(causes)
     return bans
@@ -210,7 +211,7 @@ def _platform_bans(
     platforms = dict(inputs.presence.platforms)
     ignored = scope.install.ignore_platforms if scope.install else frozenset()
     return [
-        Cause(CauseKind.PLATFORM, str(instance.package), str(need))
+        Cause(CauseKind.PLATFORM, instance.package, str(need))
         for need in candidate.platforms
         if need.platform in platforms
         and need.platform not in ignored
@@ -228,7 +229,7 @@ def _ownership_bans(
     may_take = own.revisions.take_over if own is not None else ()
     holders = ((name, lookup.holders.get(name, instance.package)) for name in _owned_names(candidate))
     return [
-        Cause(CauseKind.HELD, str(instance.package), f"{name} of {holder.name}")
+        Cause(CauseKind.HELD, instance.package, name, holder)
         for name, holder in holders
         if holder != instance.package and holder.name not in may_take
     ]
@@ -283,7 +284,7 @@ def _same_package(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibili
             for second in group:
                 if first is not second and (singletons := _singleton_places(first, second)):
                     everywhere = frozenset(range(len(second.candidates)))
-                    cause = Cause(CauseKind.ONCE, str(package), _scope(first, singletons))
+                    cause = Cause(CauseKind.ONCE, package, _scope(first, singletons))
                     yield Incompatibility(cause, first.instance, singletons, second.instance, everywhere)
 
 
@@ -321,3 +322,45 @@ def _locked_alternatives(inputs: ClusterInputs) -> dict[Cause, int]:
         Cause(CauseKind.REQUIRES, str(choice.parent), choice.requirement): choice.alternative
         for choice in inputs.chosen
     }
+
+
+def without_duplicates(
+    inputs: ClusterInputs, running: Container[str] = ()
+) -> tuple[ClusterInputs, tuple[Problem, ...]]:
+    """Return the inputs with one install of each instance, and a problem for each other one. Order-free.
+
+    The install that runs already stays, else the one with the lowest namespace and name.
+
+    Args:
+        inputs: The inputs of the cluster.
+        running: The objects that are in the cluster: `Provider/aws`.
+    """
+    kept: dict[Instance, Install] = {}
+    external: list[Install] = []
+    problems: list[Problem] = []
+    for install in sorted(
+        inputs.installs, key=lambda i: (not _runs(i, running), i.namespace, i.name, i.kind, i.location)
+    ):
+        instance = inputs.instance_of(install)
+        if install.external:
+            external.append(install)
+        elif kept.setdefault(instance, install) is not install:
+            problems.append(_duplicate(instance, kept[instance], install, running))
+    installs = (*sorted(kept.values(), key=lambda i: (i.namespace, i.name, i.kind, i.location)), *external)
+    return replace(inputs, installs=installs), tuple(problems)
+
+
+def _runs(install: Install, running: Container[str]) -> bool:
+    return f"{install.kind}/{install.name}" in running
+
+
+def _duplicate(instance: Instance, first: Install, second: Install, running: Container[str]) -> Problem:
+    name = instance.package.name
+    why = f"only one may; {first.name} runs already" if _runs(first, running) else "only one may"
+    return Problem(
+        second.location,
+        Reason.DUPLICATE_PACKAGE,
+        f"{second} and {first} ({first.location}) both install {name}, and {why}",
+        hint="Remove one of the two manifests",
+        subject=str(second),
+    )

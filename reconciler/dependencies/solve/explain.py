@@ -13,8 +13,8 @@ from reconciler.dependencies.model.packages import (
     InterfaceNeed,
     Need,
     PackageNeed,
-    Platform,
 )
+from reconciler.dependencies.solve.hints import suggest_hints
 from reconciler.dependencies.solve.problem import (
     Cause,
     CauseKind,
@@ -23,9 +23,8 @@ from reconciler.dependencies.solve.problem import (
     ResolutionProblem,
     Unsatisfiable,
 )
-from reconciler.dependencies.solve.sat import find_conflict
+from reconciler.dependencies.solve.sat import Questions, find_conflict
 from reconciler.dependencies.solve.solution import Explanation, Rejection
-from reconciler.dependencies.solve.suggest import suggest_fixes
 from reconciler.dependencies.versions import lint_constraint
 from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
 
@@ -51,21 +50,25 @@ _CODES = {
 }
 
 
-def explain(inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable) -> Explanation:
+def explain(
+    inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable, questions: Questions
+) -> Explanation:
     """Explain a conflict: a chain of sentences from the users' installs down, with places and hints.
 
     Order-free. A hint is given only if the solver finds a solution when it is followed.
     """
     explainer = _Explainer(inputs, problem, conflict.causes)
     chain = explainer.chain()
+    hints = suggest_hints(inputs, problem, conflict, questions)
     return Explanation(
         code=explainer.code(),
         sentences=tuple(explainer.sentences(chain)),
         places=tuple(dict.fromkeys(place for group in chain for place in explainer.places(group))),
         paths=explainer.paths(),
         rejected=tuple(explainer.rejected(chain)),
-        hints=suggest_fixes(inputs, problem, conflict),
+        hints=hints.texts,
         minimal=conflict.minimal,
+        adds=hints.adds,
     )
 
 
@@ -168,7 +171,7 @@ class _Explainer:
     def code(self) -> str:
         """Return the code of the conflict."""
         kinds = {cause.kind for cause in self.causes}
-        if any(cause.kind is CauseKind.ONCE and cause.detail == "namespace" for cause in self.causes):
+        if any(cause.kind is CauseKind.ONCE and cause.resource == "namespace" for cause in self.causes):
             return "E-CARD-NS"
         if any(cause.kind is CauseKind.OWNER and self._is_composition(cause) for cause in self.causes):
             return "E-OWN-COMPOSITION"
@@ -247,6 +250,10 @@ class _Explainer:
         return f"{text}; {unmet}" if unmet else text
 
     def _requirement(self, demand: InstanceRequirement) -> str:
+        if demand.held:
+            ((version,),) = (way.allowed for way in demand.alternatives)
+            kept = self.problem.nodes[_targets(demand)[0]].candidates[version]
+            return f"{demand.cause.subject} keeps {kept}"
         if demand.parent is None:
             return f"{demand.cause.subject} asks for {demand.requirement}"
         candidates = self._having(demand)
@@ -345,20 +352,18 @@ class _Explainer:
         name = cause.package
         facts: dict[CauseKind, Callable[[], str]] = {
             CauseKind.PLATFORM: lambda: self._platform(cause),
-            CauseKind.WITHDRAWN: lambda: f"{name} {cause.detail} is withdrawn{self._withdrawal(cause)}",
-            CauseKind.DOWNGRADE: lambda: f"{name} is locked at {cause.detail} and may not go below that",
-            CauseKind.POLICY: lambda: f"The version policy of {name} is {cause.detail}",
-            CauseKind.FOREIGN: lambda: (
-                f"{name} is there already, as {cause.detail.strip('/')}, and is not ours"
-            ),
+            CauseKind.WITHDRAWN: lambda: f"{name} {cause.resource} is withdrawn{self._withdrawal(cause)}",
+            CauseKind.DOWNGRADE: lambda: f"{name} is locked at {cause.resource} and may not go below that",
+            CauseKind.POLICY: lambda: f"The version policy of {name} is {cause.resource}",
+            CauseKind.FOREIGN: lambda: f"{name} is there already, as {cause.resource}, and is not ours",
             CauseKind.OWNER: lambda: (
                 f"Only one package may own {cause.subject}: {self._owners(cause)} bring it"
             ),
-            CauseKind.HELD: lambda: f"{name} brings {cause.detail}, which keeps it",
-            CauseKind.REQUESTED: lambda: f"{cause.subject} asks for {cause.detail}",
-            CauseKind.ASSUMED: lambda: f"{name} is to be {cause.detail}",
+            CauseKind.HELD: lambda: f"{name} brings {cause.resource} of {_owner(cause)}, which keeps it",
+            CauseKind.REQUESTED: lambda: f"{cause.subject} asks for {cause.resource}",
+            CauseKind.ASSUMED: lambda: f"{name} is to be {cause.resource}",
             CauseKind.ONCE: lambda: (
-                f"{name} may be installed only once in a {cause.detail}: {self._twice(cause)}"
+                f"{name} may be installed only once in a {cause.resource}: {self._twice(cause)}"
             ),
         }
         circle = "Packages that need one another in a circle have no order of installation"
@@ -388,13 +393,13 @@ class _Explainer:
                 yield from (demand for demand in group if demand.cause == cause)
 
     def _platform(self, cause: Cause) -> str:
-        platforms = {str(name): version for name, version in self.inputs.presence.platforms}
-        platform = cause.detail.split()[0]
-        texts = [str(candidate.version) for candidate in self._concerned(cause)]
+        concerned = list(self._concerned(cause))
+        texts = [str(candidate.version) for candidate in concerned]
+        (platform,) = {n.platform for c in concerned for n in c.platforms if str(n) == cause.resource}
         verb = "needs" if len(texts) == 1 else "need"
         return (
-            f"{cause.package} {_listing(texts)} {verb} {cause.detail}, "
-            f"and this cluster has {Platform(platform)} {platforms.get(platform)}"
+            f"{cause.package} {_listing(texts)} {verb} {cause.resource}, "
+            f"and this cluster has {platform} {dict(self.inputs.presence.platforms)[platform]}"
         )
 
     def _withdrawal(self, cause: Cause) -> str:
@@ -405,7 +410,7 @@ class _Explainer:
         return _listing(sorted({str(candidate) for candidate in self._concerned(cause)}))
 
     def _twice(self, cause: Cause) -> str:
-        where = [self.path(i) for i in self.problem.nodes if str(i.package) == cause.subject]
+        where = [self.path(i) for i in self.problem.nodes if i.package == cause.subject]
         return " and ".join(sorted(where))
 
     # Paths
@@ -427,7 +432,7 @@ class _Explainer:
             trail.insert(0, earlier)
         root = roots.get(trail[0])
         names = [step.package.name for step in trail]
-        return " → ".join([root.cause.subject, *names] if root else names)
+        return " → ".join([str(root.cause.subject), *names] if root else names)
 
     def _parent(self, instance: Instance, trail: Iterable[Instance]) -> Instance | None:
         parents = [
@@ -473,11 +478,14 @@ class _Explainer:
         for demand in self.requirements.values():
             ways = [way for way in demand.alternatives if way.instance == node.instance]
             if ways and not any(place in way.allowed for way in ways):
-                verb = (
-                    "accepts only" if demand.optional else "asks for" if demand.parent is None else "requires"
-                )
-                yield f"{_asker(demand)} {verb} {demand.requirement}"
+                verb = "accepts only" if demand.optional else "requires"
+                own = demand.parent is None
+                yield self._requirement(demand) if own else f"{_asker(demand)} {verb} {demand.requirement}"
         yield from (self._fact(cause) for cause in node.banned.get(place, ()) if cause in self.causes)
+
+
+def _owner(cause: Cause) -> str:
+    return cause.owner.name if cause.owner else ""
 
 
 def _targets(demand: InstanceRequirement) -> list[Instance]:
@@ -485,7 +493,7 @@ def _targets(demand: InstanceRequirement) -> list[Instance]:
 
 
 def _asker(demand: InstanceRequirement) -> str:
-    return demand.cause.subject if demand.parent is None else demand.parent.package.name
+    return str(demand.cause.subject) if demand.parent is None else demand.parent.package.name
 
 
 def _allows_all(demand: InstanceRequirement, target: Instance, problem: ResolutionProblem) -> bool:

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.dependencies.model.cluster import Instance
-from reconciler.dependencies.model.packages import Candidate, Requirement
+from reconciler.dependencies.model.packages import Candidate, PackageId, Requirement
 
 
 class AlternativeSource(StrEnum):
@@ -56,16 +56,27 @@ class CauseKind(StrEnum):
 
 
 class Cause(NamedTuple):
-    """One cause of a conflict, identified by its subject; places and versions are looked up later."""
+    """One cause of a conflict, identified by what it is about; places and versions are looked up later.
+
+    The `subject` is an install, a requirement's package, a kind, or the package or instance that a rule
+    forbids. `resource` is what is asked for, required or forbidden, and `owner` the package that has it.
+    """
 
     kind: CauseKind
-    subject: str
-    detail: str = ""
+    subject: str | PackageId | Instance
+    resource: str = ""
+    owner: PackageId | None = None
 
     @property
     def package(self) -> str:
-        """The name of the package that this is about, without ecosystem and slot; else the subject."""
-        return self.subject.partition(":")[2].partition("@")[0] or self.subject
+        """The name of the package that this is about; else the subject."""
+        match self.subject:
+            case Instance():
+                return self.subject.package.name
+            case PackageId():
+                return self.subject.name
+            case _:
+                return self.subject
 
 
 class Alternative(Struct, frozen=True):
@@ -86,7 +97,8 @@ class Alternative(Struct, frozen=True):
 class InstanceRequirement(Struct, frozen=True):
     """One requirement of one instance, or of the user (no parent), with all alternatives.
 
-    `cause` is its identity: equal requirements of several versions of an instance are one.
+    `cause` is its identity: equal requirements of several versions of an instance are one. That of an
+    install that gave way is `held`: it keeps its locked version.
     """
 
     parent: Instance | None
@@ -94,6 +106,7 @@ class InstanceRequirement(Struct, frozen=True):
     alternatives: tuple[Alternative, ...]
     cause: Cause
     required: bool = True
+    held: bool = False
 
     @property
     def optional(self) -> bool:

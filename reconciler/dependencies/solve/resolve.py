@@ -1,6 +1,7 @@
 """Resolve the dependencies of one cluster, part by part, and arbitrate ownership conflicts."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -10,17 +11,25 @@ from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Candidate, Install, Interface, InterfaceNeed, PackageNeed
+from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.explain import SkipReasons, explain
 from reconciler.dependencies.solve.problem import (
+    Alternative,
     AlternativeSource,
     Assignment,
     BudgetExceeded,
+    Cause,
+    CauseKind,
+    InstanceNode,
+    InstanceRequirement,
     ResolutionProblem,
+    SolverOutcome,
     Unsatisfiable,
     split_problem,
 )
-from reconciler.dependencies.solve.sat import solve
+from reconciler.dependencies.solve.sat import Questions, attempt, is_solvable
+from reconciler.dependencies.solve.sat.solver import BudgetError
 from reconciler.dependencies.solve.solution import (
     Explanation,
     ResolvedInstance,
@@ -29,7 +38,6 @@ from reconciler.dependencies.solve.solution import (
     decode,
     with_requesters,
 )
-from reconciler.dependencies.solve.stall import StallSearch
 from reconciler.dependencies.solve.verify import verify
 from reconciler.names.problems import Problem
 
@@ -83,41 +91,44 @@ class _PartialSolution(Struct):
     failed: set[Instance] = field(default_factory=set)
 
     def add(self, part: ResolutionProblem) -> None:
-        """Solve one part; leave out the installs that stall, as `StallSearch` chooses them."""
-        search, left, outcome = StallSearch(self.inputs, part), part, solve(part)
+        """Solve one part; leave out the installs that stall, as `StallSearch` chooses them.
+
+        If the rest has no solution either, the whole part keeps its lock.
+        """
+        search, left, (outcome, questions) = StallSearch(self.inputs, part), part, attempt(part)
         stalls: list[tuple[Explanation, tuple[Install, ...]]] = []
-        while isinstance(outcome, Unsatisfiable) and (stall := search.next(left, outcome)) is not None:
-            stalls.append((explain(self.inputs, left, stall.conflict), stall.installs))
-            left, outcome = stall.problem, stall.outcome
+        whole: Explanation | None = None
+        while isinstance(outcome, Unsatisfiable) and questions is not None:
+            stall = search.next(left, outcome, questions)
+            conflict = stall.conflict if stall is not None else outcome
+            explanation = explain(self.inputs, left, conflict, questions)
+            if stalls and any(demand.held for demand in left.roots if demand.cause in conflict.causes):
+                # What solves the conflict to which that install gave way, solves this one, too.
+                explanation = replace(explanation, hints=stalls[0][0].hints, adds=stalls[0][0].adds)
+            if stall is None:
+                whole = explanation
+                break
+            stalls.append((explanation, stall.installs))
+            left, outcome, questions = stall.problem, stall.outcome, stall.questions
         is_solved = isinstance(outcome, Assignment)
-        for explanation, installs in stalls:
-            names = tuple(map(str, installs)) if is_solved else ()
+        for explanation, own in stalls:
+            names = tuple(map(str, own)) if is_solved else ()
             self.explanations.append(replace(explanation, stalled=names))
-            self.problems += [_stall_problem(install, explanation) for install in installs]
+            self.problems += [_stall_problem(install, explanation) for install in own]
         if isinstance(outcome, Assignment):
             why = SkipReasons(self.inputs, left)
             pins, skipped = decode(replace(left, roots=part.roots), outcome, why.of)
             self.resolved += pins
             self.skipped += skipped
-        else:
-            stalled = {install for _, installs in stalls for install in installs}
-            self._fail(part, left, outcome, [i for i in _installs(self.inputs, part) if i not in stalled])
-
-    def _fail(
-        self,
-        part: ResolutionProblem,
-        left: ResolutionProblem,
-        outcome: Unsatisfiable | BudgetExceeded,
-        installs: list[Install],
-    ) -> None:
-        """Keep the lock of a whole part, with a problem for each of these installs."""
-        self.failed.update(part.nodes)
-        if isinstance(outcome, BudgetExceeded):
-            self.problems += [_budget_problem(install, outcome) for install in installs]
             return
-        explanation = explain(self.inputs, left, outcome)
-        self.explanations.append(explanation)
-        self.problems += [_conflict_problem(install, explanation) for install in installs]
+        self.failed.update(part.nodes)
+        stalled = {install for _, own in stalls for install in own}
+        installs = list(_installs(self.inputs, part, stalled))
+        if whole is not None:
+            self.explanations.append(whole)
+            self.problems += [_conflict_problem(install, whole) for install in installs]
+        elif isinstance(outcome, BudgetExceeded):
+            self.problems += [_budget_problem(install, outcome) for install in installs]
 
 
 def warnings_of(inputs: ClusterInputs, solution: Solution) -> tuple[Problem, ...]:
@@ -153,18 +164,14 @@ def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -
 def _bound_interfaces(inputs: ClusterInputs, target: str) -> tuple[Interface, ...]:
     """Return the interfaces of a bound installation."""
     interfaces_by_name = {
-        _name(installation.namespace, installation.name): installation.interfaces
+        qualified(installation.namespace, installation.name): installation.interfaces
         for installation in inputs.presence.installations
     }
     interfaces_by_name |= {
-        _name(installation.namespace, installation.name): installation.interfaces
+        qualified(installation.namespace, installation.name): installation.interfaces
         for installation in inputs.installs
     }
     return interfaces_by_name.get(target.removeprefix("binding:"), ())
-
-
-def _name(namespace: str, name: str) -> str:
-    return f"{namespace}/{name}" if namespace else name
 
 
 def _stall_problem(install: Install, explanation: Explanation) -> Problem:
@@ -224,6 +231,165 @@ def _budget_problem(install: Install, outcome: BudgetExceeded) -> Problem:
     return Problem(install.location, Reason.STEP_BUDGET_EXCEEDED, message, hint, str(install), message)
 
 
-def _installs(inputs: ClusterInputs, part: ResolutionProblem) -> Iterator[Install]:
+def _installs(inputs: ClusterInputs, part: ResolutionProblem, but: Container[Install]) -> Iterator[Install]:
     requested = {demand.cause.subject for demand in part.roots}
-    return (install for install in inputs.installs if str(install) in requested)
+    return (install for install in inputs.installs if str(install) in requested and install not in but)
+
+
+_OWNERSHIP = frozenset({CauseKind.OWNER, CauseKind.HELD})
+
+_MOST_COMPARED = 16
+"""Installs of one conflict that are left out in turn, to find those that contradict one another."""
+
+
+class Stall(NamedTuple):
+    """Installs that stall because of a conflict, the problem without what they ask for, and its outcome."""
+
+    conflict: Unsatisfiable
+    installs: tuple[Install, ...]
+    problem: ResolutionProblem
+    outcome: SolverOutcome
+    questions: Questions | None
+
+
+class StallSearch:
+    """Finds the installs that stall, conflict by conflict. Deterministic and order-free.
+
+    A conflict is of as few installs as possible, so that one without a solution by itself stalls alone. If
+    packages contest a kind, the lowest-ranked install stalls, otherwise all installs of the conflict. A
+    stalled install keeps its locked version; what has none is not installed, and nothing else may install
+    its package outside of its range.
+    """
+
+    def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem) -> None:
+        self._installs = {str(install): install for install in inputs.installs}
+        self._stalled: set[Cause] = set()
+        self._count = len(problem.roots)
+
+    def next(self, problem: ResolutionProblem, conflict: Unsatisfiable, questions: Questions) -> Stall | None:
+        """Return the next stall; None if the whole problem keeps its lock."""
+        conflict = self._smallest(problem, conflict, questions)
+        # An assumed version is a question: an install that gave way to it would keep another version.
+        if any(cause.kind is CauseKind.ASSUMED for cause in conflict.causes):
+            return None
+        asking = self._asking(problem, conflict)
+        is_contest = any(cause.kind in _OWNERSHIP for cause in conflict.causes)
+        if is_contest:
+            asking = self._preempted(problem, conflict, asking)
+        elif not conflict.minimal or len(asking) + len(self._stalled) == self._count:
+            return None
+        if not asking:
+            return None
+        left = problem
+        for demand in asking:
+            left = _without_root(left, demand)
+        self._stalled.update(demand.cause for demand in asking)
+        outcome, following = attempt(left)
+        if not is_contest and isinstance(outcome, Unsatisfiable) and not self._asking(left, outcome):
+            return None
+        installs = tuple(self._installs[str(demand.cause.subject)] for demand in asking)
+        return Stall(conflict, installs, left, outcome, following)
+
+    def _smallest(
+        self, problem: ResolutionProblem, conflict: Unsatisfiable, questions: Questions
+    ) -> Unsatisfiable:
+        """Return a conflict of installs of which any fewer have a solution; those that run are spared."""
+        asking = self._asking(problem, conflict)
+        if not 1 < len(asking) <= _MOST_COMPARED:
+            return conflict
+        roots = {demand.cause for demand in problem.roots} - self._stalled
+        rules = [cause for cause in questions.causes if cause not in roots]
+        left = asking
+        try:
+            for demand in sorted(asking, key=lambda demand: not _runs(problem, demand)):
+                fewer = [other for other in left if other is not demand]
+                if fewer and not questions.is_solvable([*(other.cause for other in fewer), *rules]):
+                    left = fewer
+        except BudgetError:
+            return conflict
+        return conflict if left == asking else questions.conflict([*(other.cause for other in left), *rules])
+
+    def _asking(self, problem: ResolutionProblem, conflict: Unsatisfiable) -> list[InstanceRequirement]:
+        """Return the installs of a conflict that do not stall yet."""
+        causes = frozenset(conflict.causes) - self._stalled
+        return [demand for demand in problem.roots if demand.cause in causes]
+
+    def _preempted(
+        self, problem: ResolutionProblem, conflict: Unsatisfiable, asking: list[InstanceRequirement]
+    ) -> list[InstanceRequirement]:
+        """Return the install that stalls in an ownership conflict: the lowest rank that unblocks the others.
+
+        An install that owns a contested kind in the lock unblocks none. Of the others, installs that a user
+        names rank highest, then the lowest kind and name.
+
+        Source: crossplane, packages-v2 design, PackageLock: one of two packages wins, and always one.
+        """
+        contestants = _contestants(problem, conflict)
+
+        def rank(demand: InstanceRequirement) -> tuple[bool, str, str]:
+            install = self._installs[str(demand.cause.subject)]
+            own = {node.instance for _, node in _targets(problem, demand)}
+            return (own.isdisjoint(contestants), install.kind, install.name)
+
+        ranked = sorted(asking, key=rank, reverse=True)
+        free = [demand for demand in ranked if not _is_held(problem, demand)]
+        contested = replace(problem, roots=(*self._held(problem), *asking))
+        try:
+            compared = free[:_MOST_COMPARED] if len(free) > 1 else []
+            helpful = (demand for demand in compared if is_solvable(_without_root(contested, demand)))
+            first = next(helpful, None)
+        except BudgetError:
+            first = None
+        return [first] if first else free[:1]
+
+    def _held(self, problem: ResolutionProblem) -> list[InstanceRequirement]:
+        """Return the installs that stall and keep their locked versions."""
+        return [demand for demand in problem.roots if demand.cause in self._stalled]
+
+
+def _runs(problem: ResolutionProblem, demand: InstanceRequirement) -> bool:
+    """Tell whether the locked version of an install is still what it asks for."""
+    ((alternative, node),) = _targets(problem, demand)
+    return node.locked in alternative.allowed
+
+
+def _is_held(problem: ResolutionProblem, demand: InstanceRequirement) -> bool:
+    """Tell whether an install asks for its locked version only, so that it cannot give way."""
+    ((alternative, node),) = _targets(problem, demand)
+    return node.locked is not None and alternative.allowed == {node.locked}
+
+
+def _without_root(problem: ResolutionProblem, demand: InstanceRequirement) -> ResolutionProblem:
+    """Return the problem with one install held at its locked version, or not installed if it has none.
+
+    The versions that the install does not allow are excluded: nothing else brings them in its place.
+    """
+    ((alternative, node),) = _targets(problem, demand)
+    if node.locked is not None:
+        held = replace(alternative, allowed=frozenset({node.locked}))
+        kept = replace(demand, alternatives=(held,), held=True)
+        return replace(problem, roots=tuple(kept if other is demand else other for other in problem.roots))
+    excluded = set(range(len(node.candidates))) - alternative.allowed
+    banned = {**node.banned, **{place: (*node.banned.get(place, ()), demand.cause) for place in excluded}}
+    nodes = {**problem.nodes, node.instance: replace(node, banned=banned)}
+    return replace(problem, nodes=nodes, roots=tuple(other for other in problem.roots if other is not demand))
+
+
+def _targets(
+    problem: ResolutionProblem, demand: InstanceRequirement
+) -> list[tuple[Alternative, InstanceNode]]:
+    """Return the only alternative of an install, with its node."""
+    return [
+        (alternative, problem.nodes[alternative.instance])
+        for alternative in demand.alternatives
+        if alternative.instance is not None
+    ]
+
+
+def _contestants(problem: ResolutionProblem, conflict: Unsatisfiable) -> set[Instance]:
+    """Return the instances that bring a contested kind or composition."""
+    causes = frozenset(conflict.causes)
+    packages = {cause.subject for cause in causes if cause.kind is CauseKind.HELD}
+    held = {instance for instance in problem.nodes if instance.package in packages}
+    exclusions = (item for item in problem.incompatibilities if item.cause in causes)
+    return held.union(*((item.first, item.second) for item in exclusions))

@@ -62,7 +62,8 @@ class Explanation(Struct, frozen=True):
 
     `sentences` are the causes, each with its place; they contradict one another, and if `minimal` all of
     them are needed. `rejected` lists, per package, versions and the reasons against each. `stalled` are
-    the installs that keep their locked versions, so that the others have a solution.
+    the installs that keep their locked versions, so that the others have a solution. The last hint is to
+    add the packages of `adds` to the index, if there are any.
     """
 
     code: str
@@ -73,6 +74,7 @@ class Explanation(Struct, frozen=True):
     hints: tuple[str, ...] = ()
     minimal: bool = True
     stalled: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
 
     @property
     def hint(self) -> str:
@@ -136,7 +138,7 @@ def _unique(demands: Iterable[InstanceRequirement]) -> list[InstanceRequirement]
 
 def _edge(demand: InstanceRequirement, answer: Assignment) -> RequirementEdge:
     alternative = answer.selected[demand.cause]
-    signature = demand.cause.detail
+    signature = demand.cause.resource
     return RequirementEdge(
         demand.requirement,
         signature,

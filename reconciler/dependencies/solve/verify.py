@@ -34,7 +34,7 @@ def verify(inputs: ClusterInputs, solution: Solution) -> tuple[str, ...]:
     """Return the violated rules of a solution, in sentences; nothing if it is valid.
 
     Total and order-free. It shares only the model with the solver: what overrides and declined alternatives
-    mean is said here once more, so that a fault on either side shows.
+    mean is defined here once more, so that a fault on either side shows.
     """
     return tuple(_violations(inputs, solution))
 

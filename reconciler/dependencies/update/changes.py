@@ -10,7 +10,7 @@ from reconciler.dependencies.lock.format import (
     Resolution,
     lock_changes,
 )
-from reconciler.dependencies.lock.objects import USER
+from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.packages import Dialect, version_range
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.lock.format import Resolution, ownership_entries
+from reconciler.dependencies.lock.format import LockOp, Resolution, lock_changes, ownership_entries
 from reconciler.dependencies.lock.read import exclusive_owners, with_lock
 from reconciler.dependencies.lock.write import lock_solution
-from reconciler.dependencies.model.cluster import ClusterInputs, Instance
-from reconciler.dependencies.model.packages import Install, PackageId, Requirement
-from reconciler.dependencies.model.parameters import (
+from reconciler.dependencies.model.bundles import (
     UnknownVariableError,
     dependency_parameters,
     render_parameter,
     template_variables,
 )
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance
+from reconciler.dependencies.model.packages import Install, PackageId, Requirement
 from reconciler.dependencies.revisions.autoremove import (
     autoremove,
     leave_dependencies,
@@ -27,11 +27,11 @@ from reconciler.dependencies.revisions.autoremove import (
     upgraded_with_parent,
 )
 from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUpdate, reconcile_revisions
-from reconciler.dependencies.solve.duplicates import without_duplicates
+from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
 from reconciler.dependencies.update.digest import InputDigests
-from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.names.problems import Problem
 
 Owners = tuple[tuple[str, PackageId], ...]
@@ -80,7 +80,8 @@ class ClusterResolver(Struct):
         decided = self._decide(inputs, before, keeps=keeps)
         # What this run removes may have been in the way: a second run must not find another result.
         for _ in range(_MOST_ROUNDS if self.options == DEFAULT_OPTIONS else 0):
-            if not decided.problems or decided.lock.resolution == before.resolution:
+            changes = lock_changes(before.resolution, decided.lock.resolution)
+            if not decided.problems or all(change.op is LockOp.ADD for change in changes):
                 break
             before = decided.lock
             again = self._decide(inputs, before, keeps=keeps)

@@ -22,10 +22,9 @@ from reconciler.dependencies.lock.read import FleetLocks
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, ResolverSettings
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions.reconcile import PreviousLock
-from reconciler.dependencies.solve.repairs import name_cluster
+from reconciler.dependencies.solve.hints import name_cluster
 from reconciler.dependencies.update.cluster import ClusterResolver
-from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
-from reconciler.dependencies.update.options import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
 
 INCOMPLETE_DIGEST = ""
 """Input digest of a lock with an unsolved part: every run resolves it again."""

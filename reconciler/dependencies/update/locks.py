@@ -1,13 +1,30 @@
 """Lock updates of clusters, as values: every other stage knows these, and few runs have any."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
 
 from reconciler.base.lazy import LazyModule
 from reconciler.names.problems import Problem
+
+
+class ResolveOptions(NamedTuple):
+    """Options of one run, in addition to the manifests.
+
+    The packages of `upgrade` may change their locked version. Without `dependencies` generated packages
+    stay as they are: none is added, changed or removed. With `prune` everything unneeded goes, also
+    packages that are retained by default, and CRDs that removed packages left behind.
+    """
+
+    upgrade: frozenset[str] = frozenset()
+    dependencies: bool = True
+    prune: bool = False
+
+
+DEFAULT_OPTIONS = ResolveOptions()
+
 
 if TYPE_CHECKING:
     from reconciler.dependencies.lock import format as formats

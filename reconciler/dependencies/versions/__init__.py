@@ -6,15 +6,17 @@ from reconciler.dependencies.versions import carvel, masterminds
 from reconciler.dependencies.versions.carvel import CarvelSelection, Prereleases
 from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Operator, Wildcard
 from reconciler.dependencies.versions.lint import lint_constraint
-from reconciler.dependencies.versions.preference import VersionPolicy, choose, rank
 from reconciler.dependencies.versions.version import (
     Version,
     VersionError,
+    VersionPolicy,
+    choose,
     parse_loose,
     parse_relaxed,
     parse_strict,
     precedence,
     precedence_with_build,
+    rank,
 )
 
 __all__ = [

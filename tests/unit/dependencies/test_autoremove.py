@@ -13,7 +13,7 @@ from reconciler.dependencies.lock.format import (
     LockedSlot,
     Resolution,
 )
-from reconciler.dependencies.lock.objects import USER
+from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.revisions.autoremove import autoremove, leave_dependencies, retain_all
 
 

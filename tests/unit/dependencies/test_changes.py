@@ -13,7 +13,7 @@ from reconciler.dependencies.lock.format import (
     LockOp,
     Resolution,
 )
-from reconciler.dependencies.lock.objects import USER
+from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.update.changes import (
     VersionChange,
     object_version_changes,

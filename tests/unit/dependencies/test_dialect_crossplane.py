@@ -14,8 +14,7 @@ from reconciler.dependencies.dialects.crossplane import (
     read_meta,
     rewritten,
 )
-from reconciler.dependencies.dialects.reading import ParsedManifest
-from reconciler.dependencies.dialects.references import parse_image, parse_source
+from reconciler.dependencies.dialects.reading import ParsedManifest, parse_image, parse_source
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     ApiNeed,

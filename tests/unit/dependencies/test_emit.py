@@ -10,12 +10,12 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.emit import (
     GeneratedManifests,
+    _as_text,
     generate_manifests,
     installed_version,
     is_generated_by,
     is_unmodified,
 )
-from reconciler.dependencies.emit.manifests import _as_text
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     DesiredState,

@@ -21,8 +21,7 @@ from reconciler.dependencies.revisions.reconcile import revision_name
 from reconciler.dependencies.status import status_files
 from reconciler.dependencies.update.digest import InputDigests
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.update.options import ResolveOptions
+from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.package_life import CLUSTER, Life, digest, source

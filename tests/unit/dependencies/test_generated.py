@@ -16,7 +16,7 @@ from reconciler.dependencies.emit.generated import (
     owner_of,
 )
 from reconciler.dependencies.lock.format import LockedDependency, LockedInstance, LockedPackage, LockedSlot
-from reconciler.dependencies.lock.objects import USER
+from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.packages import (
     Candidate,

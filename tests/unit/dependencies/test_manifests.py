@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef
-from reconciler.dependencies.emit.manifests import (
+from reconciler.dependencies.emit import (
     active_version,
     add_checksum_header,
     emit_carvel,
@@ -16,6 +15,7 @@ from reconciler.dependencies.emit.manifests import (
     is_unmodified,
     needed_by,
 )
+from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef
 from reconciler.dependencies.lock.format import (
     DesiredState,
     LockedInstance,

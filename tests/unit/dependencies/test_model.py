@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedSlot
-from reconciler.dependencies.model.bundles import bundle_name, rendered_labels, sharing_labels
+from reconciler.dependencies.model.bundles import (
+    UnknownVariableError,
+    bundle_name,
+    dependency_parameters,
+    own_parameters,
+    render_parameter,
+    rendered_labels,
+    sharing_labels,
+    template_variables,
+    written_values,
+)
 from reconciler.dependencies.model.cluster import (
     InstallSlot,
     Instance,
@@ -33,14 +43,6 @@ from reconciler.dependencies.model.packages import (
     dns_label,
     exact_range,
     version_range,
-)
-from reconciler.dependencies.model.parameters import (
-    UnknownVariableError,
-    dependency_parameters,
-    own_parameters,
-    render_parameter,
-    template_variables,
-    written_values,
 )
 from reconciler.dependencies.versions import parse_loose, parse_strict
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from reconciler.dependencies.lock.format import LockedPackage
-from reconciler.dependencies.lock.objects import (
+from reconciler.dependencies.lock.write import (
     USER,
     ClusterObject,
     _generated,

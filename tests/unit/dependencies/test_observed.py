@@ -3,8 +3,7 @@
 from typing import Any
 
 from reconciler.base.errors import Location
-from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.catalog.cluster_state import observed_revisions
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, observed_revisions
 from reconciler.dependencies.lock.format import LockedRevision
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.model.cluster import ObservedRevision

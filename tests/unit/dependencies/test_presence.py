@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.base.errors import Location
-from reconciler.dependencies.catalog.cluster_state import (
+from reconciler.dependencies.catalog.cluster_inputs import (
     crossplane_lock_candidates,
     observe_cluster,
     observed_revisions,

@@ -19,8 +19,7 @@ from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.dependencies.lock.read import FleetLocks, read_locks
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.update.fleet import update_locks
-from reconciler.dependencies.update.locks import LockUpdate
-from reconciler.dependencies.update.options import ResolveOptions
+from reconciler.dependencies.update.locks import LockUpdate, ResolveOptions
 from reconciler.dependencies.versions import parse_loose
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot

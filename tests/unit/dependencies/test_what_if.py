@@ -80,8 +80,9 @@ def test_who_has_room_moves_and_says_what_moves_along() -> None:
             CAPPED,
             "web.io 1.0.0 requires db.io >=1.0.0 <2.0.0",
             (
-                "Write `>=1.0.0 <=2.0.0` instead of `>=1.0.0 <2.0.0` at config/cluster.yaml:15:41, "
-                "so that web.io 1.0.0 accepts db.io 2.0.0"
+                'Write `override: [{refName: db.io, versionSelection: {constraints: ">=1.0.0 <=2.0.0"}}]` '
+                "below spec.dependencies of PackageInstall prod/shop (config/cluster.yaml:2), "
+                "so that it accepts db.io 2.0.0"
             ),
         ),
         (

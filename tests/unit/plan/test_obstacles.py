@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.base.errors import Location, Problem
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import PackageRevision, PackageState, PullState
 from reconciler.names.ids import Lifecycle, ObjectName
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan, Postponed, WriteDraft
 from reconciler.plan.obstacles import Obstacle, Standstill, find_obstacles
 from reconciler.policy import Policy

@@ -8,8 +8,7 @@ import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.emit import generate_manifests
-from reconciler.dependencies.emit.manifests import add_checksum_header
+from reconciler.dependencies.emit import add_checksum_header, generate_manifests
 from reconciler.dependencies.lock.format import ClusterLock, next_lock
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs

@@ -77,7 +77,7 @@ def _changes(solver: SatSolver) -> list[int]:
     for cause, alternative in formula.problem.locked_alternatives.items():
         literal = _sticky(formula, solver, cause, alternative)
         if literal:
-            named.append((f"{cause.subject} {cause.detail}", literal))
+            named.append((f"{cause.subject} {cause.resource}", literal))
     return [change for _, change in sorted(named)]
 
 

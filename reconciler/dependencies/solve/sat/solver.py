@@ -1,8 +1,7 @@
 """Query the SAT solver within a step budget, and enforce the constraints that clauses cannot express."""
 
 from collections.abc import Iterator
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from pysat.solvers import Solver
@@ -195,12 +194,7 @@ class SatSolver:
         self._solver = Solver(name=_SOLVER, bootstrap_with=formula.clauses)
         self._model: list[int] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __del__(self) -> None:
         self._solver.delete()
 
     def ask(self, *assumptions: int) -> bool:
