@@ -1,10 +1,10 @@
 """Annotations and labels with the prefix `reconciler.dev/`: their kinds of object and valid values."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.api.validation import FieldError
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 
@@ -39,7 +39,7 @@ def _of_words(name: str, kinds: set[str], *words: str) -> Key:
 
 
 def _matching(name: str, kinds: set[str], pattern: str, expects: str) -> Key:
-    compiled = lazy_pattern(pattern)
+    compiled = re.compile(pattern)
     return Key(
         PREFIX + name,
         frozenset(kinds),

@@ -1,13 +1,8 @@
-"""Mappings, modules and patterns that a run rarely needs: made when they are first used.
+"""Mappings that a run rarely needs: made when they are first used."""
 
-Type checkers see an ordinary import, under `TYPE_CHECKING`, and an ordinary `re.compile`.
-"""
-
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -40,35 +35,3 @@ class LazyMapping(Mapping[K, V]):
 
     def __repr__(self) -> str:
         return repr(self._made)
-
-
-class LazyModule:
-    """A module that is imported when one of its names is first used; annotations with them are texts."""
-
-    def __init__(self, name: str) -> None:
-        self.__name__ = name
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(import_module(self.__name__), name)
-        setattr(self, name, value)
-        return value
-
-
-class _LazyPattern:
-    """A regular expression that is compiled when it is first used: most take a start 0.1 to 2 ms."""
-
-    def __init__(self, pattern: Any, flags: int = 0) -> None:
-        self._source = pattern, flags
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(re.compile(*self._source), name)
-        setattr(self, name, value)
-        return value
-
-
-if TYPE_CHECKING:
-    from re import compile as lazy_pattern
-else:
-    lazy_pattern = _LazyPattern
-
-__all__ = ["LazyMapping", "LazyModule", "lazy_pattern"]

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, unquote
 
-from reconciler.base.lazy import lazy_pattern
-
 MASK = "***"
 SHORTEST = 8
 """Values of variables that are shorter are not masked: they would blank out ordinary words."""
@@ -17,23 +15,23 @@ SHORTEST_CREDENTIAL = 6
 """The same for credentials that are in use: those are no guess."""
 _SHORTEST_LINE = 16
 
-_NAMES = lazy_pattern(
+_NAMES = re.compile(
     r"(?i)token|secret|passw(?:or)?d|credential|(?:api|app|access|private|signing|deploy)_?key"
 )
 _USERS = frozenset({"git", "oauth2", "x-access-token", "x-token-auth", "gitlab-ci-token"})
 """Users that a token comes with: names of a protocol, no secrets."""
-_TOKENS = lazy_pattern(
+_TOKENS = re.compile(
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|gldt-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,})"
 )
 _TOKEN_PARTS = ("gh", "glpat-", "gldt-", "xox", "AKIA", "eyJ", "github_pat_", "-----BEGIN ")
-_PRIVATE_KEY = lazy_pattern(
+_PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
-_AUTHORIZATION = lazy_pattern(r"(?i)\b(authorization\s*[:=]\s*(?:bearer|basic|token)\s+)\S+")
-_HTTP_USER = lazy_pattern(r"(?i)\b(https?://)[^/\s@]+@")
-_PASSWORD = lazy_pattern(r"(?i)\b([a-z][a-z0-9+.-]*://[^/\s@:]*:)[^/\s@]+@")
+_AUTHORIZATION = re.compile(r"(?i)\b(authorization\s*[:=]\s*(?:bearer|basic|token)\s+)\S+")
+_HTTP_USER = re.compile(r"(?i)\b(https?://)[^/\s@]+@")
+_PASSWORD = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^/\s@:]*:)[^/\s@]+@")
 
 PATTERNS: Final = (
     (_PRIVATE_KEY, MASK),

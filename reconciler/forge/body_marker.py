@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
-from reconciler.base.lazy import lazy_pattern
-
-_BEGIN = lazy_pattern(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
+_BEGIN = re.compile(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
 _FENCE = re.compile(r"`{3,}|~{3,}")
 _END = "<!-- reconciler:end -->"
 _CUT = "\n\nThe rest does not fit here; the files of this pull request show it."

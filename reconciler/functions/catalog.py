@@ -7,7 +7,6 @@ version outside of the range needs a container: another version would silently g
 import re
 from typing import Final, NamedTuple
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
 
 REGISTRIES: Final = (
@@ -21,8 +20,8 @@ REGISTRIES: Final = (
 STARLARK: Final = "starlark"
 SCHEMA_VALIDATORS: Final = frozenset(("kubeconform", "kubeval"))
 _FLOATING: Final = frozenset(("", "latest", "unstable"))
-_VERSION: Final = lazy_pattern(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
-_REFERENCE: Final = lazy_pattern(
+_VERSION: Final = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
+_REFERENCE: Final = re.compile(
     r"(?P<name>[a-zA-Z0-9][a-zA-Z0-9._-]*(?::[0-9]+)?(?:/[a-zA-Z0-9][a-zA-Z0-9._-]*)*)"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>[a-z0-9]+:[0-9a-f]{32,}))?"
 )

@@ -6,14 +6,14 @@ Pure: functions that are not built in are run by the given runtimes.
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
-from reconciler.base.lazy import LazyModule
 from reconciler.base.wording import plural
+from reconciler.functions import builtin
 from reconciler.functions.catalog import find_claim, parse_image
 from reconciler.functions.package_files import PackageResources, read_resources, write_resources
 from reconciler.functions.resource import Resource
@@ -36,11 +36,6 @@ from reconciler.functions.wire import ProtocolError, check_path, from_items, to_
 from reconciler.krm.yaml import YamlError
 from reconciler.names.objects import Files
 from reconciler.policy import FunctionPolicy
-
-if TYPE_CHECKING:
-    from reconciler.functions import builtin
-else:  # only a pipeline needs them
-    builtin = LazyModule("reconciler.functions.builtin")
 
 Measure = Callable[[str], AbstractContextManager[object]]
 """Measures the run of the function that it gets the name of; the core has no clock."""

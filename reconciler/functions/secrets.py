@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.functions.resource import Resource
 from reconciler.functions.step import StepRun
 from reconciler.functions.values import mappings_at
@@ -31,14 +30,14 @@ _DECIDED: Final[dict[Oid, bool]] = {}
 """Whether a file has a Secret: each conflict of a file asks again, and both sides of each difference."""
 _MOST_DECIDED: Final = 1 << 16
 
-_OTHER_SPELLING: Final = lazy_pattern(rb"[\\!\0]")
+_OTHER_SPELLING: Final = re.compile(rb"[\\!\0]")
 """Part of every spelling without the word itself: an escape, a tag such as `!!binary`, UTF-16."""
-_ESCAPE: Final = lazy_pattern(
+_ESCAPE: Final = re.compile(
     r"\\+(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(000[0-9a-fA-F]{5})|(\r?\n[ \t]*)|([abefnrtv]))?"
 )
-_KIND: Final = lazy_pattern(r"""\bkind["'\s]*:\s*(?:(?:[!&]\S*|[|>][-+0-9]*)\s+)*["']?Secret(?:List)?\b""")
+_KIND: Final = re.compile(r"""\bkind["'\s]*:\s*(?:(?:[!&]\S*|[|>][-+0-9]*)\s+)*["']?Secret(?:List)?\b""")
 """A Secret in a comment, a script or a template: its kind, as it is usually written."""
-_WORD: Final = lazy_pattern(r"\bSecret(?:List)?\b|![\w!<:.,/-]*(?:binary|%[0-9a-fA-F]{2})|%TAG")
+_WORD: Final = re.compile(r"\bSecret(?:List)?\b|![\w!<:.,/-]*(?:binary|%[0-9a-fA-F]{2})|%TAG")
 """Sign of a Secret in text that is not YAML: its kind, or a tag that may decode to it."""
 
 

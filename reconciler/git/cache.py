@@ -19,7 +19,6 @@ import pygit2
 from msgspec import Struct
 
 from reconciler.base.errors import UnavailableError
-from reconciler.base.lazy import lazy_pattern
 from reconciler.git import effects
 from reconciler.git.command import DEFAULT_TIMEOUT_S
 from reconciler.git.database import objects_directory
@@ -46,7 +45,7 @@ _RECORD = "reconciler-packs"
 _CHECKSUM_BYTES = 20
 _CHUNK_BYTES = 1 << 20
 _REF = re.compile(rb"[0-9a-f]{40}\n")
-_PACKED_REFS = lazy_pattern(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n)*")
+_PACKED_REFS = re.compile(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n)*")
 
 
 class MirrorLocation(Struct, frozen=True):

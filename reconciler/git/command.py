@@ -1,6 +1,7 @@
 """Run the git command, with fixed arguments and a clean environment."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,6 @@ from urllib.parse import urljoin, urlsplit
 from msgspec import Struct
 
 from reconciler.base.errors import UnavailableError
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.redact import learn_credential, mask_credentials
 from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
@@ -279,10 +279,10 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-_REDIRECTED = lazy_pattern(r"returned error: 30[12378]\b")
-_LOCATION = lazy_pattern(r"(?im)<= recv header: location:[ \t]*(\S+)")
-_PLAIN = lazy_pattern(r"https?://[A-Za-z0-9.:\[\]-]+/[A-Za-z0-9._~/%+-]*")
-_SERVICE = lazy_pattern(r"/info/refs(?:\?.*)?$")
+_REDIRECTED = re.compile(r"returned error: 30[12378]\b")
+_LOCATION = re.compile(r"(?im)<= recv header: location:[ \t]*(\S+)")
+_PLAIN = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+/[A-Za-z0-9._~/%+-]*")
+_SERVICE = re.compile(r"/info/refs(?:\?.*)?$")
 
 TRACE = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1"}
 """Variables with which git prints the headers that it receives; it redacts those that it sends."""

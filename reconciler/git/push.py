@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.redact import mask_credentials
 from reconciler.git.command import GitResult, is_local_failure, last_line, run_git
 from reconciler.git.database import objects_directory
@@ -53,20 +52,20 @@ class PushResult(NamedTuple):
         return self.status in {PushStatus.DONE, PushStatus.UP_TO_DATE}
 
 
-_FORBIDDEN = lazy_pattern(
+_FORBIDDEN = re.compile(
     r"returned error: 403|archived|read-only|not allowed to (push|write)|permission .*denied to",
     re.IGNORECASE,
 )
-_UNSAFE_REF = lazy_pattern(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
-_OID = lazy_pattern(r"[0-9a-f]{40}")
+_UNSAFE_REF = re.compile(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
+_OID = re.compile(r"[0-9a-f]{40}")
 # One race, as git's client and servers of several versions report it; there is no status code for it.
 _STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect old value", "fetch first",
           "non-fast-forward", "already exists", "reference already exists", "remote ref does not exist",
           "fail to compare")  # fmt: skip
 # Refs that failed only because another ref of the same atomic push failed.
 _SKIPPED = ("atomic push failed", "atomic push failure", "atomic transaction failed", "transaction failed")
-_LOCK_FAULT = lazy_pattern(r"cannot lock ref '([^']+)': (.*)")
-_REASON = lazy_pattern(r"^(?:remote: )?(?:error|fatal): (.+?)\s*$", re.MULTILINE)
+_LOCK_FAULT = re.compile(r"cannot lock ref '([^']+)': (.*)")
+_REASON = re.compile(r"^(?:remote: )?(?:error|fatal): (.+?)\s*$", re.MULTILINE)
 _MOVED = ("but expected", "reference already exists", "unable to resolve reference", "reference is missing")
 _NOISE = ("error: hook declined to update ", "Resolving deltas", "Processing changes")
 LONGEST_HOOK_OUTPUT = 400

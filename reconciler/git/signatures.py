@@ -10,11 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.policy import VerifyRule
 from reconciler.policy.verification import parse_gpg_keys
 
-_SIGNATURE = lazy_pattern(
+_SIGNATURE = re.compile(
     rb"^-----BEGIN (?:PGP SIGNATURE|PGP MESSAGE|SSH SIGNATURE|SIGNED MESSAGE)-----", re.MULTILINE
 )
 _SSH = b"-----BEGIN SSH SIGNATURE-----"

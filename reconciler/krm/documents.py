@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, Self
 
 from msgspec.structs import replace
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.values import PartlyCompared
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
@@ -91,8 +90,8 @@ class _Chunk(NamedTuple):
     line: int
 
 
-_BOUNDARY: Final = lazy_pattern(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
-_MARKER: Final = lazy_pattern(r"---[ \t]*(?:#[^\n]*)?(?:\n|\r\n|\Z)")
+_BOUNDARY: Final = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
+_MARKER: Final = re.compile(r"---[ \t]*(?:#[^\n]*)?(?:\n|\r\n|\Z)")
 _DIRECTIVES: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple, Self
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.names.ids import Lifecycle
 
 HEADS, TAGS = "refs/heads/", "refs/tags/"
@@ -18,7 +17,7 @@ WORKSPACE_PREFIX = "packagevariant-"
 BRANCH_DIRECTORIES = ("drafts", "proposed", "deletionProposed", "reconciler")
 """First segments of all branches that we create: a branch with such a name blocks them."""
 _LONGEST_SEGMENT = 60
-_GROUP = lazy_pattern(rf"{HEADS}reconciler/[^/]+/group/")
+_GROUP = re.compile(rf"{HEADS}reconciler/[^/]+/group/")
 _BRANCHES = (
     (HEADS + DRAFTS, Lifecycle.DRAFT),
     (HEADS + PROPOSED, Lifecycle.PROPOSED),

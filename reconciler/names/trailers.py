@@ -5,18 +5,13 @@ alone: `web/deployment.yaml Deployment/web spec.replicas 3f9c2a-81be07`. Other v
 an answer holds exactly as long as both sides stay as they were.
 """
 
+import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from msgspec import Struct, field
-
-from reconciler.base.lazy import LazyModule, lazy_pattern
-
-if TYPE_CHECKING:
-    import hashlib
-else:
-    hashlib = LazyModule("hashlib")  # it loads OpenSSL, and every command knows the names of trailers
 
 KEEP = "Keep"
 CONFLICT = "Conflict"
@@ -26,8 +21,8 @@ EVERYTHING = "all"
 _NOTHING = "-"
 _SAFE = "/._,:=+@[]()"
 _DIGITS = 6
-_MARK = lazy_pattern(r"[0-9a-f]{6}-[0-9a-f]{6}")
-_LINE = lazy_pattern(r"(?im)^(?P<key>keep|conflict):[ \t]*(?P<value>.*(?:\n[ \t]+\S.*)*)$")
+_MARK = re.compile(r"[0-9a-f]{6}-[0-9a-f]{6}")
+_LINE = re.compile(r"(?im)^(?P<key>keep|conflict):[ \t]*(?P<value>.*(?:\n[ \t]+\S.*)*)$")
 
 
 class ConflictName(NamedTuple):

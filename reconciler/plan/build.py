@@ -1,13 +1,16 @@
 """Build the complete plan from the inventory, the resolved fleet and the rendered packages."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from reconciler.base.errors import Exit
-from reconciler.base.lazy import LazyMapping, LazyModule
+from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
+from reconciler.dependencies import emit as generated_manifests
+from reconciler.dependencies import status as lock_status_files
+from reconciler.dependencies.update import changes as lock_changes
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.krm.yaml import YamlError, load_documents
@@ -36,15 +39,6 @@ from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.pins import may_float
 from reconciler.resolve.rollout_model import RolloutPhase
-
-if TYPE_CHECKING:
-    from reconciler.dependencies import emit as generated_manifests
-    from reconciler.dependencies import status as lock_status_files
-    from reconciler.dependencies.update import changes as lock_changes
-else:
-    generated_manifests = LazyModule("reconciler.dependencies.emit")
-    lock_changes = LazyModule("reconciler.dependencies.update.changes")
-    lock_status_files = LazyModule("reconciler.dependencies.status")
 
 
 def build_plan(

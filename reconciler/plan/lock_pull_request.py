@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, visible
+from reconciler.dependencies.lock import format as formats
 from reconciler.dependencies.lock.paths import is_lock_file
+from reconciler.dependencies.update import changes as lock_changes
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Inventory, PullRequest, PullState, ReviewedLock
@@ -36,12 +37,7 @@ from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import Resolution
 
 if TYPE_CHECKING:
-    from reconciler.dependencies.lock import format as formats
     from reconciler.dependencies.lock.format import ClusterLock
-    from reconciler.dependencies.update import changes as lock_changes
-else:
-    formats = LazyModule("reconciler.dependencies.lock.format")
-    lock_changes = LazyModule("reconciler.dependencies.update.changes")
 
 _SHORT = 8
 

@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Container, Iterator, Sequence
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import PackageState, PullRequest, PullRequests, PullState
 from reconciler.names.ids import Oid, PackageKey
@@ -101,7 +100,7 @@ def _split(
 
 
 _DIGITS = 16
-_BOX = lazy_pattern(r"^- \[(?P<mark>[ xX])\] <!-- reconciler:ask (?P<key>[0-9a-f]{16}) -->", re.MULTILINE)
+_BOX = re.compile(r"^- \[(?P<mark>[ xX])\] <!-- reconciler:ask (?P<key>[0-9a-f]{16}) -->", re.MULTILINE)
 
 
 def dashboard_key(instance: str) -> str:

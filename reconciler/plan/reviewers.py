@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.meta import LabelSelector
-from reconciler.base.lazy import lazy_pattern
 from reconciler.expand.selectors import compile_selector
 from reconciler.plan.changes import Change
 from reconciler.plan.context import PlanContext
@@ -55,8 +54,8 @@ def _is_named(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-_SECTION = lazy_pattern(r"\^?\[([^\]]+)\](?:\[\d+\])?\s*(.*)")
-_OWNER = lazy_pattern(r"@([A-Za-z0-9_][A-Za-z0-9_./-]*)")
+_SECTION = re.compile(r"\^?\[([^\]]+)\](?:\[\d+\])?\s*(.*)")
+_OWNER = re.compile(r"@([A-Za-z0-9_][A-Za-z0-9_./-]*)")
 
 
 class _Entry(NamedTuple):

@@ -1,16 +1,16 @@
 """Settings of rollouts: the waves in which a new upstream revision travels through the packages of a set."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
 from reconciler.policy.settings import Amount, Duration, SettingsGroup, SortedSet
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-_PLACEHOLDER = lazy_pattern(r"\{([^{}]*)\}")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 PLACEHOLDERS = ("cluster", "namespace", "package", "repository", "variant")
 """Words in braces that a gate may have; `package` is the last step of the package's path."""
 

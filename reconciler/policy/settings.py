@@ -8,9 +8,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from reconciler.base.lazy import lazy_pattern
-
-_DURATION = lazy_pattern(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS_S = (7 * 24 * 3600, 24 * 3600, 3600, 60, 1)
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AMOUNT = re.compile(r"[0-9]{1,6}|([0-9]{1,2}|100)%")

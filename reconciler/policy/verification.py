@@ -2,16 +2,16 @@
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.policy.settings import Internal, SettingsGroup
 
 _SSH_KEY = r"^(sk-)?(ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\r\n]*)?$"
-_ARMOUR = lazy_pattern(
+_ARMOUR = re.compile(
     r"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+: [^\n]*\n)*\n"
     r"([A-Za-z0-9+/=\n]+?)\n(?:=[A-Za-z0-9+/]{4}\n)?-----END PGP PUBLIC KEY BLOCK-----"
 )

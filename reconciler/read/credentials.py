@@ -10,6 +10,7 @@ from reconciler.base.redact import learn_credential
 from reconciler.git.commit_signing import CommitSigning
 from reconciler.git.local import read_secret
 from reconciler.git.urls import Credential
+from reconciler.policy import find_rule
 
 if TYPE_CHECKING:
     from reconciler.policy import CommitPolicy, CredentialRule, Policy
@@ -40,7 +41,6 @@ def find_credentials(
     The lookup raises UnavailableError if the variable or file of a rule is missing, so that only the
     repositories of that rule are unreadable. `app` creates the credential of a rule for a GitHub App.
     """
-    from reconciler.policy import find_rule  # noqa: PLC0415 - the control repository is opened without it
 
     def find(remote: str) -> Credential | None:
         rule = find_rule(policy.credentials, remote)
@@ -53,8 +53,6 @@ def find_credentials(
 
 def lacks_credential(policy: "Policy", environment: Mapping[str, str], remote: str) -> bool:
     """Tell whether the rule of an address names a variable that is not set, or a file that is not there."""
-    from reconciler.policy import find_rule  # noqa: PLC0415 - the control repository is opened without it
-
     rule = find_rule(policy.credentials, remote)
     if rule is None:
         return False

@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.reasons import Reason
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.inventory import FieldPath
@@ -17,9 +16,9 @@ from reconciler.krm.yaml import Document, DocumentSource, YamlError, YamlLimits,
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
 
-_SEPARATOR = lazy_pattern(rb"^---(?=\s|$)", re.MULTILINE)
+_SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 _DUPLICATE = re.compile(r"Key .* is set twice in ", re.DOTALL)
-_LINE = lazy_pattern(r"([ \t]*)([A-Za-z]+):[ \t]*[\"']?([^\s\"'#]*)")
+_LINE = re.compile(r"([ \t]*)([A-Za-z]+):[ \t]*[\"']?([^\s\"'#]*)")
 
 
 class ClaimedIdentity(NamedTuple):

@@ -13,6 +13,7 @@ from reconciler.base.errors import ConfigurationError, Location, UsageError
 from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import UnsafeEntry
+from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Mode, TreeEntry
 from reconciler.policy import Limits
@@ -137,8 +138,6 @@ def read_package(root: Path) -> dict[str, File]:
 
 def _check_kptfile(path: str, file: File) -> None:
     """Raise ConfigurationError unless kpt takes a file for a Kptfile."""
-    from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents  # noqa: PLC0415 - not for runs
-
     if file.mode == Mode.SYMLINK:
         hint = "Put the file itself there."
         raise ConfigurationError("The Kptfile is a symbolic link", location=Location(path), hint=hint)

@@ -51,6 +51,7 @@ from reconciler.read.governance import (
 )
 from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewed_lock, with_image_digests
 from reconciler.read.manifests import Manifests, read_manifests
+from reconciler.read.removals import find_removals
 from reconciler.read.repositories import describe_repositories, read_repositories
 from reconciler.read.repositories.trees import PackageTrees, read_trees
 from reconciler.read.schedule import read_opening
@@ -358,7 +359,6 @@ def _removals(
     absent = {each for each in recorded if each[1] not in declared and each[0] not in manifests.broken}
     if not absent or standing.is_outdated:
         return Removals()
-    from reconciler.read.removals import find_removals  # noqa: PLC0415 - most runs need none
 
     return find_removals(ControlHistory(opened), opened.commit.oid, absent, standing, policy)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.base.lazy import LazyModule
+from reconciler.dependencies import emit as generation
 from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import Inventory
 from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents
@@ -30,10 +30,7 @@ from reconciler.resolve.ownership import location_text, owner_text
 from reconciler.resolve.resolution import ResolvedVariant
 
 if TYPE_CHECKING:
-    from reconciler.dependencies import emit as generation
     from reconciler.dependencies.emit import GeneratedManifests
-else:
-    generation = LazyModule("reconciler.dependencies.emit")
 
 _ABSENT = object()
 

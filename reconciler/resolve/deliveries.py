@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from reconciler.api.porch import Downstream, PackageVariantSpec
-from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
+from reconciler.dependencies import emit as generation
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.update.locks import LockUpdate
@@ -28,10 +28,7 @@ from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.up_to_date import ENGINE, find_settled
 
 if TYPE_CHECKING:
-    from reconciler.dependencies import emit as generation
     from reconciler.dependencies.lock.format import ClusterLock
-else:
-    generation = LazyModule("reconciler.dependencies.emit")
 
 TARGET_ANNOTATION = "reconciler.dev/dependencies"
 """On a Repository: the path of the package in it; it also chooses among several of one cluster."""

@@ -7,7 +7,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.errors import UsageError
-from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.catalog.cluster_inputs import (
@@ -19,12 +18,16 @@ from reconciler.dependencies.catalog.cluster_inputs import (
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.catalog.published import DependencyInputs, repository_names
 from reconciler.dependencies.dialects.reading import is_generated_by
+from reconciler.dependencies.lock import read as lock_files
+from reconciler.dependencies.update import fleet as updates
 from reconciler.dependencies.update.locks import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import Desired, variant_key
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.names.problems import Problem
+from reconciler.resolve import garbage_collect as leaving_packages
+from reconciler.resolve import generated as generating
 from reconciler.resolve.deliveries import Deliveries, delivery_trees, resolve_deliveries
 from reconciler.resolve.dependency_roots import (
     RequirementChange,
@@ -40,18 +43,9 @@ from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution, with_releases
 
 if TYPE_CHECKING:
-    from reconciler.dependencies.lock import read as lock_files
     from reconciler.dependencies.lock.format import LockedPackage
-    from reconciler.dependencies.update import fleet as updates
-    from reconciler.resolve import garbage_collect as leaving_packages
-    from reconciler.resolve import generated as generating
     from reconciler.resolve.garbage_collect import Leaving
     from reconciler.resolve.generated import Generated
-else:
-    lock_files = LazyModule("reconciler.dependencies.lock.read")
-    updates = LazyModule("reconciler.dependencies.update.fleet")
-    leaving_packages = LazyModule("reconciler.resolve.garbage_collect")
-    generating = LazyModule("reconciler.resolve.generated")
 
 _EXPLAINED = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"

@@ -1,5 +1,6 @@
 """Assign every manifest to its cluster and collect the inputs of each cluster."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -8,7 +9,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import IndexContents
 from reconciler.dependencies.catalog.published import served_apis
@@ -241,7 +241,7 @@ ENVIRONMENT = "reconciler.dev/environment"
 _FOLDER = "clusters"
 
 
-_NAME = lazy_pattern(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class FleetClusters(Struct, frozen=True):

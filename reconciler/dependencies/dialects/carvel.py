@@ -1,12 +1,12 @@
 """Read the manifests of Carvel and kpt packages, in both spellings of the dependency proposal."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from msgspec import Struct
 
-from reconciler.base.lazy import LazyModule
+from reconciler.api import carvel as api
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
@@ -38,11 +38,6 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.inventory.inventory import Source
-
-if TYPE_CHECKING:
-    from reconciler.api import carvel as api
-else:
-    api = LazyModule("reconciler.api.carvel")  # its models take milliseconds of every start
 
 GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev", "packaging.carvel.dev"})
 

@@ -1,12 +1,12 @@
 """Read Crossplane's package manifests, of today and of the packages-v2 design."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from msgspec.structs import replace
 
-from reconciler.base.lazy import LazyModule
+from reconciler.api import crossplane as api
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
@@ -40,11 +40,6 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import group_of
-
-if TYPE_CHECKING:
-    from reconciler.api import crossplane as api
-else:
-    api = LazyModule("reconciler.api.crossplane")  # its models take milliseconds of every start
 
 GROUPS = frozenset(
     {

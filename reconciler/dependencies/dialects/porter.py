@@ -1,13 +1,14 @@
 """Read Porter's bundles and installations, in every generation of their dependencies."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from msgspec import Struct
 
-from reconciler.base.lazy import LazyModule, lazy_pattern
+from reconciler.api import porter as api
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
@@ -40,11 +41,6 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose
 from reconciler.inventory.inventory import Source
 
-if TYPE_CHECKING:
-    from reconciler.api import porter as api
-else:
-    api = LazyModule("reconciler.api.porter")  # its models take milliseconds of every start
-
 BINDINGS = "reconciler.dev/dependencies"
 EXTERNAL = "reconciler.dev/external"
 PRUNE_DEPENDENCIES = "reconciler.dev/prune-dependencies"
@@ -52,7 +48,7 @@ STRATEGY = "reconciler.dev/version-strategy"
 _V1 = "io.cnab.dependencies"
 _V2 = "org.getporter.dependencies@v2"
 _LEGACY_V2 = "org.getporter.dependencies"
-_TEMPLATE = lazy_pattern(r"\{\{\s*([^}]*?)\s*\}\}")
+_TEMPLATE = re.compile(r"\{\{\s*([^}]*?)\s*\}\}")
 _NAMESPACE, _NAME = "installation.namespace", "installation.name"
 _PARAMETER, _CREDENTIAL = "parameter", "credential"
 

@@ -1,5 +1,6 @@
 """Result of parsing one manifest: entities, errors and normalization warnings."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -8,7 +9,6 @@ from pydantic import BaseModel
 
 from reconciler.api.validation import parse_model
 from reconciler.base.errors import Location
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
@@ -23,15 +23,15 @@ from reconciler.inventory.inventory import Source
 from reconciler.names.ids import normalise_url
 from reconciler.names.problems import Problem
 
-_IMAGE = lazy_pattern(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
-_GIT = lazy_pattern(
+_IMAGE = re.compile(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
+_GIT = re.compile(
     r"(?:git::|git\+)?(?P<remote>(?:[a-z][a-z0-9+.-]*://(?:[^/@]+@)?|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/))?[^?#@]+?)"
     r"(?:(?:\?(?:[^#]*&)?ref=|[#@])(?P<ref>[^?#@&]+)(?:&[^#]*)?|:(?P<tag>[^:/@?#]+))?"
 )
-_FORCED = lazy_pattern(r"git::|git\+|[a-z][a-z0-9+.-]*://|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/)")
-_MARKED = lazy_pattern(r"[^:/]\.git(?:[/:@?#]|$)|\?(?:.*&)?ref=")
+_FORCED = re.compile(r"git::|git\+|[a-z][a-z0-9+.-]*://|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/)")
+_MARKED = re.compile(r"[^:/]\.git(?:[/:@?#]|$)|\?(?:.*&)?ref=")
 _PREFIX, _PLURAL = "io.cnab.interface.", "io.cnab.interfaces."
-_COMMIT = lazy_pattern(r"[0-9a-f]{40}")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def parse_image(text: str) -> tuple[str, str, str]:

@@ -1,6 +1,7 @@
 """Generate the manifests of a cluster from its lock, for the controllers of each ecosystem."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +9,6 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import (
     OWNER,
@@ -77,7 +77,7 @@ def _secret(name: str, key: str) -> dict[str, str]:
 CROSSPLANE_API_VERSION = "pkg.crossplane.io/v1"
 
 
-_IMAGE = lazy_pattern(r"[^/\s]+\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
+_IMAGE = re.compile(r"[^/\s]+\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
 """Image references that the API server accepts: a registry with a dot, a path, and a tag or a digest."""
 
 
@@ -180,7 +180,7 @@ NEEDED_BY = "reconciler.dev/needed-by"
 _DIGITS = 16
 
 
-_HEADER = lazy_pattern(rb"# Generated for [^\n]*\(([0-9a-f]{16})\)\n")
+_HEADER = re.compile(rb"# Generated for [^\n]*\(([0-9a-f]{16})\)\n")
 
 
 _ADVICE = "Edits stay and are asked about; remove this line to make it yours"

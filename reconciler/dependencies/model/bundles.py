@@ -8,11 +8,10 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.model.cluster import SlotKind
 from reconciler.dependencies.model.packages import Candidate, Install, Pairs, Share
 
-_TEMPLATE = lazy_pattern(r"\$\{\s*([^{}]*?)\s*\}|\{\{\s*([^{}]*?)\s*\}\}")
+_TEMPLATE = re.compile(r"\$\{\s*([^{}]*?)\s*\}|\{\{\s*([^{}]*?)\s*\}\}")
 
 
 class UnknownVariableError(Exception):

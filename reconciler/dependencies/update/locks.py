@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.base.lazy import LazyModule
+from reconciler.dependencies.lock import format as formats
 from reconciler.names.problems import Problem
 
 
@@ -27,11 +27,8 @@ DEFAULT_OPTIONS = ResolveOptions()
 
 
 if TYPE_CHECKING:
-    from reconciler.dependencies.lock import format as formats
     from reconciler.dependencies.lock.format import ClusterLock, LockChange
     from reconciler.dependencies.solve.solution import Explanation
-else:
-    formats = LazyModule("reconciler.dependencies.lock.format")  # few runs have locks
 
 
 class ClusterUpdate(Struct, frozen=True):

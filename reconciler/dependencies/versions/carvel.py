@@ -4,7 +4,6 @@ import functools
 import re
 from typing import NamedTuple
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.versions.constraint import (
     Comparator,
     ComparatorSet,
@@ -38,7 +37,7 @@ _SPELLINGS = {
 }
 
 
-_BOUND = lazy_pattern(r"(?P<op>[^0-9]*)(?P<bound>[0-9].*)", re.DOTALL)
+_BOUND = re.compile(r"(?P<op>[^0-9]*)(?P<bound>[0-9].*)", re.DOTALL)
 
 
 _CORE = re.compile(r"[^-+]*")

@@ -1,8 +1,8 @@
 """The constraint grammar of Masterminds/semver v3, which Crossplane and Porter use."""
 
 import functools
+import re
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.dependencies.versions.constraint import (
     Comparator,
     ComparatorSet,
@@ -20,13 +20,13 @@ _VERSION = (
 )
 _SPACE = r"[\t\n\f\r ]"
 _OPS = r"(?:=||!=|>|<|>=|=>|<=|=<|~|~>|\^)"
-_RANGE = lazy_pattern(rf"{_SPACE}*({_VERSION}){_SPACE}+-{_SPACE}+({_VERSION}){_SPACE}*")
-_FIND = lazy_pattern(rf"{_OPS}{_SPACE}*{_VERSION}")
-_VALID = lazy_pattern(
+_RANGE = re.compile(rf"{_SPACE}*({_VERSION}){_SPACE}+-{_SPACE}+({_VERSION}){_SPACE}*")
+_FIND = re.compile(rf"{_OPS}{_SPACE}*{_VERSION}")
+_VALID = re.compile(
     rf"(?:{_SPACE}*{_OPS}{_SPACE}*{_VERSION}{_SPACE}*)"
     rf"(?:(?:{_SPACE}+|,{_SPACE}*){_OPS}{_SPACE}*{_VERSION}{_SPACE}*)*"
 )
-_ONE = lazy_pattern(
+_ONE = re.compile(
     rf"{_SPACE}*(?P<op>{_OPS}){_SPACE}*"
     r"(?P<bound>v?(?P<major>[0-9|xX*]+)(?P<minor>\.[0-9|xX*]+)?(?P<patch>\.[0-9|xX*]+)?"
     r"(?P<pre>-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"

@@ -1,6 +1,7 @@
 """One version type: the original spelling, SemVer's precedence and Carvel's order of builds."""
 
 import functools
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,15 +9,13 @@ from typing import Any
 
 import semver
 
-from reconciler.base.lazy import lazy_pattern
-
 _UINT64 = 2**64
-_LOOSE = lazy_pattern(
+_LOOSE = re.compile(
     r"v?(?P<major>[0-9]+)(?:\.(?P<minor>[0-9]+))?(?:\.(?P<patch>[0-9]+))?"
     r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
     r"(?:\+(?P<build>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
 )
-_CHUNKS = lazy_pattern(r"[0-9]+|[^0-9]+")
+_CHUNKS = re.compile(r"[0-9]+|[^0-9]+")
 
 
 class VersionError(ValueError):

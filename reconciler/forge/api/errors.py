@@ -6,18 +6,17 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from reconciler.base.errors import Exit, RefusedError, UnavailableError
-from reconciler.base.lazy import lazy_pattern
 
 LONGEST_WAIT_S = 3600.0
 SECONDARY_WAIT_S = 60.0
 """The wait that GitHub documents for replies without a time."""
 
-_LIMIT = lazy_pattern(
+_LIMIT = re.compile(
     r"secondary rate limit|abuse detection|submitted too quickly|rate limit exceeded"
     r"|retry later|too many requests",
     re.IGNORECASE,
 )
-_CAP = lazy_pattern(r"createpullrequest", re.IGNORECASE)
+_CAP = re.compile(r"createpullrequest", re.IGNORECASE)
 
 
 class ReplyKind(StrEnum):

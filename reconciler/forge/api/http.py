@@ -15,7 +15,6 @@ import orjson
 
 from reconciler import __version__
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.redact import Redactor, learn_credential, mask_credentials
 from reconciler.base.timing import SpanKind, timed
 from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock
@@ -43,7 +42,7 @@ T = TypeVar("T")
 LARGEST = 32 << 20
 _HOPS = 3
 _OK, _NOT_MODIFIED = 200, 304
-_NEXT = lazy_pattern(r'<([^>]+)>\s*;[^,]*\brel="?next"?')
+_NEXT = re.compile(r'<([^>]+)>\s*;[^,]*\brel="?next"?')
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 

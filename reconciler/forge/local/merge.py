@@ -8,7 +8,6 @@ import orjson
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import RefusedError
-from reconciler.base.lazy import lazy_pattern
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import RawEntry
 from reconciler.names import refs as package_refs
@@ -17,7 +16,7 @@ from reconciler.names.objects import file_name_error
 from reconciler.names.refs import nested_message
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
-_DELETE = lazy_pattern(r"reconciler/[^/]+/delete/(?P<path>.+)")
+_DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
 _LOCK = re.compile(r"reconciler/[^/]+/lock")
 _PLAN = "Run `reconciler plan`: it shows what blocks the package."
 

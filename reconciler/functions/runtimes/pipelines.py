@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.progress import open_task
 from reconciler.base.timing import SpanKind, is_watched, timed
 from reconciler.functions.pipeline import (
@@ -31,7 +31,7 @@ from reconciler.functions.step import InvalidPipelineError, PipelineResult, Unru
 from reconciler.names.objects import Files
 from reconciler.policy import FunctionPolicy
 
-_LOCATION: Final = lazy_pattern(rb"reconciler\.dev/location:[ \t]*[\"']?([^\s\"']+)")
+_LOCATION: Final = re.compile(rb"reconciler\.dev/location:[ \t]*[\"']?([^\s\"']+)")
 
 Definitions = Sequence[Mapping[str, Any]]
 """CustomResourceDefinitions for validation, besides those in each package."""

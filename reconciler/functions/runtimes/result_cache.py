@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -164,7 +165,6 @@ def changed_files(before: Files, after: Files) -> dict[str, File]:
 
 @cache
 def _code_digest() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to import
 
     digest = hashlib.sha256()
     for folder in _CODE:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from yaml.error import Mark
 from typing import Any
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.wording import plural
 
 RawNode = ScalarNode | SequenceNode | MappingNode
@@ -53,16 +52,16 @@ _ENCODINGS: Final = (
 # So many levels fit on the stack of every thread; texts that may be deeper are composed with a guard.
 _SAFE_OPENERS: Final = 1_000
 _SMALL: Final = 1_000
-_DEEP_LINE: Final = lazy_pattern(r"\n[ \t?:-]{500}")
-_DEEP_FIRST_LINE: Final = lazy_pattern(r"[ \t?:-]{500}")
+_DEEP_LINE: Final = re.compile(r"\n[ \t?:-]{500}")
+_DEEP_FIRST_LINE: Final = re.compile(r"[ \t?:-]{500}")
 # The lookbehind follows the character, so that the search can skip to its next occurrence.
-_MAYBE_ANCHOR: Final = lazy_pattern(r"&(?<![^\s\[{,]&)[A-Za-z0-9_-]")
-_NON_SPECIFIC: Final = lazy_pattern(r"!(?<![^\s\[{,]!)(?=\s)")
-_ANCHOR_OF_NODE: Final = lazy_pattern(r"(?:![^\s]*\s+)?&")
-_BLOCK_HEADER: Final = lazy_pattern(r"(?:[!&]\S*\s+)*[|>]([-+0-9]*)")
+_MAYBE_ANCHOR: Final = re.compile(r"&(?<![^\s\[{,]&)[A-Za-z0-9_-]")
+_NON_SPECIFIC: Final = re.compile(r"!(?<![^\s\[{,]!)(?=\s)")
+_ANCHOR_OF_NODE: Final = re.compile(r"(?:![^\s]*\s+)?&")
+_BLOCK_HEADER: Final = re.compile(r"(?:[!&]\S*\s+)*[|>]([-+0-9]*)")
 _SPACE: Final = r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*"
-_GAP: Final = lazy_pattern(_SPACE)
-_PROPERTIES: Final = lazy_pattern(rf"(?:[&!][^\s,\[\]{{}}]*(?=[\s,\]}}]|\Z){_SPACE})*")
+_GAP: Final = re.compile(_SPACE)
+_PROPERTIES: Final = re.compile(rf"(?:[&!][^\s,\[\]{{}}]*(?=[\s,\]}}]|\Z){_SPACE})*")
 
 
 def decode(data: bytes, limits: YamlLimits) -> tuple[str, str, bytes]:

@@ -9,7 +9,6 @@ from typing import Any, Final
 import orjson
 from msgspec import Struct
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.base.wording import plural
 from reconciler.krm.yaml.limits import YamlError
 from reconciler.krm.yaml.scalars import ScalarError, type_plain
@@ -18,18 +17,18 @@ _DASH: Final = 2
 _DEEPEST: Final = 200
 _LARGEST: Final = 2**63
 _LONGEST_KEY: Final = 1000
-_UNPRINTABLE: Final = lazy_pattern(
+_UNPRINTABLE: Final = re.compile(
     "[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
-_NOT_PLAIN: Final = lazy_pattern(
+_NOT_PLAIN: Final = re.compile(
     r"[\s#&*!|>'\"%@`,\[\]{}?:]"  # an indicator or space at the start
     r"|-(?:\s|\Z)"
     r"|(?:---|\.\.\.)(?:\s|\Z)"
     r"|.*(?::(?:\s|\Z)|\s#|[\t\n]|\s\Z)",
     re.DOTALL,
 )
-_NOT_PLAIN_IN_FLOW: Final = lazy_pattern(r"[,?\[\]{}]|:\Z")
-_READ_OTHERWISE: Final = lazy_pattern(
+_NOT_PLAIN_IN_FLOW: Final = re.compile(r"[,?\[\]{}]|:\Z")
+_READ_OTHERWISE: Final = re.compile(
     r"=|<<|~"
     r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?"  # a date of YAML 1.1
     r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?"  # a number to base 60 of YAML 1.1

@@ -15,8 +15,6 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from reconciler.base.lazy import lazy_pattern
-
 Scalar = str | int | float | bool | None
 """A typed scalar."""
 
@@ -36,7 +34,7 @@ _INFINITE: Final = frozenset(
 _DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})\Z")
 _RADIX: Final = re.compile(r"([-+]?)0(?:[xX]([0-9a-fA-F]{1,16})|[bB]([01]{1,64})|[oO]?([0-7]{1,22}))\Z")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-_TIMESTAMP: Final = lazy_pattern(
+_TIMESTAMP: Final = re.compile(
     r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}.*)?\Z"
 )
 _STANDARD: Final = "tag:yaml.org,2002:"

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
-from reconciler.base.lazy import lazy_pattern
 from reconciler.krm.yaml.comments import NO_COMMENTS, CommentIndex, Comments, Span, index_comments
 from reconciler.krm.yaml.compose import (
     UNTAGGED,
@@ -35,7 +34,7 @@ _DEEPEST: Final = 10_000
 _KEPT_TREES: Final = 64
 _KEPT_LENGTH: Final = 8192
 """In characters: a tree takes many times the memory of its text."""
-_LINE_END: Final = lazy_pattern(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
+_LINE_END: Final = re.compile(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
 """The text behind the last value of a line: nothing, or a comment."""
 
 

@@ -7,14 +7,13 @@ from typing import Any, Final
 from msgspec import Struct
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.base.lazy import lazy_pattern
 from reconciler.krm.merge import Identity, child, identity_of, root_of
 from reconciler.krm.yaml import PACKAGE_LIMITS, Edit, Tree, YamlError, apply_edits
 from reconciler.names.objects import File, Files, Mode
 
-_MARKER: Final = lazy_pattern(r"^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z)", re.MULTILINE)
-_SEPARATOR: Final = lazy_pattern(r"^---[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)
-_DIRECTIVE: Final = lazy_pattern(r"^(?:%|---[ \t]*[^\s#])", re.MULTILINE)
+_MARKER: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z)", re.MULTILINE)
+_SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)
+_DIRECTIVE: Final = re.compile(r"^(?:%|---[ \t]*[^\s#])", re.MULTILINE)
 
 
 class ResourceDocument(Struct, frozen=True, eq=False):

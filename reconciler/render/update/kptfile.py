@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from reconciler.api.kptfile import LOCATION, OWNER
 from reconciler.base.errors import Exit
-from reconciler.base.lazy import lazy_pattern
 from reconciler.krm.merge import (
     FieldMerge,
     FromUpstream,
@@ -38,7 +37,7 @@ from reconciler.render.update.three_way import FileSides, is_equal
 _MERGED: Final = ("info", "pipeline", "inventory", "status")
 _METADATA: Final = ("labels", "annotations")
 # The usual spelling; anchored at the line, so that `updateStrategy` elsewhere does not match.
-_STRATEGY: Final = lazy_pattern(
+_STRATEGY: Final = re.compile(
     rb"^upstream:[^\S\n]*\n(?:[ ]+.*\n)*?[ ]+updateStrategy:[ ]+([a-z-]+)[ ]*$", re.MULTILINE
 )
 _OWNERSHIP: Final = (OWNER, LOCATION)
@@ -46,7 +45,7 @@ _PLAIN_HEAD: Final = (
     b"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: a\n"
     b"  annotations:\n    %s: a\n    %s: a\n" % (LOCATION.encode(), OWNER.encode())
 )
-_HEAD: Final = lazy_pattern(
+_HEAD: Final = re.compile(
     rb"apiVersion: kpt\.dev/v1\nkind: Kptfile\nmetadata:\n  name: [a-z][a-z0-9-]*\n"
     rb"(?P<annotations>  annotations:\n    %s: [a-z][a-z0-9./-]*\n    %s: [a-z][a-z0-9./-]*\n)?"
     % (re.escape(LOCATION).encode(), re.escape(OWNER).encode())
