@@ -366,7 +366,7 @@ def resolving_options(command: Command) -> Command:
         prune: bool,
         **options: Any,
     ) -> Any:
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         from reconciler.dependencies.update.locks import ResolveOptions
 
@@ -387,7 +387,7 @@ def with_shard(settings: "RunOptions", shard: str, *, full: bool = False) -> "Ru
     Raises:
         UsageError: There is no such part.
     """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from reconciler.inventory.shard import parse_shard
 
