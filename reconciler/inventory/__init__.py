@@ -1,1 +1,1 @@
-"""The inventory of a run, snapshots of clusters, and how the commit of a run stands to the default branch."""
+"""The inventory of a run, snapshots of clusters, and the standing of the commit of a run."""

@@ -1,4 +1,4 @@
-"""Problems: values that say what is wrong with one input, where, and what to do."""
+"""Problems: the faults of one input, each with its place, its reason and a next step."""
 
 from msgspec.structs import replace
 
