@@ -311,10 +311,6 @@ def _root(path: str, file: File | None) -> Node | None:
     return root
 
 
-def _invalid(path: str, message: str) -> UpdateRefused:
-    return UpdateRefused("InvalidKptfile", message, paths=(path,), exit_code=Exit.INVALID_INPUT)
-
-
 def is_edited_kptfile(original: File | None, local: File | None) -> bool:
     """Return whether local edited more of the root Kptfile than name, upstream and ownership.
 
