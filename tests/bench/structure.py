@@ -6,9 +6,11 @@ requests for one PackageVariantSet over six clusters on the local forge.
 
 import ast
 import io
+import re
 import sys
 import tempfile
 import tokenize
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -170,9 +172,61 @@ def report(structure: Structure) -> Iterator[str]:
     yield f"modules with a single importer, small     {structure.small_single_importer} under {SMALL} lines"
 
 
+def kinds_of_classes(modules: list[Module]) -> Counter[str]:
+    """Count classes by what makes them: their decorator or first base."""
+    kinds: Counter[str] = Counter()
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                marks = [ast.unparse(each).partition("(")[0] for each in (*node.decorator_list, *node.bases)]
+                kinds[marks[0].partition("[")[0] if marks else "plain"] += 1
+    return kinds
+
+
+def helpers_with_one_caller(modules: list[Module]) -> tuple[int, int]:
+    """Return how many private functions there are, and how many are named once beside their definition."""
+    named: Counter[str] = Counter()
+    private = []
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if (
+                isinstance(node, ast.FunctionDef)
+                and node.name.startswith("_")
+                and not node.name.endswith("__")
+            ):
+                private.append((module.name, node.name))
+            elif isinstance(node, ast.Name | ast.Attribute):
+                named[module.name, node.id if isinstance(node, ast.Name) else node.attr] += 1
+    return len(private), sum(named[each] == 1 for each in private)
+
+
+def surroundings(modules: list[Module]) -> Iterator[str]:
+    """Yield the lines about classes, helpers, tests, commands and dependencies."""
+    kinds = ", ".join(f"{kind} {count}" for kind, count in kinds_of_classes(modules).most_common(9))
+    yield f"classes by kind                           {kinds}"
+    private, once = helpers_with_one_caller(modules)
+    yield f"private functions with one caller         {once} of {private}"
+    tests = [
+        path for path in (ROOT / "tests").rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    ]
+    lines = sum(path.read_text(encoding="utf-8").count("\n") for path in tests if path.suffix == ".py")
+    yield f"files of tests                            {len(tests)}"
+    yield f"lines of tests in Python                  {lines}"
+    text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    commands = re.findall(r"(?m)^#+ `reconciler ?([^`]*)`", text)
+    options = set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z][a-z-]*)", text))
+    yield f"commands, with those below them           {len([c for c in commands if c])}"
+    yield f"different options                         {len(options)}"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    yield f"dependencies of a run                     {len(project['dependencies'])}"
+    locks = sorted(ROOT.glob("requirements*.lock"))
+    yield f"bytes of {len(locks)} lock files                     {sum(path.stat().st_size for path in locks)}"
+
+
 def main(arguments: list[str]) -> None:
     """Print the table, and with `--path` the profile of one pull request."""
-    lines = list(report(measure(read_modules())))
+    modules = read_modules()
+    lines = [*report(measure(modules)), *surroundings(modules)]
     if "--path" in arguments:
         profile = profile_pull_request()
         lines.append(f"files that one pull request passes        {profile.files}")
