@@ -8,7 +8,7 @@ DEMO ?= demo
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
+.PHONY: help demo test lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme recipes image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | while IFS="$$(printf '\t')" read -r name what; do \
@@ -74,6 +74,9 @@ release-check:  ## The release without publishing: reproducible, checked, instal
 
 readme: $(VENV)/.installed  ## The commands of README.md on a clean clone with an empty home, as a newcomer types them
 	RECONCILER_README=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -p no:xdist tests/e2e/test_readme.py
+
+recipes: $(VENV)/.installed  ## Follow every recipe of CONTRIBUTING.md in a copy of the project
+	RECONCILER_RECIPES=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -n auto tests/e2e/test_recipes.py
 
 image: $(VENV)/.installed  ## Build the image on a base of Debian packages and pass the demo in it, as root
 	RECONCILER_IMAGE=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -p no:xdist tests/e2e/test_image.py
