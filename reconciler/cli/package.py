@@ -3,12 +3,13 @@
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
+from msgspec.structs import asdict
 
 from reconciler.base.errors import ConfigurationError, Exit, Location, UsageError
 from reconciler.base.escape import terminal

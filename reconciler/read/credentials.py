@@ -10,7 +10,6 @@ from reconciler.base.redact import learn_credential
 from reconciler.git.commit_signing import CommitSigning
 from reconciler.git.local import read_secret
 from reconciler.git.urls import Credential
-from reconciler.policy import find_rule
 
 if TYPE_CHECKING:
     from reconciler.policy import CommitPolicy, CredentialRule, Policy
@@ -43,6 +42,8 @@ def find_credentials(
     """
 
     def find(remote: str) -> Credential | None:
+        from reconciler.policy import find_rule  # noqa: PLC0415 - the control repository is opened without it
+
         rule = find_rule(policy.credentials, remote)
         if rule is not None and rule.app_id and app is not None:
             return app(rule)
@@ -53,6 +54,8 @@ def find_credentials(
 
 def lacks_credential(policy: "Policy", environment: Mapping[str, str], remote: str) -> bool:
     """Tell whether the rule of an address names a variable that is not set, or a file that is not there."""
+    from reconciler.policy import find_rule  # noqa: PLC0415 - as above
+
     rule = find_rule(policy.credentials, remote)
     if rule is None:
         return False

@@ -15,7 +15,7 @@ from tests.support.forges.world import ForgeWorld, forge_world
 
 EDGE = "edge-1"
 NAME = f"acme/{EDGE}"
-PRINTED = [(False, "Nothing to do\n")]
+PRINTED = ["Nothing to do\n"]
 
 
 @pytest.fixture(params=list(DIALECTS))

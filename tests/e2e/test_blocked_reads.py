@@ -294,7 +294,7 @@ def test_a_signal_ends_the_wait_for_a_named_pipe(arguments: list[str], world: Wo
         stopped(process, signal.SIGTERM, lambda: bool(children(process.pid)))
 
 
-@pytest.mark.parametrize("name", ["reports", "names"])
+@pytest.mark.parametrize("name", ["reports"])
 def test_a_signal_ends_the_wait_for_the_cache(name: str, world: World) -> None:
     cache = world.root.parent / "xdg" / "reconciler"
     applied = run(["apply", "--control", "control.git"], world.root)

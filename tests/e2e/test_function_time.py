@@ -163,7 +163,9 @@ def drafted(world: World) -> set[str]:
 @pytest.mark.parametrize("keeps_cache", [True, False], ids=["with a cache", "without a cache"])
 def test_slow_functions_do_not_starve_the_others_for_ever(tmp_path: Path, *, keeps_cache: bool) -> None:
     slow = SLOW if keeps_cache else SLOW[:1]
-    pipelines = dict.fromkeys(GOOD, FAST) | dict.fromkeys(slow, f"{STARLARK}{ESCAPES['sorting']}\n")
+    pipelines = dict.fromkeys(GOOD, FAST) | dict.fromkeys(
+        slow, f"{STARLARK}{ESCAPES['a builtin of strings']}\n"
+    )
     world = fleet(tmp_path / "world", pipelines, CONFIG.format(timeout=60, run_timeout=2))
     runs = 0
 

@@ -33,7 +33,7 @@ def test_page_of_a_plan_has_what_the_commands_say(world: World, tmp_path: Path) 
     plan = json.loads(world.run("plan", "-o", "json").out)
     web = data["packages"]["edge-1/web"]
     explained = json.loads(world.run("explain", "edge-1/web", "-o", "json").out)
-    history = json.loads(world.run("history", "edge-1/web", "-o", "json").out)["items"]
+    history = json.loads(world.run("explain", "edge-1/web", "--history", "-o", "json").out)["history"]
     assert [*data["packages"]] == [change["name"] for change in plan["changes"]]
     assert [row["op"] for row in data["packages"].values()] == [change["op"] for change in plan["changes"]]
     assert (web["main"], web["review"], web["phase"]) == ("web/v1", "web/v2", "pending")

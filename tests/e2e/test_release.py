@@ -123,7 +123,7 @@ def test_every_python_that_is_claimed_is_tried(project_root: Path) -> None:
 def test_ci_tries_the_release(project_root: Path) -> None:
     build = workflow(project_root, "build.yml")["jobs"]["wheel"]["steps"]
 
-    assert "\nmake release-check\n" in (project_root / ".ci/run").read_text()
+    assert "make release-check;" in (project_root / ".ci/run").read_text()
     assert "\t.ci/release-check\n" in (project_root / "Makefile").read_text()
     assert ".ci/release-check dist" in [step.get("run") for step in build]
 

@@ -18,10 +18,8 @@ import reconciler.run.report_cache
 from reconciler.forge.api.budget import Clock
 from reconciler.forge.registry import Forges
 from reconciler.git import effects
-from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import Oid
-from reconciler.read.repositories.discovery import Survey, survey_packages
 from reconciler.run.report_cache import ReportCache
 from reconciler.workdir.demo import SEPARATE, write_demo
 from tests.support.git import Repo
@@ -390,29 +388,6 @@ def test_run_after_a_change_does_what_a_full_one_does(
     assert planned[0] == planned[1]
     assert applied[0] == applied[1]
     assert len(computed) - before >= 4, "a report was repeated"
-    assert [*(world.root / "cache/views").iterdir()], "views were not kept"
-
-
-@pytest.mark.parametrize("name", ["policy_is_another", "commit_beside_packages_is_pushed"])
-def test_run_after_a_change_reads_only_what_may_be_another(
-    name: str, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for command in ("plan", "apply", "plan"):
-        world.run(command)
-    CHANGES[name](world)
-    surveyed: list[str] = []
-
-    def survey(mirror: Mirror, tree: Oid, directory: str, is_excluded: Callable[[str], bool]) -> Survey:
-        surveyed.append(Path(mirror.remote).stem)
-        return survey_packages(mirror, tree, directory, is_excluded)
-
-    monkeypatch.setattr(reconciler.read.repositories, "survey_packages", survey)
-    plain = world.run("plan")
-    of_plain, surveyed[:] = [*surveyed], []
-
-    assert world.run("plan", "--full") == plain
-    assert of_plain == ([] if name == "policy_is_another" else [CLUSTER])
-    assert len(surveyed) > len(of_plain)
 
 
 @pytest.mark.parametrize("seed", range(3))

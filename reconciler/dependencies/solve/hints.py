@@ -258,7 +258,8 @@ class _HintFinder:
     def _edits(self) -> Iterator[str]:
         """Yield bindings, defaults and installs that bring what nothing meets."""
         tried = 0
-        unmet = [d for d in map(self.requirements.get, self.causes) if d is not None and not d.alternatives]
+        demands = filter(None, map(self.requirements.get, self.causes))
+        unmet = [d for d in demands if not any(way.allowed or way.instance is None for way in d.alternatives)]
         for demand in unmet:
             for text, edit in (*self._bindings(demand), *self._providers(demand)):
                 tried += 1

@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Mapping
 
 from msgspec import Struct, field
-from pysat.card import ITotalizer
 
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.solve.problem import PRESENT, Alternative, Assignment, Cause, ResolutionProblem
@@ -102,6 +101,8 @@ def _fewest(solver: SatSolver, changes: list[int]) -> list[int]:
     if least == most:
         return greedy
     formula = solver.formula
+    from pysat.card import ITotalizer  # noqa: PLC0415 - few runs have dependencies
+
     with ITotalizer(lits=changes, ubound=most, top_id=formula.top) as counter:
         formula.top = counter.top_id
         for clause in counter.cnf.clauses:

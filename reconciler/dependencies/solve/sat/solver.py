@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec import Struct, field
-from pysat.solvers import Solver
 
 from reconciler.base.wording import plural, verb
 from reconciler.dependencies.model.cluster import Instance
@@ -191,6 +190,8 @@ class SatSolver:
         self._rules = ModelConstraints(formula)
         self._budget = budget
         self._left = budget
+        from pysat.solvers import Solver  # noqa: PLC0415 - few runs have dependencies
+
         self._solver = Solver(name=_SOLVER, bootstrap_with=formula.clauses)
         self._model: list[int] = []
 
