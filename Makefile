@@ -130,15 +130,15 @@ soak: $(VENV)/.installed  ## Lives of drawn fleets for MINUTES minutes (120), fr
 soak-team: $(VENV)/.installed  ## 200 changes of a simulated team over 30 repositories, a run after each: memory, state and time
 	$(RUN)python tests/bench/soak_team.py --changes $(or $(CHANGES),200)
 
-LOCKED := --universal --generate-hashes --no-header --no-emit-index-url
+LOCKED := --universal --generate-hashes --no-header --no-annotate --no-emit-index-url
 GROUPS := --group dev --group docs --group audit --group release
 
 lock:  ## Rewrite the lock files from pyproject.toml: everything, what runs in production, what builds it
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)python -m pip install --quiet uv
-	$(RUN)uv pip compile --quiet $(LOCKED) $(GROUPS) -o requirements.lock pyproject.toml
-	$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-run.lock pyproject.toml
-	$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock --group build -o requirements-build.lock
+	$(RUN)uv pip compile --quiet $(LOCKED) --no-strip-extras $(GROUPS) -o requirements.lock pyproject.toml
+	$(RUN)uv pip compile --quiet $(LOCKED) -c requirements.lock -o requirements-run.lock pyproject.toml
+	$(RUN)uv pip compile --quiet $(LOCKED) -c requirements.lock --group build -o requirements-build.lock
 	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)python -m tests.support.wheels
 
 clean:  ## Remove everything that these targets made
