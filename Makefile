@@ -14,7 +14,7 @@ help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | while IFS="$$(printf '\t')" read -r name what; do \
 		printf '%-14s %s\n' "$$name" "$$what"; done
 
-# What the command needs and what installs it (38 MB to download); what tests and tools need beyond that (84 MB).
+# What the command needs and what installs it (39 MB to download); what tests and tools need beyond that (130 MB).
 $(VENV)/.runs: pyproject.toml requirements-run.lock requirements-build.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), and Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 2; }
