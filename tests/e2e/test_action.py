@@ -196,11 +196,9 @@ def test_what_runs_in_production_is_what_is_tested(project_root: Path) -> None:
 
 
 def locked(path: Path) -> dict[str, str]:
-    """Return the pinned requirements of a lock file, each with its hashes and its marker."""
-    merge_results = path.read_text().replace("\\\n", " ")
-    pins = [
-        re.sub(r"\s+#.*", "", line) for line in merge_results.splitlines() if re.match(r"[A-Za-z0-9]", line)
-    ]
+    """Return the pinned requirements of a lock file, each with its hashes and its marker, without extras."""
+    merged = re.sub(r"(?m)^([\w.-]+)\[[\w,-]+\]", r"\1", path.read_text().replace("\\\n", " "))
+    pins = [re.sub(r"\s+#.*", "", line) for line in merged.splitlines() if re.match(r"[A-Za-z0-9]", line)]
     return {pin.partition("==")[0]: " ".join(pin.split()) for pin in pins}
 
 
