@@ -208,17 +208,16 @@ class Node:
         relative to its start.
         """
         anchor = self.raw.start_mark.index if self.is_block or self.slot < 0 else self.slot
-        written = self.tree.text[self.raw.start_mark.index : self.end]
+        written = self.tree.closed(self.raw.start_mark.index, self.end)
         return Raw(dedent_lines(written, self.tree.column(anchor)))
 
     def as_slot(self) -> Raw:
         """Return the text of the whole entry or item, with all its comments."""
         comments = self._all_comments()
-        text = self.tree.text
         start = comments.head_span.start if comments.head_span else self.slot
         spans = (comments.line_span, comments.foot_span)
         end = max(self.end, *(span.end if span else _NO_END for span in spans))
-        return Raw(dedent_lines(text[start:end], self.tree.column(self.slot)))
+        return Raw(dedent_lines(self.tree.closed(start, end), self.tree.column(self.slot)))
 
     def is_aliased(self, path: Path, *, whole: bool) -> bool:
         """Tell whether the value at `path` or above it has an anchor or alias; with `whole`, also below."""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from reconciler.krm.yaml import YamlError
+from reconciler.krm.yaml import Tree, YamlError
 from reconciler.names.objects import File, Mode
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update import (
@@ -36,6 +36,10 @@ def update(
     )
     texts = {path: file.data.decode() for path, file in done.files.items() if path != "Kptfile"}
     return texts, done.conflicts
+
+
+def value(text: str) -> Any:
+    return Tree.parse(text).value
 
 
 def kinds(conflicts: tuple[Conflict, ...]) -> list[tuple[str, str, str, str]]:
@@ -541,3 +545,44 @@ def test_compatible_mode_refuses_what_kpt_refuses() -> None:
         update({"r.yaml": twice}, {"r.yaml": twice}, {"r.yaml": twice}, mode=MergeMode.COMPATIBLE)
 
     assert (caught.value.reason, caught.value.paths) == ("DuplicateResource", ("r.yaml",))
+
+
+@pytest.mark.parametrize("mode", list(MergeMode))
+@pytest.mark.parametrize("header", ["|", "|-", "|+", ">", ">-", ">+"])
+@pytest.mark.parametrize("ends", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "upstream", ["k: {}", "x: y\nk: {}", "- {}", "- name: {}"], ids=["only", "last", "item", "element"]
+)
+def test_block_scalar_keeps_its_value_where_it_is_taken(
+    mode: MergeMode, header: str, ends: int, upstream: str
+) -> None:
+    """A block scalar has no line feed at the end of a file that does not end its last line."""
+    base = cm("c", more="field:\n  - name: old\n" if upstream.startswith("-") else "field:\n  k: old\n")
+    pad = "      "
+    block = f"{header}\n{pad}one\n{pad}two" + "\n" * ends
+    field = "\n".join("  " + line for line in upstream.format(block).split("\n"))
+    field = field.replace("  " + pad, pad)
+    taken = cm("c", more=f"field:\n{field}".rstrip(" "))
+    texts, _ = update(
+        {"a.yaml": base}, {"a.yaml": taken}, {"a.yaml": base.replace("  a: x", "  a: x\n  l: mine")}, mode=mode
+    )
+
+    assert value(texts["a.yaml"])["field"] == value(taken)["field"]
+
+
+@pytest.mark.parametrize("mode", list(MergeMode))
+@pytest.mark.parametrize("header", ["|", "|+", ">"])
+def test_block_scalar_keeps_its_value_before_what_is_added(mode: MergeMode, header: str) -> None:
+    end = f"field:\n  k: {header}\n    one"
+    added, _ = update(
+        {"a.yaml": cm("c")}, {"a.yaml": cm("c", more="new: up\n")}, {"a.yaml": cm("c", more=end)}, mode=mode
+    )
+    joined, _ = update(
+        {"a.yaml": cm("c")},
+        {"a.yaml": cm("c") + "---\n" + cm("d")},
+        {"a.yaml": cm("c", more=end)},
+        mode=mode,
+    )
+
+    assert value(added["a.yaml"]) == {**value(cm("c", more=end)), "new": "up"}
+    assert joined["a.yaml"].startswith(cm("c", more=end.replace(header, f"{header.strip('+')}-") + "\n---\n"))
