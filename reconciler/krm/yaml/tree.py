@@ -374,7 +374,7 @@ class Tree:
 
 
 def end_line(text: str, line_break: str = "\n") -> str:
-    """Return the text of a document as it reads alike before other text; a text that is no YAML stays text."""
+    """Return the text of a document, of YAML or not, as it reads before other text too."""
     if not text or text.endswith("\n"):
         return text
     try:
