@@ -297,11 +297,15 @@ def _obsolete(
     branch = reviewed.branch
     if branch is None:
         return None
-    if branch.edited_files and _tree(branch.files) != _tree(reviewed.files):
-        message = "The lock is what it should be; its branch has a person's changes and is left to them"
+    is_theirs = branch.edited_files and _tree(branch.files) != _tree(reviewed.files)
+    opened = [pull for pull in pulls if pull.state is PullState.OPEN]
+    if is_theirs or not branch.only_locks:
+        name = short_branch(lock_ref(inventory.policy.instance))
+        steps = [*(f"close pull request #{pull.number}" for pull in opened), f"delete branch {name}"]
+        message = f"The lock is what it should be; the branch has a person's changes: {' and '.join(steps)}"
         return replace(change, reason=Reason.DRAFT_EDITED, message=message, waits=True)
     comment = "The lock of the main branch is what it should be; nothing is left to propose."
-    closes = (ClosePull(p.number, p.head, comment) for p in pulls if p.state is PullState.OPEN)
+    closes = (ClosePull(pull.number, pull.head, comment) for pull in opened)
     return replace(
         change,
         op=Op.CLOSE,
@@ -311,14 +315,18 @@ def _obsolete(
     )
 
 
-def _refused_text(last: PullRequest) -> str:
-    """Return why pins are not proposed again after their last pull request ended, and when they are."""
-    if last.state is PullState.CLOSED:
-        return (
-            f"Pull request #{last.number} was closed. "
-            "These pins are proposed again when they change, or when it is opened again"
-        )
-    return f"Pull request #{last.number} was reverted on main. These pins are proposed again when they change"
+def _refused_text(last: PullRequest, *, stands: bool) -> str:
+    """Return why pins are not proposed again after their last pull request ended, and when they are.
+
+    What people merged may be less than was proposed, so nothing tells whether they took these pins back.
+    """
+    what = f"Pull request #{last.number} with these pins was closed"
+    if last.state is not PullState.CLOSED:
+        what = f"Pull request #{last.number} was merged, and main does not have these pins"
+    elif stands:
+        return f"{what}. They are proposed again when they change, or when it is opened again"
+    step = "`reconciler lock` in a working copy writes them all the same, to be committed"
+    return f"{what}. They are proposed again when they change; {step}"
 
 
 def _proposed(
@@ -335,10 +343,10 @@ def _proposed(
         if is_unmerged and last.state is PullState.MERGED:
             message = f"Pull request #{last.number} was merged; this commit is not, and has other pins"
             return replace(change, reason=Reason.LOCK_PENDING, message=message)
-        message = _refused_text(last)
+        message = _refused_text(last, stands=stands)
         return replace(change, reason=Reason.REJECTED, message=message, waits=True)
-    if branch is not None and branch.behind and not branch.has_foreign_commits:
-        stands = False  # made anew from main, where it merges without a conflict
+    if branch is not None and branch.renews:
+        stands = False  # made anew from main, or merged with it, so that it merges without a conflict
     reason = Reason.DRAFT_EDITED if branch and branch.edited_files else Reason.LOCK_PENDING
     pull = lock_pull(
         PullRequest(
@@ -366,7 +374,10 @@ def _proposed(
 def _write(
     files: Files, lock: ComputedLock, reviewed: ReviewedLock, inventory: Inventory
 ) -> WriteDraft | WriteRemoval:
-    """Return the one commit on main's head, or appended to people's commits on the branch."""
+    """Return the one commit on main's head, or appended to people's commits on the branch.
+
+    Main is merged where the lock changed there since, unless that would undo what people did.
+    """
     branch = reviewed.branch
     appends = branch is not None and branch.has_foreign_commits
     onto = branch.tip.oid if branch and appends else inventory.control.commit.oid
@@ -376,7 +387,8 @@ def _write(
     tree = _tree(files)
     if tree is None:
         return WriteRemoval(ref, expect, onto, LOCKS_DIRECTORY, message, time)
-    return WriteDraft(ref, expect, onto, LOCKS_DIRECTORY, files, tree, message, time)
+    merges = inventory.control.commit.oid if branch and appends and branch.renews else None
+    return WriteDraft(ref, expect, onto, LOCKS_DIRECTORY, files, tree, message, time, merges)
 
 
 def _title(lock: ComputedLock) -> str:
