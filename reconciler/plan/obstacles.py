@@ -63,8 +63,10 @@ def find_obstacles(
     if context is None or change.variant is None:
         hint = "Adopt it with a PackageVariant whose adoptionPolicy is adoptExisting."
         return Standstill("", "", "", "", (Obstacle("No PackageVariant of this instance owns it", hint),))
-    overview = package_overviews(plan).get(change.variant)
+    overview = package_overviews(plan).get((change.variant, change.package))
     resolved = context.resolved.get(change.variant)
+    if resolved is not None and resolved.downstream != change.package:
+        resolved = None  # the variant has another package now, and nothing is asked for this one
     revisions = _revisions(resolved, context)
     main, review = (overview.main, overview.review) if overview else ("", "")
     requested = resolved.requested.label if resolved else ""

@@ -88,7 +88,8 @@ def package_statuses(
             change, context.targets[change.package], context, unfinished.get(change.package), opened or {}
         )
         if status is not None:
-            listed |= {status.variant} if status.variant else set()
+            # Where a variant leaves, its package says nothing about the one that it wants.
+            listed |= {v.key for v in context.downstreams.get(change.package, ()) if v.key == status.variant}
             yield _with_record(status, context)
     placed = {v.key for variants in context.downstreams.values() for v in variants}
     for variant in context.desired.variants:
@@ -379,8 +380,8 @@ def plan_status(
     A variant that is gone is listed while anything of it is left.
     """
     variants = {v.key: v for v in context.desired.variants}
-    # A variant that moved has a package where it leaves, too: that of its downstream comes last.
-    ordered = sorted(statuses, key=lambda s: s.package in context.downstreams)
+    # A variant that moved has a package where it leaves, too: what is known of its downstream comes last.
+    ordered = sorted(statuses, key=lambda s: s.package is None or s.package in context.downstreams)
     packages = {ObjectKey(GROUP, "PackageVariant", *s.variant): s for s in ordered if s.variant}
     files = {}
     for key in sorted({*conditions, *packages}):

@@ -796,7 +796,8 @@ def test_statuses_are_sorted_by_variant_and_package() -> None:
         for key, name in zip(reversed(keys), names, strict=True)
     )
 
-    statuses = statuses_after(Plan(changes=changes, context=web_context(targets=targets)), {})
+    context = web_context(targets=targets, downstreams={keys[0]: (a_desired(),)})
+    statuses = statuses_after(Plan(changes=changes, context=context), {})
 
     assert [(s.variant.name, s.package.path) for s in statuses] == [  # type: ignore[union-attr]
         ("api", "b"),
