@@ -157,8 +157,8 @@ def _propose(target: PlanTarget, context: PlanContext, change: Change) -> Change
         time=max(_removal_time(context), view.head.time if renewed else 0),
     )
     if renewed:
-        message = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
-        change = replace(change, reason=Reason.DELETION_PROPOSED, message=message)
+        repair = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
+        change = replace(change, reason=Reason.DELETION_PROPOSED, repair=repair)
     writes = (*change.writes, removal, *_porch_marker(target))
     return replace(change, op=Op.DELETE, after=None, writes=writes, pull=request)
 

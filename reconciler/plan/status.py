@@ -159,6 +159,8 @@ def _word(
 def _obstructed(change: Change, context: PlanContext) -> _Word | None:
     """Return the phase of a package that cannot proceed, with the reason; None if nothing holds it."""
     reason, phase = str(change.reason), change.reason.facts.phase
+    if any(isinstance(write, WriteRemoval) for write in change.writes):
+        reason = str(Reason.DELETION_PROPOSED)  # as the next run finds it
     if change.op is Op.BLOCK:
         phase = phase or Phase.STALLED
     if phase is Phase.STALLED and not _is_stalled(change, context):
@@ -212,7 +214,7 @@ def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unf
     draft = short_branch(branch.ref) if branch else ""
     standing = "" if target.key in context.downstreams else _proposal(target, context)
     if missing is not None and not missing.pushed:
-        return draft or standing
+        return standing or draft
     if change.is_merged and missing is None:
         return ""
     if change.group:
@@ -224,7 +226,7 @@ def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unf
         return ""
     left = {short_branch(w.ref) for w in change.writes if isinstance(w, WriteGroup)}
     gone = left | {short_branch(w.ref) for w in change.writes if isinstance(w, MoveRef) and w.to is None}
-    return next((name for name in (draft, standing) if name and name not in gone), "")
+    return next((name for name in (standing, draft) if name and name not in gone), "")
 
 
 def _proposal(target: PlanTarget, context: PlanContext) -> str:

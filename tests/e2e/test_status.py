@@ -119,6 +119,26 @@ def test_package_that_is_left_does_not_hide_an_unreadable_downstream(tmp_path: P
     assert any(row.startswith("edge-1/web ") for row in rows)
 
 
+def test_deletion_beside_an_edited_draft_is_recorded_once(world: World) -> None:
+    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*arguments)
+    change(world, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+    world.run("apply")
+    with world.edit("edge-1", "Edit", branch="drafts/web/packagevariant-2") as copy:
+        app = copy / "web/app.yaml"
+        app.write_text(app.read_text().replace("replicas: 1", "replicas: 7"))
+    world.run("apply")
+    change(world, {manifest("edge-1", "web"): None})
+
+    for code in (Exit.REFUSED, Exit.DONE):  # the deletion; then with what approving the draft changed
+        world.run("apply")
+        before = world.all_refs()
+        world.run("apply")
+        assert world.all_refs() == before
+        assert package(world)["head"] == "reconciler/fleet/delete/web"
+        assert world.run("approve", "--all").code == code
+
+
 def test_closed_pull_request_is_rejected(world: World) -> None:
     world.run("apply")
     world.run("pr", "close", "edge-1/web")

@@ -311,7 +311,7 @@ WITH_PROPOSAL = {"view": replace(EDGE, branches={DELETION: Commit(oid("a9"), 25)
         pytest.param({}, WITH_PROPOSAL, None, False, (DELETION, 25), id="proposal of deletion"),
         pytest.param({}, WITH_PROPOSAL, None, True, ("", 50), id="proposal of a wanted package"),
         pytest.param(
-            {}, {**WITH_DRAFT, **WITH_PROPOSAL}, None, False, (BRANCH, 20), id="draft before a proposal"
+            {}, {**WITH_DRAFT, **WITH_PROPOSAL}, None, False, (DELETION, 20), id="proposal before a draft"
         ),
         pytest.param(
             {"writes": (MoveRef(REF, oid("d2"), None),)},
