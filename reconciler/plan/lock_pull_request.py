@@ -27,6 +27,7 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteRemoval,
 )
+from reconciler.plan.compare import pin_change
 from reconciler.plan.context import by_weight
 from reconciler.plan.requests import close_duplicates, is_right, lock_pull
 from reconciler.records.state import WANTED_LOCK, WantedLockRecord, record_bytes
@@ -81,7 +82,13 @@ def compute_lock(
     for key in _unasked(reviewed, inventory, desired):
         pins.append(_removed(reviewed.pins[key], "no variant asks for it"))
         _put(files, key, None)
-    pins += _dependency_pins(decision)
+    moves = lock_changes.by_danger(
+        move._replace(clusters=(scope.cluster,))
+        for scope in decision.scopes
+        for move in lock_changes.cluster_changes(scope)
+    )
+    dangers = [pin_change(move) for move in moves if move.op.is_dangerous]
+    pins = [*dangers, *pins, *map(pin_change, moves[len(dangers) :])]
     kept = {path: file for path, file in files.items() if not is_lock_file(f"{LOCKS_DIRECTORY}/{path}")}
     return ComputedLock(kept | _dependency_files(decision, reviewed), tuple(pins), time)
 
@@ -182,21 +189,7 @@ def _dependency_files(decision: LockUpdate, reviewed: ReviewedLock) -> dict[str,
 
 
 def _settled(scope: ClusterUpdate) -> "ClusterLock | None":
-    before, after = scope.before, scope.after
-    return before if before and after and before.resolution == after.resolution else after
-
-
-def _dependency_pins(decision: LockUpdate) -> Iterator[PinChange]:
-    nothing = formats.Resolution()
-    for scope in decision.scopes:
-        settled = _settled(scope)
-        before = scope.before.resolution if scope.before else nothing
-        changes = list(lock_changes.resolution_changes(before, settled.resolution if settled else nothing))
-        for change in changes:
-            what = f"cluster {scope.cluster}: {change.instance}"
-            yield PinChange(what, change.before, change.after, change.why)
-        if not changes and settled != scope.before:
-            yield PinChange(f"cluster {scope.cluster}", "", "", "how its needs are met")
+    return scope.before if scope.is_refresh else scope.after
 
 
 CONTROL = ObjectName("", "control")
