@@ -48,7 +48,7 @@ def compare_locks(before: LockFiles, after: LockFiles) -> tuple[list[PinChange],
 
 
 def pin_change(move: VersionChange) -> PinChange:
-    """Return a change of one cluster's lock as that of a pin; what is none says what happens."""
+    """Return a change of one cluster's lock as that of a pin; for any other thing its name has the verb."""
     subject = move.op.subject
     name = move.instance if subject == "pin" else f"{subject}: {move.op} {move.instance}"
     where = f"cluster {move.clusters[0]}"

@@ -26,7 +26,7 @@ _SHOWN = 3
 
 
 class MoveOp(StrEnum):
-    """What a lock decides anew, the dangerous ones first."""
+    """Kind of change that a lock decides, the dangerous ones first."""
 
     DROP = "drop"
     """A kind or composition is removed, with all of its objects."""
@@ -58,7 +58,7 @@ class MoveOp(StrEnum):
 
     @property
     def subject(self) -> str:
-        """What it is about: a pin, a kind, a revision, a package, or the lock as a whole."""
+        """The thing that changes: a pin, a kind, a revision, a package, or the lock as a whole."""
         return _SUBJECTS.get(self, "pin")
 
     @property
@@ -233,7 +233,7 @@ def _kind_change(name: str, was: OwnershipEntry, entry: OwnershipEntry) -> Versi
 
 
 def _package_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
-    """Yield the packages that belong to somebody else, that nothing needs any more, or something again."""
+    """Yield the packages with another owner, those that became unused, and those that are used again."""
     before = {package.instance: package for package in old.packages}
     for package in fresh.packages:
         was = before.get(package.instance)
