@@ -11,6 +11,7 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies import emit as generated_manifests
 from reconciler.dependencies import status as lock_status_files
 from reconciler.dependencies.update import changes as lock_changes
+from reconciler.dependencies.update.changes import MoveOp
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.krm.yaml import YamlError, load_documents
@@ -19,7 +20,8 @@ from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Change, LockProposal, Plan, Refusal
-from reconciler.plan.checksum import plan_checksum
+from reconciler.plan.checksum import changed_pins, plan_checksum
+from reconciler.plan.compare import compare_upstreams
 from reconciler.plan.compose import Changes
 from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext, build_context
@@ -69,14 +71,28 @@ def build_plan(
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, context)),
         notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
         lock=proposal,
-        version_changes=lock_changes.version_changes(locks) if locks.scopes else (),
+        # A reviewed lock is written by merging its proposal, which has a row for each.
+        version_changes=lock_changes.version_changes(locks) if inventory.reviewed is None else (),
         rollouts=context.resolution.rollouts,
         applied=applied_commit(context, decided.every, decided.waiting),
         has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
         context=context,
     )
     plan = _with_files(plan, context, decided, fleet, lock=lock, shard=shard)
+    plan = replace(plan, version_changes=(*plan.version_changes, *_upstream_moves(plan, inventory)))
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))
+
+
+def _upstream_moves(plan: Plan, inventory: Inventory) -> Iterator[lock_changes.VersionChange]:
+    """Yield the pins of upstreams that move, except those that move with a package."""
+    moved = {f"PackageVariant {change.variant}" for change in plan.changes if change.pending}
+    changed = list(changed_pins(plan, inventory))
+    before = {path: old for path, old, _ in changed if old is not None}
+    after = {path: new for path, _, new in changed if new is not None}
+    for pin in compare_upstreams(before, after):
+        if pin.what not in moved:
+            op = MoveOp.ADD if not pin.before else MoveOp.CHANGE if pin.after else MoveOp.REMOVE
+            yield lock_changes.VersionChange(op, *pin, ())
 
 
 class _Decided(NamedTuple):

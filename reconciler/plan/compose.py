@@ -166,8 +166,9 @@ class Decision(Struct, frozen=True):
     """What one package needs, whatever other packages, limits and forges have to say about it.
 
     `draft` is the commit of its draft, `branches` what is written beside it, `tags` name what main has.
-    `obsolete` is why branches go, where that is more than that they are superseded. `held` is the veto of the
-    package itself. `problems` are those that its manifests have with it.
+    `obsolete` is why branches go, where that is more than that they are superseded. `repair` is what this run
+    corrects, and no later one repeats. `held` is the veto of the package itself. `problems` are those that its
+    manifests have with it.
     """
 
     target: PlanTarget
@@ -185,6 +186,7 @@ class Decision(Struct, frozen=True):
     close: tuple[ClosePull, ...] = ()
     facts: DraftFacts = DraftFacts()
     obsolete: Reason | None = None
+    repair: str = ""
     waits: bool = False
     held: Held | None = None
     problems: tuple[Problem, ...] = ()
@@ -317,7 +319,7 @@ def compose(parts: Parts) -> Change:
         requirements=parts.requirements,
         impact=parts.impact,
         request=request.content,
-        repair=postponed.when if postponed is not None else request.repair,
+        repair=postponed.when if postponed is not None else decided.repair or request.repair,
         postponed=postponed,
     )
 

@@ -178,7 +178,7 @@ def _propose(
         return _unwanted(target, owner, Op.KEEP, Reason.NOT_DESIRED, message, **parts)
     reason = Reason.NOT_DESIRED if standing is None else Reason.DELETION_PROPOSED
     if standing is not None:
-        message = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
+        parts["repair"] = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
     removal = WriteRemoval(
         ref=ref,
         expect=standing.oid if standing else None,

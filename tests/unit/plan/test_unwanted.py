@@ -168,7 +168,7 @@ def test_proposal_that_main_changed_under_is_made_anew(control: int, time: int) 
     assert opened == replace(
         DELETED,
         reason=Reason.DELETION_PROPOSED,
-        message="web changed on main: its deletion is proposed anew, with that change",
+        repair="web changed on main: its deletion is proposed anew, with that change",
         writes=(replace(REMOVAL, expect=oid("a9"), time=time),),
         pull=None,
     )
