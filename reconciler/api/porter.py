@@ -123,7 +123,7 @@ class DependencySection(PorterModel):
 
 
 class BundleManifest(PorterModel):
-    """The parts of `porter.yaml` and `bundle.json` that decide; mixins and actions have names of their own."""
+    """The parts of `porter.yaml` and `bundle.json` that decide; mixins and actions have their own names."""
 
     model_config = ConfigDict(extra="allow")
 

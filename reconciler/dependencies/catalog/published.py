@@ -154,9 +154,11 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
 
     The header has name and version; the manifest of its ecosystem, which may be missing, has the
     requirements, and agrees with it; CRDs, XRDs and Compositions have the provided APIs. Carvel Packages name
-    themselves and need no header. A document that is none of these is refused: it may be what is needed.
+    themselves and need no header. A document that is none of these is refused: it may be what is needed. A folder that says nothing at all is no version.
     """
     pairs = list(documents)
+    if pairs and not any(document for document, _ in pairs):
+        return ParsedManifest()
     headers = [(d, s) for d, s in pairs if d.get("kind") == VERSION_KIND]
     readings = [_beside(d, s) for d, s in pairs if d.get("kind") not in {VERSION_KIND, *_CONTENTS}]
     if not headers and any(_is_package(document) for document, _ in pairs):
@@ -220,7 +222,7 @@ def _is_package(document: Document) -> bool:
 
 
 def _is_manifest(document: Document) -> bool:
-    """Tell whether a document is the manifest of a version: of Crossplane, Carvel or, without a group, Porter."""
+    """Tell whether a document is a manifest of a version: of Crossplane, Carvel or, without group, Porter."""
     api_version = document.get("apiVersion")
     is_meta = group_of(str(api_version or "")) in META_GROUPS
     return is_meta or _is_package(document) or (not api_version and "name" in document)
