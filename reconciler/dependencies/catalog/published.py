@@ -154,7 +154,8 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
 
     The header has name and version; the manifest of its ecosystem, which may be missing, has the
     requirements, and agrees with it; CRDs, XRDs and Compositions have the provided APIs. Carvel Packages name
-    themselves and need no header. A document that is none of these is refused: it may be what is needed. A folder that says nothing at all is no version.
+    themselves and need no header. A document that is none of these is refused: it may be what is
+    needed. A folder that says nothing at all is no version.
     """
     pairs = list(documents)
     if pairs and not any(document for document, _ in pairs):
@@ -168,7 +169,7 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
         source = pairs[0][1] if pairs else Source(Location(""))
         notes = Diagnostics(source, "package version")
         message = f"A version's folder has one {VERSION_KIND}, not {len(headers)}"
-        notes.refuse((), message, hint="" if headers else "Write it with `reconciler index import PATH`.")
+        notes.refuse((), message, hint="" if headers else "Write it with `reconciler index add`.")
         return notes.reading()
     document, source = headers[0]
     notes = Diagnostics(source, manifest_label({**document, "metadata": {"name": document.get("source")}}))
@@ -213,7 +214,7 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     return ParsedManifest((candidate,), warnings=reading.warnings)
 
 
-_ONE_MANIFEST = "Give each version a folder of its own; `reconciler index import FILE` does."
+_ONE_MANIFEST = "Give each version a folder of its own; `reconciler index add` does."
 
 
 def _is_package(document: Document) -> bool:
@@ -275,9 +276,7 @@ def _agree(stated: str, own: object, path: tuple[str, ...], name: str, notes: Di
     """Refuse a manifest that has another name or version than its header."""
     if own and str(own).removeprefix("v") != stated.removeprefix("v"):
         message = f"The manifest is of {own}, but the {VERSION_KIND} beside it says {name} {stated}"
-        notes.refuse(
-            path, message, hint="Import the file: `reconciler index import FILE` takes both from it."
-        )
+        notes.refuse(path, message, hint="Import the file: `reconciler index add` takes both from it.")
 
 
 def _bare(header: PackageVersion, source: Source) -> ParsedManifest:
