@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from reconciler.api.foreign import ForeignManifest, ForeignModel
+from reconciler.api.foreign import ForeignManifest, ForeignModel, Items
 
 
 class GroupVersionKind(ForeignModel):
@@ -27,7 +27,7 @@ class Dependency(ForeignModel):
 
     package: PackageReference | None = None
     gvk: GroupVersionKind | None = None
-    or_: tuple["Dependency", ...] | None = Field(default=None, alias="or")
+    or_: Items["Dependency"] | None = Field(default=None, alias="or")
     optional: bool = False
     alias: str = ""
     install: bool | None = None
@@ -45,13 +45,13 @@ class CarvelPackageSpec(ForeignModel):
     ref_name: str
     version: str
     installation_type: str = "noRestrictions"
-    dependencies: tuple[Dependency, ...] = ()
-    provides: tuple[GroupVersionKind, ...] = ()
-    licenses: tuple[str, ...] = ()
+    dependencies: Items[Dependency] = ()
+    provides: Items[GroupVersionKind] = ()
+    licenses: Items[str] = ()
     released_at: str | None = None
     release_notes: str = ""
     capacity_requirements_description: str = ""
-    included_software: tuple[dict[str, object], ...] = ()
+    included_software: Items[dict[str, object]] = ()
     template: dict[str, object] | None = None
     values_schema: dict[str, object] | None = None
     kubernetes_version_selection: Constraints | None = None
@@ -70,9 +70,9 @@ class PackageMetadataSpec(ForeignModel):
     display_name: str = ""
     short_description: str = ""
     long_description: str = ""
-    categories: tuple[str, ...] = ()
+    categories: Items[str] = ()
     provider_name: str = ""
-    maintainers: tuple[dict[str, object], ...] = ()
+    maintainers: Items[dict[str, object]] = ()
     support_description: str = ""
     icon_svg_base64: str = Field(default="", alias="iconSVGBase64")
 
@@ -86,7 +86,7 @@ class PackageMetadata(ForeignManifest):
 class PrereleaseSelection(ForeignModel):
     """Admitted pre-releases: all, or those with one of these identifiers."""
 
-    identifiers: tuple[str, ...] = ()
+    identifiers: Items[str] = ()
 
 
 class VersionSelection(ForeignModel):
@@ -110,6 +110,12 @@ class SecretKeyRef(ForeignModel):
     key: str = ""
 
 
+class ValueSource(ForeignModel):
+    """Where values come from."""
+
+    secret_ref: SecretKeyRef
+
+
 class DependencyOverride(ForeignModel):
     """Override of one dependency by the user."""
 
@@ -131,8 +137,8 @@ class InstallDependencies(ForeignModel):
 
     install: bool = True
     delete_policy: Literal["unused", "orphan"] = "unused"
-    override: tuple[DependencyOverride, ...] = ()
-    values: tuple[DependencyValues, ...] = ()
+    override: Items[DependencyOverride] = ()
+    values: Items[DependencyValues] = ()
 
 
 class PackageInstallSpec(ForeignModel):
@@ -142,7 +148,7 @@ class PackageInstallSpec(ForeignModel):
     service_account_name: str = ""
     cluster: dict[str, object] | None = None
     default_namespace: str = ""
-    values: tuple[dict[str, object], ...] = ()
+    values: Items[ValueSource] = ()
     paused: bool = False
     canceled: bool = False
     sync_period: str | None = None

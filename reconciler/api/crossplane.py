@@ -4,13 +4,21 @@ from typing import Literal
 
 from pydantic import Field
 
-from reconciler.api.foreign import ForeignManifest, ForeignModel
+from reconciler.api.foreign import ForeignManifest, ForeignModel, Items
 
 
 class LocalObjectReference(ForeignModel):
     """A reference by name."""
 
     name: str = ""
+
+
+class RuntimeConfigReference(ForeignModel):
+    """A reference to a DeploymentRuntimeConfig."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str
 
 
 class ServiceAccount(ForeignModel):
@@ -25,14 +33,15 @@ class CrossplanePackageSpec(ForeignModel):
     package: str
     revision_activation_policy: Literal["Automatic", "Manual"] = "Automatic"
     revision_history_limit: int | None = None
-    package_pull_secrets: tuple[LocalObjectReference, ...] | None = None
-    package_pull_policy: str | None = None
+    package_pull_secrets: Items[LocalObjectReference] | None = None
+    package_pull_policy: Literal["IfNotPresent", "Always", "Never"] | None = None
     service_account: ServiceAccount | None = None
     ignore_crossplane_constraints: bool = False
     skip_dependency_resolution: bool = False
     common_labels: dict[str, str] | None = None
     common_annotations: dict[str, str] | None = None
-    runtime_config_ref: dict[str, str] | None = None
+    runtime_config_ref: RuntimeConfigReference | None = None
+    controller_config_ref: LocalObjectReference | None = None
 
 
 class CrossplanePackage(ForeignManifest):
@@ -69,17 +78,42 @@ class CrossplaneConstraint(ForeignModel):
 
 
 class MetaSpec(ForeignModel):
-    """Constraints, dependencies and capabilities of a package."""
+    """Constraints, dependencies and capabilities of a package; `controller` and `image` are its program."""
 
     crossplane: CrossplaneConstraint | None = None
-    depends_on: tuple[MetaDependency, ...] = ()
-    capabilities: tuple[str, ...] = ()
+    depends_on: Items[MetaDependency] = ()
+    capabilities: Items[str] = ()
+    controller: dict[str, object] | None = None
+    image: str = ""
 
 
 class Meta(ForeignManifest):
     """`crossplane.yaml`: `meta.pkg.crossplane.io Provider | Configuration | Function`."""
 
     spec: MetaSpec = MetaSpec()
+
+
+class ProjectSpec(MetaSpec):
+    """A package's needs, and how its sources are described and built."""
+
+    description: str = ""
+    license: str = ""
+    maintainer: str = ""
+    readme: str = ""
+    icon: str = ""
+    repository: str = ""
+    source: str = ""
+    architectures: Items[str] = ()
+    api_dependencies: Items[dict[str, object]] = ()
+    image_config: Items[dict[str, object]] = ()
+    paths: dict[str, str] | None = None
+    schemas: dict[str, object] | None = None
+
+
+class Project(Meta):
+    """`upbound.yaml`: `meta.dev.upbound.io Project`, the source of a Configuration."""
+
+    spec: ProjectSpec = ProjectSpec()
 
 
 class RevisionSpec(ForeignModel):
@@ -89,20 +123,24 @@ class RevisionSpec(ForeignModel):
     revision: int = 0
     image: str = ""
     package: str = ""
-    custom_resource_definitions: tuple[TypeMeta, ...] = ()
-    infrastructure_definitions: tuple[TypeMeta, ...] = ()
-    infrastructure_publications: tuple[TypeMeta, ...] = ()
-    compositions: tuple[TypeMeta, ...] = ()
+    custom_resource_definitions: Items[TypeMeta] = ()
+    infrastructure_definitions: Items[TypeMeta] = ()
+    infrastructure_publications: Items[TypeMeta] = ()
+    compositions: Items[TypeMeta] = ()
     controller: dict[str, object] | None = None
     permissions: dict[str, object] | None = None
     install_job_ref: dict[str, object] | None = None
-    depends_on: tuple[MetaDependency, ...] = ()
-    package_pull_secrets: tuple[LocalObjectReference, ...] | None = None
+    depends_on: Items[MetaDependency] = ()
+    package_pull_secrets: Items[LocalObjectReference] | None = None
     package_pull_policy: str | None = None
     ignore_crossplane_constraints: bool = False
     skip_dependency_resolution: bool = False
     common_labels: dict[str, str] | None = None
-    runtime_config_ref: dict[str, str] | None = None
+    common_annotations: dict[str, str] | None = None
+    runtime_config_ref: RuntimeConfigReference | None = None
+    controller_config_ref: LocalObjectReference | None = None
+    tls_client_secret_name: str = Field(default="", alias="tlsClientSecretName")
+    tls_server_secret_name: str = Field(default="", alias="tlsServerSecretName")
 
 
 class Revision(ForeignManifest):
@@ -131,13 +169,13 @@ class LockPackage(ForeignModel):
     source: str = ""
     image: str = ""
     version: str = ""
-    dependencies: tuple[LockDependency, ...] = ()
+    dependencies: Items[LockDependency] = ()
 
 
 class Lock(ForeignManifest):
     """`pkg.crossplane.io/v1beta1 Lock`, with packages at the top level, or the design's PackageLock."""
 
-    packages: tuple[LockPackage, ...] = ()
+    packages: Items[LockPackage] = ()
     custom_resource_definitions: dict[str, str] = Field(default_factory=dict)
     compositions: dict[str, str] = Field(default_factory=dict)
 
@@ -158,7 +196,7 @@ class RewriteImage(ForeignModel):
 class ImageConfigSpec(ForeignModel):
     """Registry, rewriting and verification of images with a prefix."""
 
-    match_images: tuple[MatchImage, ...]
+    match_images: Items[MatchImage]
     rewrite_image: RewriteImage | None = None
     registry: dict[str, object] | None = None
     verification: dict[str, object] | None = None

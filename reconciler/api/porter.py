@@ -1,32 +1,44 @@
 """Porter's manifests: bundles and installations, in every generation of their dependency fields."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from reconciler.api.foreign import ForeignModel, Items
 
 
-class PorterModel(BaseModel):
-    """A part of a Porter document: immutable, fields spelled as on disk, unknown ones carried along."""
+class PorterModel(ForeignModel):
+    """A part of a Porter document: fields are spelled as on disk."""
 
-    model_config = ConfigDict(
-        defer_build=True,  # most runs meet few of these kinds
-        extra="allow",
-        frozen=True,
-        populate_by_name=True,
-    )
+    model_config = ConfigDict(alias_generator=None)
+
+
+def _listed(items: Any) -> Any:
+    """Return what `bundle.json` has by name as the list that it is in `porter.yaml`."""
+    if not isinstance(items, Mapping):
+        return items
+    return [{"name": name, **item} if isinstance(item, Mapping) else item for name, item in items.items()]
 
 
 class InterfaceItem(PorterModel):
-    """A parameter, credential or output."""
+    """A parameter, credential or output, whose further fields are a JSON schema."""
+
+    model_config = ConfigDict(extra="allow")
 
     name: str
     type: str | list[str] | None = None
 
 
+NamedItems = Annotated[Items[InterfaceItem], BeforeValidator(_listed)]
+
+
 class InterfaceDocument(PorterModel):
     """Outputs, parameters and credentials of an interface."""
 
-    outputs: tuple[InterfaceItem, ...] = ()
-    parameters: tuple[InterfaceItem, ...] = ()
-    credentials: tuple[InterfaceItem, ...] = ()
+    outputs: NamedItems = ()
+    parameters: NamedItems = ()
+    credentials: NamedItems = ()
 
 
 class RequiredInterface(InterfaceDocument):
@@ -69,14 +81,20 @@ class DependencyLifecycle(PorterModel):
     uninstall: bool | None = None
 
 
+class VersionRanges(PorterModel):
+    """The versions of a required bundle, as `bundle.json` has them."""
+
+    ranges: Items[str] = ()
+    prereleases: bool = False
+
+
 class BundleRequirement(PorterModel):
     """One required bundle: the fields of all generations together."""
 
     name: str
     bundle: Bundle | None = None
     reference: str = ""
-    version: str = ""
-    tag: str = ""
+    version: str | VersionRanges = ""
     namespace: str | None = None
     scope: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
@@ -86,6 +104,37 @@ class BundleRequirement(PorterModel):
     parameters: dict[str, object] = Field(default_factory=dict)
     credentials: dict[str, object] = Field(default_factory=dict)
     outputs: dict[str, object] = Field(default_factory=dict)
+
+
+class ProvidedInterface(PorterModel):
+    """What a bundle or an installation implements."""
+
+    interface: str | RequiredInterface = ""
+    version: str = ""
+    outputs: NamedItems = ()
+
+
+class DependencySection(PorterModel):
+    """What a bundle requires, a list or by name, and what it provides."""
+
+    requires: list[object] | dict[str, object] | None = None
+    provides: object = None
+    sequence: Items[str] = ()
+
+
+class BundleManifest(PorterModel):
+    """The parts of `porter.yaml` and `bundle.json` that decide; mixins and actions have their own names."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    version: str = ""
+    registry: str = ""
+    reference: str = ""
+    keywords: Items[str] = ()
+    outputs: NamedItems = ()
+    parameters: NamedItems = ()
+    credentials: NamedItems = ()
 
 
 class InstalledBundle(PorterModel):
@@ -100,12 +149,16 @@ class InstalledBundle(PorterModel):
 class Installation(PorterModel):
     """`schemaType: Installation`, schemaVersion 1.0.2; an empty namespace means global."""
 
+    schemaType: str
+    schemaVersion: str = ""
     name: str
     namespace: str = ""
     uninstalled: bool = False
     labels: dict[str, str] = Field(default_factory=dict)
     bundle: InstalledBundle
     parameters: dict[str, object] = Field(default_factory=dict)
-    parameter_sets: tuple[str, ...] = Field(default=(), alias="parameterSets")
-    credential_sets: tuple[str, ...] = Field(default=(), alias="credentialSets")
+    parameter_sets: Items[str] = Field(default=(), alias="parameterSets")
+    credential_sets: Items[str] = Field(default=(), alias="credentialSets")
     custom: dict[str, object] = Field(default_factory=dict)
+    created: str = ""
+    modified: str = ""

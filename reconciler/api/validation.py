@@ -47,13 +47,14 @@ class FieldError(NamedTuple):
     of_key: bool = False
 
 
-def parse_model(model: type[M], data: object) -> M | tuple[FieldError, ...]:
+def parse_model(model: type[M], data: object, *, accepted: bool = False) -> M | tuple[FieldError, ...]:
     """Return the model of `data`, or all its errors in the order of the fields.
 
-    Total: no data raises. Field names are those on disk; Python's snake_case names are unknown fields.
+    Total: no data raises. Field names are those on disk; Python's snake_case names are unknown fields. What
+    an API server has `accepted` may have fields of a newer version of its schema, which are ignored.
     """
     try:
-        return model.model_validate(data, by_alias=True, by_name=False)
+        return model.model_validate(data, by_alias=True, by_name=False, extra="ignore" if accepted else None)
     except ValidationError as error:
         return tuple(_field_errors(model, _details(error)))
 
@@ -171,7 +172,10 @@ def _step_into(annotation: Any, step: str | int) -> Any:
 
 def disk_fields(annotation: Any) -> Iterator[tuple[str, Any]]:
     """Yield name on disk and type of each field of a model or settings dataclass; nothing for other types."""
-    if hasattr(annotation, "model_fields"):
+    if get_origin(annotation) in _UNIONS:
+        for member in get_args(annotation):
+            yield from disk_fields(member)
+    elif hasattr(annotation, "model_fields"):
         for name, info in annotation.model_fields.items():
             yield info.alias or name, _unwrapped(info.annotation)
     elif isinstance(annotation, type) and is_dataclass(annotation):

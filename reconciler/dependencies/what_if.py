@@ -170,7 +170,8 @@ def hypothetical_version(candidates: Iterable[Candidate], text: str) -> Candidat
 
 def read_hypothetical(documents: Iterable[tuple[Document, Source]], like: Candidate) -> ParsedManifest:
     """Parse the manifest of an unpublished version, as the index would. Total."""
-    pairs, version = list(documents), like.version.text
+    version = like.version.text
+    pairs = [(_at_version(document, version), source) for document, source in documents]
     if like.id.ecosystem is Ecosystem.KPT:
         repository, _, path = like.id.name.rpartition("//")
         document, source = pairs[0]
@@ -183,6 +184,14 @@ def read_hypothetical(documents: Iterable[tuple[Document, Source]], like: Candid
     }
     reading = read_package_version([(head, pairs[0][1]), *pairs])
     return replace(reading, candidates=tuple(replace(c, id=like.id) for c in reading.candidates))
+
+
+def _at_version(document: Document, version: str) -> Document:
+    """Return a manifest at the version that it would be published as."""
+    spec = document.get("spec")
+    if isinstance(spec, Mapping) and "version" in spec:
+        return {**document, "spec": {**spec, "version": version}}
+    return {**document, "version": version} if "version" in document else document
 
 
 def what_if(

@@ -45,13 +45,17 @@ class FieldMarks(Protocol):
 
 
 class Source(PartlyCompared, frozen=True):
-    """Location of a manifest or object, and the committer time of its file's last change, in seconds."""
+    """Location of a manifest or object, and the committer time of its file's last change, in seconds.
+
+    An `observed` object is one of a snapshot, which an API server has accepted as it is.
+    """
 
     UNCOMPARED = frozenset({"marks"})
 
     location: Location
     time: int = 0
     marks: FieldMarks | None = None
+    observed: bool = False
 
     def at(self, *path: str | int) -> Location:
         """Return the location of one field; without marks, that of the manifest."""

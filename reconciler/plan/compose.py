@@ -167,8 +167,8 @@ class Decision(Struct, frozen=True):
 
     `draft` is the commit of its draft, `branches` what is written beside it, `tags` name what main has.
     `obsolete` is why branches go, where that is more than that they are superseded. `repair` is what this run
-    corrects, and no later one repeats. `held` is the veto of the package itself. `problems` are those that its
-    manifests have with it.
+    corrects, and no later one repeats. `held` is the veto of the package itself. `problems` are those that
+    its manifests have with it.
     """
 
     target: PlanTarget

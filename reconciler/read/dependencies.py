@@ -269,7 +269,10 @@ INDEX_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class IndexFolders(Struct, frozen=True):
-    """The documents of the package index, sorted by location, and the problems of invalid files."""
+    """The documents of the package index, sorted by location, and the problems of invalid files.
+
+    A file that is empty or broken has one empty document: what it should have said counts for its folder.
+    """
 
     documents: tuple[SourcedDocument, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -319,6 +322,8 @@ def _parse_index(
     for path, data in contents.items():
         content = parse_file(path, data, yaml_limits(limits))
         problems += (broken.problem for broken in content.broken)
+        if content.broken or not content.objects:
+            documents.append(SourcedDocument({}, Source(Location(path, 1))))
         for value, place in content.objects:
             if isinstance(value, Mapping):
                 documents.append(SourcedDocument(value, Source(place.location, marks=place)))

@@ -113,7 +113,7 @@ def offered_packages(snapshot: Snapshot, installs: Iterable[Install]) -> tuple[C
     """
     seen = {_GLOBAL, *(install.namespace for install in installs)}
     readings = (
-        read_manifest(package.body, Source(package.location))
+        read_manifest(package.body, Source(package.location, observed=True))
         for package in snapshot.of_kind(*_PACKAGE)
         if package.namespace in seen
     )
@@ -123,7 +123,9 @@ def offered_packages(snapshot: Snapshot, installs: Iterable[Install]) -> tuple[C
 
 def crossplane_lock_candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
     """Return the versions that Crossplane's own Lock has chosen in a cluster; empty without a Lock."""
-    manifests = (read_lock(lock.body, Source(lock.location)) for lock in snapshot.of_kind(*_LOCK))
+    manifests = (
+        read_lock(lock.body, Source(lock.location, observed=True)) for lock in snapshot.of_kind(*_LOCK)
+    )
     return tuple(candidate for candidates, _ in manifests for candidate in candidates)
 
 
@@ -139,7 +141,7 @@ def _observed_installations(
         for snapshot_object in objects:
             if instance and is_generated_by(snapshot_object.body, instance):
                 continue
-            reading = read_manifest(snapshot_object.body, Source(snapshot_object.location))
+            reading = read_manifest(snapshot_object.body, Source(snapshot_object.location, observed=True))
             for install in reading.installs if reading else ():
                 if (install.kind, install.namespace, install.name) not in declared:
                     yield ObservedInstallation(
@@ -173,7 +175,7 @@ def _crd_owners(snapshot: Snapshot, crds: Iterable[SnapshotObject]) -> Iterator[
         (install.kind, install.name): install.need.id
         for objects in snapshot.objects.values()
         for snapshot_object in objects
-        for reading in [read_manifest(snapshot_object.body, Source(snapshot_object.location))]
+        for reading in [read_manifest(snapshot_object.body, Source(snapshot_object.location, observed=True))]
         for install in (reading.installs if reading else ())
     }
     for crd in crds:

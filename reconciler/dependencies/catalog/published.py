@@ -11,12 +11,13 @@ from pydantic import Field
 from reconciler.api.meta import ApiModel
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
+from reconciler.dependencies.dialects import META_GROUPS, read_bundle, read_carvel, read_meta, read_package
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
     ParsedManifest,
     canonical_interface,
+    joined,
     manifest_label,
     parse_source,
 )
@@ -110,10 +111,18 @@ _RETAIN = "reconciler.dev/retain"
 """The label of a package with data that outlives its use."""
 
 
-_META = "meta.pkg.crossplane.io"
-
-
 _CARVEL = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev"})
+_PACKAGES = frozenset({"Package", "InternalPackage"})
+_CONTENTS = CONTENT_KINDS | {
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    "ManagedResourceDefinition",
+    "ManagedResourceActivationPolicy",
+    "Operation",
+    "CronOperation",
+    "WatchOperation",
+}
+"""Kinds of objects that Crossplane packages may hold; the further ones bring no API."""
 
 
 class PackageVersion(ApiModel):
@@ -141,17 +150,26 @@ class PackageVersion(ApiModel):
 
 
 def read_package_version(documents: Iterable[tuple[Document, Source]]) -> ParsedManifest:
-    """Parse the documents of one version's folder as one candidate. Total; order-free.
+    """Parse the documents of one version's folder. Total; order-free.
 
     The header has name and version; the manifest of its ecosystem, which may be missing, has the
-    requirements; CRDs, XRDs and Compositions have the provided APIs.
+    requirements, and agrees with it; CRDs, XRDs and Compositions have the provided APIs. Carvel Packages name
+    themselves and need no header. A document that is none of these is refused: it may be what is
+    needed. A folder that says nothing at all is no version.
     """
     pairs = list(documents)
+    if pairs and not any(document for document, _ in pairs):
+        return ParsedManifest()
     headers = [(d, s) for d, s in pairs if d.get("kind") == VERSION_KIND]
+    readings = [_beside(d, s) for d, s in pairs if d.get("kind") not in {VERSION_KIND, *_CONTENTS}]
+    if not headers and any(_is_package(document) for document, _ in pairs):
+        own = [read_package(d, s) for d, s in pairs if _is_package(d)]
+        return joined([*(reading for reading in readings if reading is not None), *own])
     if len(headers) != 1:
         source = pairs[0][1] if pairs else Source(Location(""))
         notes = Diagnostics(source, "package version")
-        notes.refuse((), f"A version's folder has one {VERSION_KIND}, not {len(headers)}")
+        message = f"A version's folder has one {VERSION_KIND}, not {len(headers)}"
+        notes.refuse((), message, hint="" if headers else "Write it with `reconciler index add`.")
         return notes.reading()
     document, source = headers[0]
     notes = Diagnostics(source, manifest_label({**document, "metadata": {"name": document.get("source")}}))
@@ -161,13 +179,21 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     kinds = {_gvk(text, notes) for text in header.provides}
     objects = [d for d, _ in pairs if d.get("kind") in CONTENT_KINDS]
     kinds |= provided_kinds(objects)
-    manifests = [pair for pair in pairs if pair[0].get("kind") not in {VERSION_KIND, *CONTENT_KINDS}]
+    manifests = [
+        (d, s) for d, s in pairs if d.get("kind") not in {VERSION_KIND, *_CONTENTS} and _is_manifest(d)
+    ]
+    for _, other in manifests[1:]:
+        message = f"A version has one manifest, and another one is at {manifests[0][1].location}"
+        notes.problems.append(
+            Problem(other.location, Reason.DUPLICATE_OBJECT, message, _ONE_MANIFEST, notes.subject)
+        )
     declared = tuple(_declared(header, notes))
-    reading = _manifest(header, manifests, source)
-    for other in (
+    reading = joined([*(r for r in readings if r is not None), _manifest(header, manifests, source)])
+    for other_candidate in (
         c for c in reading.candidates if c.id.ecosystem is not (header.ecosystem or c.id.ecosystem)
     ):
-        notes.refuse(("ecosystem",), f"The ecosystem is {header.ecosystem}, but its manifest is {other.id}'s")
+        message = f"The ecosystem is {header.ecosystem}, but its manifest is {other_candidate.id}'s"
+        notes.refuse(("ecosystem",), message)
     problems = (*notes.problems, *reading.problems)
     if problems or not reading.candidates:
         return replace(reading, candidates=(), problems=problems)
@@ -188,21 +214,69 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     return ParsedManifest((candidate,), warnings=reading.warnings)
 
 
+_ONE_MANIFEST = "Give each version a folder of its own; `reconciler index add` does."
+
+
+def _is_package(document: Document) -> bool:
+    """Tell whether a document is a Carvel Package."""
+    return group_of(str(document.get("apiVersion") or "")) in _CARVEL and document.get("kind") in _PACKAGES
+
+
+def _is_manifest(document: Document) -> bool:
+    """Tell whether a document is a manifest of a version: of Crossplane, Carvel or, without group, Porter."""
+    api_version = document.get("apiVersion")
+    is_meta = group_of(str(api_version or "")) in META_GROUPS
+    return is_meta or _is_package(document) or (not api_version and "name" in document)
+
+
+def _beside(document: Document, source: Source) -> ParsedManifest | None:
+    """Return the reading of a document that is no manifest of a version; None of one that is."""
+    if _is_manifest(document):
+        return None
+    if (
+        group_of(str(document.get("apiVersion") or "")) in _CARVEL
+        and document.get("kind") == "PackageMetadata"
+    ):
+        return read_carvel(document, source)
+    notes = Diagnostics(source, manifest_label(document))
+    if not document:
+        notes.refuse((), "The file says nothing, so what the package needs is not known", hint="Remove it.")
+    else:
+        called = " of ".join(str(document.get(key) or f"no {key}") for key in ("kind", "apiVersion"))
+        notes.refuse((), f"{called} is nothing that says what a package needs or brings", hint=_UNDERSTOOD)
+    return notes.reading()
+
+
+_UNDERSTOOD = (
+    "Remove it, or write a Package, a crossplane.yaml, an upbound.yaml, a porter.yaml, a bundle.json or CRDs."
+)
+
+
 def _manifest(
     header: PackageVersion, manifests: list[tuple[Document, Source]], source: Source
 ) -> ParsedManifest:
     for document, own in manifests:
-        group = group_of(str(document.get("apiVersion") or ""))
-        if group == _META:
+        if group_of(str(document.get("apiVersion") or "")) in META_GROUPS:
             name, _, _ = parse_source(header.source)
             return read_meta(document, own, image=name, version=header.version)
-        if group in _CARVEL:
-            spec = document.get("spec")
-            stated = {**(spec if isinstance(spec, Mapping) else {}), "version": header.version}
-            return read_package({**document, "spec": stated}, own)
-        if not document.get("apiVersion"):
-            return read_bundle(document, own, repository=header.source, version=header.version)
+        notes = Diagnostics(own, manifest_label(document))
+        if _is_package(document):
+            spec = document["spec"] if isinstance(document.get("spec"), Mapping) else {}
+            _agree(header.source, spec.get("refName"), ("spec", "refName"), "source", notes)
+            _agree(header.version, spec.get("version"), ("spec", "version"), "version", notes)
+            reading = read_package({**document, "spec": {**spec, "version": header.version}}, own)
+        else:
+            _agree(header.version, document.get("version"), ("version",), "version", notes)
+            reading = read_bundle(document, own, repository=header.source, version=header.version)
+        return joined([notes.reading(), reading])
     return _bare(header, source)
+
+
+def _agree(stated: str, own: object, path: tuple[str, ...], name: str, notes: Diagnostics) -> None:
+    """Refuse a manifest that has another name or version than its header."""
+    if own and str(own).removeprefix("v") != stated.removeprefix("v"):
+        message = f"The manifest is of {own}, but the {VERSION_KIND} beside it says {name} {stated}"
+        notes.refuse(path, message, hint="Import the file: `reconciler index add` takes both from it.")
 
 
 def _bare(header: PackageVersion, source: Source) -> ParsedManifest:

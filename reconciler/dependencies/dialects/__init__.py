@@ -14,7 +14,7 @@ from reconciler.dependencies.dialects.carvel import (
     read_package,
     version_of,
 )
-from reconciler.dependencies.dialects.crossplane import read_crossplane, read_lock, read_meta
+from reconciler.dependencies.dialects.crossplane import META_GROUPS, read_crossplane, read_lock, read_meta
 from reconciler.dependencies.dialects.porter import read_bundle, read_installation
 from reconciler.dependencies.dialects.reading import Diagnostics, Document, ParsedManifest, manifest_label
 from reconciler.inventory.inventory import Source
@@ -27,9 +27,11 @@ __all__ = [
     "DOWNGRADABLE",
     "GROUPS",
     "IGNORED_PLATFORMS",
+    "META_GROUPS",
     "ParsedManifest",
     "package_id",
     "read_bundle",
+    "read_carvel",
     "read_installation",
     "read_kpt",
     "read_lock",
@@ -46,7 +48,7 @@ def read_manifest(document: Document, source: Source) -> ParsedManifest | None:
     "Package" is a word of many APIs: the group of apiVersion decides, and for Porter's
     Installation, which has none, its schemaType.
     """
-    if faults := tuple(_key_faults(document)):
+    if faults := () if source.observed else tuple(_key_faults(document)):
         notes = Diagnostics(source, manifest_label(document))
         for fault in faults:
             notes.refuse(fault.path, fault.message, reason=fault.reason, hint=fault.hint)

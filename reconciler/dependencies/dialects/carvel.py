@@ -284,7 +284,8 @@ def _selected_range(selection: "api.VersionSelection | None", path: Path, notes:
 
 def _override(override: "api.DependencyOverride", path: Path, notes: Diagnostics) -> Override:
     selection = override.version_selection
-    range_ = None if selection is None else _selected_range(selection, (*path, "versionSelection"), notes)
+    says = selection is not None and (selection.constraints or selection.prereleases is not None)
+    range_ = _selected_range(selection, (*path, "versionSelection"), notes) if says else None
     return Override(override.ref_name, range_, override.install, notes.at(*path))
 
 

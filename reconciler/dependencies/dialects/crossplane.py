@@ -1,5 +1,6 @@
 """Read Crossplane's package manifests, of today and of the packages-v2 design."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.api import crossplane as api
 from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -41,15 +43,17 @@ from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import group_of
 
+_PROJECT = "meta.dev.upbound.io"
+META_GROUPS = frozenset({"meta.pkg.crossplane.io", _PROJECT})
+"""The API groups of a package's own `crossplane.yaml`, and of a Project's `upbound.yaml`."""
 GROUPS = frozenset(
     {
         "pkg.crossplane.io",
-        "meta.pkg.crossplane.io",
+        *META_GROUPS,
         "packages.crossplane.io",
         "stacks.crossplane.io",
     }
 )
-_META = "meta.pkg.crossplane.io"
 _INSTALLS = frozenset({"Provider", "Configuration", "Function", "Package"})
 REVISIONS = frozenset({"ProviderRevision", "ConfigurationRevision", "FunctionRevision", "PackageRevision"})
 _GONE = {
@@ -84,8 +88,12 @@ def read_crossplane(document: Document, source: Source) -> ParsedManifest:
             reason=Reason.DEPRECATED_MANIFEST,
             hint=_GONE[kind],
         )
-    elif group_of(str(document.get("apiVersion"))) == _META:
-        notes.warn(("kind",), "A package's own crossplane.yaml is read from the index, not from manifests")
+    elif group_of(str(document.get("apiVersion"))) in META_GROUPS:
+        notes.warn(
+            ("kind",),
+            "What a package needs is read from the index, not from manifests",
+            hint="Bring it there with `reconciler index add`, and remove it here.",
+        )
     elif kind in _INSTALLS:
         return _read_install(document, notes)
     elif kind in REVISIONS:
@@ -235,7 +243,14 @@ def read_meta(
     manifest does not tell.
     """
     notes = Diagnostics(source, manifest_label(document))
-    parsed = notes.parse(api.Meta, _join_crds(document))
+    group = group_of(str(document.get("apiVersion")))
+    parsed = notes.parse(api.Project if group == _PROJECT else api.Meta, _join_crds(document))
+    kind = "Configuration" if (group, document.get("kind")) == (_PROJECT, "Project") else document.get("kind")
+    if kind not in _INSTALLS:
+        message = f"{kind} is no kind of package of {group}"
+        notes.refuse(
+            ("kind",), message, reason=Reason.UNKNOWN_KIND, hint=suggest(str(kind), sorted(_INSTALLS))
+        )
     try:
         number = parse_loose(version)
     except VersionError as error:
@@ -254,7 +269,7 @@ def read_meta(
         provides=provides,
         platforms=platforms,
         source=image,
-        kind=parsed.kind if parsed.kind in _INSTALLS else "",
+        kind=str(kind),
         location=source.location,
     )
     return notes.reading(candidates=(candidate,))
@@ -299,17 +314,21 @@ def _platform(text: str, path: Path, notes: Diagnostics) -> PlatformNeed:
 
 def _dependency(dependency: "api.MetaDependency", path: Path, notes: Diagnostics) -> Requirement:
     if dependency.crd:
-        return Requirement(
-            (ApiNeed(_crd(dependency.crd)),), actions=DEFAULT_ACTIONS, location=notes.at(*path)
-        )
-    written = next(filter(None, (getattr(dependency, name) for name in _PACKAGES)))
+        need = ApiNeed(_crd(dependency.crd, (*path, "crd"), notes))
+        return Requirement((need,), actions=DEFAULT_ACTIONS, location=notes.at(*path))
+    field = next(name for name in _PACKAGES if getattr(dependency, name))
+    kind = field.capitalize() if field != "package" else dependency.kind or ""
+    if kind not in ("", *_INSTALLS):
+        hint = suggest(kind, sorted(_INSTALLS))
+        notes.refuse((*path, "kind"), f"{kind} is no kind of package", reason=Reason.UNKNOWN_KIND, hint=hint)
+    written = getattr(dependency, field)
     name, tag, digest = parse_source(written)
     text = dependency.version or digest or tag
     if tag or digest:
         notes.warn(path, f"The version of {written} belongs into the field version")
     range_ = notes.range(Dialect.CROSSPLANE, text, (*path, "version"))
-    need = PackageNeed(PackageId(Ecosystem.XPKG, name), range_, notes.at(*path, "version"))
-    return Requirement((need,), actions=DEFAULT_ACTIONS, location=notes.at(*path))
+    package = PackageNeed(PackageId(Ecosystem.XPKG, name), range_, notes.at(*path, "version"), kind)
+    return Requirement((package,), actions=DEFAULT_ACTIONS, location=notes.at(*path))
 
 
 def _join_crds(document: Document) -> Document:
@@ -327,13 +346,20 @@ def _join_crds(document: Document) -> Document:
     return {**document, "spec": {**spec, "dependsOn": joined}}
 
 
-def _crd(crd: "str | api.TypeMeta") -> Gvk:
-    """Return the API of a CRD's name or of a kind; a name has the plural, not the kind."""
-    if isinstance(crd, str):
-        plural, _, group = crd.partition(".")
+_CRD_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+
+
+def _crd(crd: "str | api.TypeMeta", path: Path, notes: Diagnostics) -> Gvk:
+    """Return the API of a CRD's name, PLURAL.GROUP, or of a kind with its group and version."""
+    words = crd.split("/") if isinstance(crd, str) else [*crd.api_version.split("/"), crd.kind]
+    if len(words) == 1 and _CRD_NAME.fullmatch(words[0]):
+        plural, _, group = words[0].partition(".")
         return Gvk(group, "", plural)
-    group, _, version = crd.api_version.rpartition("/")
-    return Gvk(group, version, crd.kind)
+    if len(words) == 3 and all(words):  # noqa: PLR2004 - group, version and kind
+        return Gvk(*words)
+    message = f"{'/'.join(words)} is no API: a group, a version and a kind"
+    notes.refuse(path, message, hint="Write PLURAL.GROUP, GROUP/VERSION/KIND, or both apiVersion and kind.")
+    return Gvk("", "", words[-1])
 
 
 def flatten_lock(document: Document) -> dict[str, Any]:

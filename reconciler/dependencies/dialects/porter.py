@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import orjson
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from reconciler.api import porter as api
 from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -60,8 +62,18 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
     if parsed is None or parsed.uninstalled:
         return notes.reading()
     bundle, custom = parsed.bundle, parsed.custom
-    bindings = custom.get(BINDINGS)
+    bindings = custom.get(BINDINGS, {})
+    if bindings is not False and not isinstance(bindings, Mapping):
+        message = f"{BINDINGS} must be a mapping of aliases, or false, but is {str(bindings)[:60]!r}"
+        hint = (
+            "Write false without quotes." if bindings == "false" else "Write ALIAS: NAMESPACE/NAME below it."
+        )
+        notes.refuse(("custom", BINDINGS), message, reason=Reason.INVALID_ANNOTATION, hint=hint)
     strategy = str(custom.get(STRATEGY, VersionPolicy.HIGHEST))
+    if strategy not in list(VersionPolicy):
+        message = f"{STRATEGY} must be {' or '.join(VersionPolicy)}, but is {strategy[:60]!r}"
+        hint = suggest(strategy, list(VersionPolicy))
+        notes.refuse(("custom", STRATEGY), message, reason=Reason.INVALID_ANNOTATION, hint=hint)
     install = Install(
         parsed.namespace,
         parsed.name,
@@ -75,7 +87,7 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
         api_version=str(document.get("schemaVersion", "")),
         labels=tuple(sorted(parsed.labels.items())),
         external=custom.get(EXTERNAL) is True,
-        interfaces=tuple(_provided(custom.get("provides"), (), notes)),
+        interfaces=tuple(_provided(custom.get("provides"), (), ("custom", "provides"), notes)),
         skip_dependencies=bindings is False,
         prune_dependencies=custom.get(PRUNE_DEPENDENCIES) is not False,
         gives=tuple(sorted(name for name in parsed.parameters if "#" in name)),
@@ -119,32 +131,32 @@ def read_bundle(
     `repository` and `version` are what the index calls it; without them the manifest's own words count.
     """
     notes = Diagnostics(source, f"bundle {document.get('name', '')}")
-    name, tag, _ = parse_image(str(document.get("reference") or ""))
-    own = (
-        repository
-        or name
-        or "/".join(
-            part for part in (str(document.get("registry") or ""), str(document.get("name") or "")) if part
-        )
-    )
+    parsed = notes.parse(api.BundleManifest, document)
+    _check_sections(document, notes)
+    if parsed is None:
+        return notes.reading()
+    name, tag, _ = parse_image(parsed.reference)
+    own = repository or name or "/".join(part for part in (parsed.registry, parsed.name) if part)
     try:
-        number = parse_loose(_tag(version or str(document.get("version") or tag)))
+        number = parse_loose(_tag(version or parsed.version or tag))
     except VersionError as error:
         notes.refuse(("version",), str(error), reason=Reason.INVALID_VERSION)
         return notes.reading()
     requires, provided, path = _sections(document, notes)
     requirements = [_requirement(item, (*path, key), notes) for key, item in requires]
+    _check_wiring(document, requires, path, notes)
     shape = tuple(_items(document.get(key)) for key in ("outputs", "parameters", "credentials"))
+    provides = tuple(_provided(provided, shape, (*path[:-1], "provides"), notes))
     candidate = Candidate(
         PackageId(Ecosystem.BUNDLE, own),
         number,
         digest=digest,
         requires=tuple(requirement for requirement in requirements if requirement is not None),
-        interfaces=tuple(_provided(provided, shape, notes)),
+        interfaces=provides,
         inputs=tuple(sorted(_inputs(document))),
         defaults=written_values(dict(_defaults(document))),
-        names=tuple({str(document.get("name"))} - {own, "None"}),
-        keywords=tuple(map(str, document.get("keywords") or ())),
+        names=tuple({parsed.name} - {own}),
+        keywords=parsed.keywords,
         source=own,
         location=source.location,
     )
@@ -161,24 +173,80 @@ Items = list[tuple[str | int, Any]]
 
 def _sections(document: Document, notes: Diagnostics) -> tuple[Items, Any, Path]:
     """Find the requirements and provided interfaces of a bundle, in every generation of the format."""
-    custom = document.get("custom")
-    if isinstance(custom, Mapping):
-        for key in (_V2, _LEGACY_V2, _V1):
-            if isinstance(custom.get(key), Mapping):
-                declared = custom[key]
-                return (
-                    _listed(declared.get("requires")),
-                    declared.get("provides"),
-                    ("custom", key, "requires"),
-                )
-    section = document.get("dependencies") or {}
+    custom = document["custom"] if isinstance(document.get("custom"), Mapping) else {}
+    for key in (_V2, _LEGACY_V2, _V1):
+        if custom.get(key) is not None:
+            return _section(custom[key], ("custom", key), notes)
+    section, path = document.get("dependencies") or {}, ("dependencies",)
     if isinstance(section, list):
-        notes.warn(("dependencies",), "The list dependencies is read as dependencies.requires")
-        return _listed(section), None, ("dependencies",)
-    if section and isinstance(section, Mapping) and not {"requires", "provides"} & section.keys():
-        notes.warn(("dependencies",), "The map dependencies is read as dependencies.requires")
-        return _listed(section), None, ("dependencies",)
-    return _listed(section.get("requires")), section.get("provides"), ("dependencies", "requires")
+        notes.warn(path, "The list dependencies is read as dependencies.requires")
+        return _listed(section), None, path
+    words = {"requires", "provides"}
+    if isinstance(section, Mapping) and section and not words & section.keys():
+        wrong = [name for name, item in section.items() if not isinstance(item, Mapping | str)]
+        for name in wrong:
+            notes.refuse(
+                (*path, name),
+                f"Unknown field dependencies.{name}",
+                reason=Reason.UNKNOWN_FIELD,
+                hint=suggest(str(name), words, most=1),
+            )
+        notes.warn(path, "The map dependencies is read as dependencies.requires")
+        return [item for item in _listed(section) if item[0] not in wrong], None, path
+    return _section(section, path, notes)
+
+
+def _section(section: Any, path: Path, notes: Diagnostics) -> tuple[Items, Any, Path]:
+    parsed = notes.parse(api.DependencySection, section, path)
+    where = (*path, "requires")
+    return (_listed(parsed.requires), parsed.provides, where) if parsed else ([], None, where)
+
+
+def _check_sections(document: Document, notes: Diagnostics) -> None:
+    """Refuse a section that is nearly called like one that decides, and is no action."""
+    for name, value in document.items():
+        items = value if isinstance(value, list) else [{"name": name}] if isinstance(value, Mapping) else []
+        near = get_close_matches(str(name), _SECTIONS, n=1, cutoff=0.85)
+        if (
+            name not in _SECTIONS
+            and near
+            and any(isinstance(item, Mapping) and "name" in item for item in items)
+        ):
+            hint = suggest(str(name), _SECTIONS, most=1)
+            notes.refuse((name,), f"Unknown field {name}", reason=Reason.UNKNOWN_FIELD, hint=hint)
+
+
+_SECTIONS = ("dependencies", "parameters", "credentials", "outputs", "custom")
+_OUTPUT = re.compile(r"bundle\.(?:dependencies\.([^.\s}]+)\.)?outputs\.[^\s}]+")
+
+
+def _check_wiring(document: Document, requires: Items, path: Path, notes: Diagnostics) -> None:
+    """Refuse an output of what is no other dependency: it does not exist when the dependency is made.
+
+    Source: Porter, pkg/porter/dependency_wiring.go, strict since pull request 3656.
+    """
+    items = [(key, item) for key, item in requires if isinstance(item, Mapping)]
+    aliases = {str(item.get("name")) for _, item in items}
+
+    def check(alias: str, own: str, where: Path) -> None:
+        if alias in aliases - {own}:
+            return
+        what = f"of {alias}, which is no dependency" if alias else "of the bundle itself"
+        message = "An output of the dependency itself" if alias == own else f"An output {what}"
+        hint = suggest(alias, aliases - {own}) if aliases - {own} else ""
+        notes.refuse(where, f"{message}, is not there when it is needed", reason=Reason.NOT_FOUND, hint=hint)
+
+    for key, item in items:
+        for name in ("parameters", "credentials", "outputs"):
+            section = item.get(name)
+            for field, value in section.items() if isinstance(section, Mapping) else ():
+                own = str(item.get("name")) if name != "outputs" else ""
+                for alias in _OUTPUT.findall(str(value)):
+                    check(alias, own, (*path, key, name, field))
+    for key, item in _listed(document.get("parameters")):
+        given = item.get("source") if isinstance(item, Mapping) else None
+        if isinstance(given, Mapping) and given.get("dependency"):
+            check(str(given["dependency"]), "", ("parameters", key, "source", "dependency"))
 
 
 def _listed(requires: Any) -> Items:
@@ -193,7 +261,7 @@ def _listed(requires: Any) -> Items:
 def _requirement(item: Any, path: Path, notes: Diagnostics) -> Requirement | None:
     if isinstance(item, Mapping) and isinstance(item.get("bundle"), str):
         item = {**item, "reference": item["bundle"], "bundle": None}
-    parsed = notes.parse(api.BundleRequirement, _flat_version(item))
+    parsed = notes.parse(api.BundleRequirement, item, path)
     if parsed is None:
         return None
     reader = _Required(parsed, path, notes)
@@ -213,14 +281,6 @@ def _requirement(item: Any, path: Path, notes: Diagnostics) -> Requirement | Non
     )
 
 
-def _flat_version(item: Any) -> Any:
-    """Bring bundle.json's version object ({ranges, prereleases}) into one range."""
-    version = item.get("version") if isinstance(item, Mapping) else None
-    if not isinstance(version, Mapping):
-        return item
-    return {**item, "version": " || ".join(map(str, version.get("ranges") or ()))}
-
-
 class _Required(Struct, frozen=True):
     item: "api.BundleRequirement"
     path: Path
@@ -230,7 +290,8 @@ class _Required(Struct, frozen=True):
         """Return the needs, and the bundle to create if an interface is enough."""
         item, bundle = self.item, self.item.bundle
         reference = (bundle.reference if bundle else "") or item.reference
-        version = (bundle.version if bundle else "") or item.version
+        own = item.version if isinstance(item.version, str) else " || ".join(item.version.ranges)
+        version = (bundle.version if bundle else "") or own
         interface = (bundle.interface if bundle else None) or item.interface
         if interface is None:
             return (self._bundle(reference or item.name, version),), None
@@ -375,18 +436,20 @@ def _input(what: str, name: str) -> str:
     return f"{what} {name}"
 
 
-def _provided(provides: Any, shape: tuple[Pairs, ...], notes: Diagnostics) -> Iterator[Interface]:
+def _provided(provides: Any, shape: tuple[Pairs, ...], path: Path, notes: Diagnostics) -> Iterator[Interface]:
     outputs, parameters, credentials = shape or ((), (), ())
-    if isinstance(provides, Mapping):
-        provides = [provides]
-    for number, item in enumerate(provides if isinstance(provides, list) else ()):
-        interface = item.get("interface") if isinstance(item, Mapping) else item
-        written = str(interface.get("id", "")) if isinstance(interface, Mapping) else str(interface)
-        text = str(item.get("version") or "") if isinstance(item, Mapping) else ""
-        own = _items(item.get("outputs")) if isinstance(item, Mapping) else ()
-        path: Path = ("dependencies", "provides", number)
-        version = _version(text, path, notes)
-        yield Interface(interface_id(written, path, notes), version, own or outputs, parameters, credentials)
+    listed = provides if isinstance(provides, list) else [provides]
+    for number, item in enumerate(listed if provides else ()):
+        where = (*path, number) if isinstance(provides, list) else path
+        fields = item if isinstance(item, Mapping) else {"interface": item}
+        parsed = notes.parse(api.ProvidedInterface, fields, where)
+        if parsed is None:
+            continue
+        interface = parsed.interface
+        written = interface if isinstance(interface, str) else interface.id
+        version = _version(parsed.version, where, notes)
+        own = _named_items(parsed.outputs) or outputs
+        yield Interface(interface_id(written, where, notes), version, own, parameters, credentials)
 
 
 def _version(text: str, path: Path, notes: Diagnostics) -> Version | None:

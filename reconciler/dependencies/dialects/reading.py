@@ -1,7 +1,7 @@
 """Result of parsing one manifest: entities, errors and normalization warnings."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -94,6 +94,15 @@ class ParsedManifest(Struct, frozen=True):
     activations: tuple[ActivationRequest, ...] = ()
 
 
+def joined(readings: Iterable[ParsedManifest]) -> ParsedManifest:
+    """Return the readings of several documents as one: with a problem in any of them it has no candidate."""
+    parts = list(readings)
+    problems = tuple(problem for part in parts for problem in part.problems)
+    candidates = () if problems else tuple(candidate for part in parts for candidate in part.candidates)
+    warnings = tuple(warning for part in parts for warning in part.warnings)
+    return ParsedManifest(candidates, problems=problems, warnings=warnings)
+
+
 class Diagnostics(Struct):
     """Errors and normalization warnings of one manifest, collected while it is parsed."""
 
@@ -118,13 +127,13 @@ class Diagnostics(Struct):
         """Add a warning about an accepted field that is not read as it is written."""
         self.warnings.append(Problem(self.at(*path), reason, message, hint=hint, subject=self.subject))
 
-    def parse(self, model: type[M], document: object) -> M | None:
-        """Return the manifest as its model, or None and its problems."""
-        parsed = parse_model(model, document)
+    def parse(self, model: type[M], document: object, at: Path = ()) -> M | None:
+        """Return the manifest, or the part of it at a path, as its model, or None and its problems."""
+        parsed = parse_model(model, document, accepted=self.source.observed)
         if isinstance(parsed, model):
             return parsed
         for fault in parsed if isinstance(parsed, tuple) else ():
-            self.refuse(fault.path, fault.message, reason=fault.reason, hint=fault.hint)
+            self.refuse((*at, *fault.path), fault.message, reason=fault.reason, hint=fault.hint)
         return None
 
     def range(

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.base.values import PartlyCompared
 from reconciler.dependencies.model.packages import (
@@ -18,6 +19,7 @@ from reconciler.dependencies.model.packages import (
     Install,
     Interface,
     PackageId,
+    PackageNeed,
     Pairs,
     Platform,
     Requirement,
@@ -180,7 +182,29 @@ def build_catalogue(
                 names.setdefault(PackageId(id_.ecosystem, name), id_)
                 if id_.ecosystem is Ecosystem.KPT:
                     names.setdefault(PackageId(Ecosystem.CARVEL, name), id_)
+    for id_, kind in _needed_kinds(ordered, names):
+        ordered[id_] = tuple(c if c.kind else replace(c, kind=kind) for c in ordered[id_])
     return Catalogue(ordered, names, refused)
+
+
+def _needed_kinds(
+    packages: Mapping[PackageId, tuple[Candidate, ...]], names: Mapping[PackageId, PackageId]
+) -> list[tuple[PackageId, str]]:
+    """Return the kinds of packages whose own manifests are not known, as those who need them say.
+
+    Source: Crossplane takes the kind of what it creates from the dependency, `provider:` or apiVersion, kind.
+    """
+    unknown = {
+        id_
+        for id_, own in packages.items()
+        if id_.ecosystem is Ecosystem.XPKG and not all(c.kind for c in own)
+    }
+    if not unknown:
+        return []
+    requirements = (r for own in packages.values() for candidate in own for r in candidate.requires)
+    needs = (need for r in requirements for need in r.alternatives if isinstance(need, PackageNeed))
+    said = {(names.get(need.id, need.id), need.kind) for need in needs if need.kind}
+    return sorted((id_, kind) for id_, kind in said if id_ in unknown)
 
 
 def _height(candidate: Candidate) -> tuple[object, str]:

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from reconciler.base.errors import Location
 from reconciler.base.values import PartlyCompared
@@ -174,13 +174,17 @@ def exact_range(dialect: Dialect, text: str) -> VersionRange:
 
 
 class PackageNeed(PartlyCompared, frozen=True):
-    """A package in a range of versions; `location` is where that range is written."""
+    """A package in a range of versions; `location` is where that range is written.
 
-    UNCOMPARED = frozenset({"location"})
+    `kind` is what installs the package, where the need says so.
+    """
+
+    UNCOMPARED = frozenset({"location", "kind"})
 
     id: PackageId
     range: VersionRange
     location: Location = Location("")
+    kind: str = ""
 
     def __str__(self) -> str:
         return f"{self.id.name} {self.range}" if self.range.text else self.id.name
@@ -435,6 +439,13 @@ class Override(PartlyCompared, frozen=True):
     range: VersionRange | None = None
     install: bool | None = None
     location: Location = Location("")
+
+    def applied_to(self, need: PackageNeed) -> PackageNeed:
+        """Return a need in the range of this override; where it says none, the author's stays."""
+        if self.range is None:
+            return need
+        own = self.range if self.range.text else replace(need.range, prereleases=self.range.prereleases)
+        return replace(need, range=own)
 
 
 class Values(Struct, frozen=True):

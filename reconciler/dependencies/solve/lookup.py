@@ -61,7 +61,7 @@ def effective_requirement(requirement: Requirement, install: Install | None) -> 
             if override.name not in (requirement.alias, requirement.alias_of(place), package):
                 continue
             if override.range is not None and isinstance(need, PackageNeed):
-                alternatives[place] = replace(need, range=override.range)
+                alternatives[place] = override.applied_to(need)
                 location = override.location
             if override.install is not None:
                 (declined.discard if override.install else declined.add)(place)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import Candidate, Install, Interface, InterfaceNeed, PackageNeed
@@ -190,17 +191,20 @@ def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) ->
     chosen = {item.instance: item.candidate for item in resolved}
     for install in sorted(inputs.installs, key=str):
         candidate = chosen.get(inputs.instance_of(install))
-        if candidate is None or not (install.overrides or install.values):
+        if candidate is None:
             continue
         aliases = _aliases(candidate)
         names = {*aliases, *(alias for own in aliases.values() for alias in own)}
         names |= {requirement.alias for requirement in candidate.requires}
         given = [(item.name, item.location) for item in install.overrides]
         given += [(item.name, install.location) for item in install.values]
+        said = {alias for alias, _ in install.bindings} | {name.partition("#")[0] for name in install.gives}
+        given += [(alias, install.location) for alias in sorted(said)]
         for name, location in given:
             if name not in names:
                 message = f"{candidate} has no dependency {name}, so what is said about it has no effect"
-                yield Problem(location, Reason.NOT_FOUND, message, subject=str(install))
+                hint = suggest(name, sorted(names - {""}))
+                yield Problem(location, Reason.NOT_FOUND, message, hint, str(install))
         by_alias = {value.name for value in install.values}
         for value in install.values:
             own = aliases.get(value.name, set())

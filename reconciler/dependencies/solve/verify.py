@@ -134,9 +134,12 @@ def _overridden(written: Requirement, own: Install | None) -> Requirement:
     for number, need in enumerate(written.alternatives):
         names = {written.alias, written.alias_of(number)}
         names |= {need.id.name} if isinstance(need, PackageNeed) else set()
-        ranges = [o.range for o in own.overrides if o.name in names and o.range is not None]
-        consents = [o.install for o in own.overrides if o.name in names and o.install is not None]
-        needs.append(replace(need, range=ranges[-1]) if isinstance(need, PackageNeed) and ranges else need)
+        said = [override for override in own.overrides if override.name in names]
+        consents = [override.install for override in said if override.install is not None]
+        changed = need
+        for override in said:
+            changed = override.applied_to(changed) if isinstance(changed, PackageNeed) else changed
+        needs.append(changed)
         if [own.install_dependencies, *consents][-1]:
             installable.add(number)
     declined = tuple(number for number in range(len(needs)) if number not in installable)

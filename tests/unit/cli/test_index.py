@@ -87,6 +87,7 @@ def test_adding_with_an_interface_chooses_it_and_removing_forgets_it_everywhere(
     run(copy, "set-default", MYSQL, "bundle:r.io/helm", "--cluster", "prod-2")
     run(copy, "set-default", MYSQL, "bundle:r.io/helm")
     manifest = copy.parent / "helm.yaml"
+    manifest.write_text(manifest.read_text().replace("version: 1.0.0", "version: 1.1.0"))
     run(copy, "add", "r.io/helm", "1.1.0", "--manifest", str(manifest), "--interface", MYSQL)
 
     run(copy, "remove", "r.io/helm", "1.1.0")

@@ -89,7 +89,7 @@ def test_field_of_a_crossplane_package(case: Case) -> None:
             "meta.pkg.crossplane.io/v1",
             "Provider",
             [],
-            [("kind", "A package's own crossplane.yaml is read from the index, not from manifests")],
+            [("kind", "What a package needs is read from the index, not from manifests")],
         ),
         (
             "packaging.carvel.dev/v1alpha1",

@@ -208,7 +208,10 @@ def test_data_from_a_dependency_wires_it() -> None:
         "parameters": {"url": "${bundle.dependencies.db.outputs.url}"},
     }
 
-    assert required(item).wired
+    db = {"name": "db", "reference": "acme/db"}
+    app, _ = only(bundle({"requires": [item, db]})).requires
+
+    assert app.wired
     assert not required({"name": "app", "reference": "acme/app"}).wired
 
 
@@ -246,7 +249,7 @@ def test_an_uninstalled_installation_asks_for_nothing() -> None:
 
 
 def test_a_moving_tag_is_refused() -> None:
-    document = {"name": "shop", "bundle": {"repository": "acme/shop", "tag": "latest"}}
+    document = yaml.safe_load(INSTALLATION) | {"bundle": {"repository": "acme/shop", "tag": "latest"}}
 
     assert [p.reason for p in read_installation(document, HERE).problems] == [Reason.INVALID_VERSION]
 
@@ -255,7 +258,9 @@ def test_an_external_installation_only_provides() -> None:
     document = yaml.safe_load(INSTALLATION)
     document["custom"] = {
         "reconciler.dev/external": True,
-        "provides": [{"interface": "io.cnab.interface.mysql", "version": "5.7.1", "outputs": ["x"]}],
+        "provides": [
+            {"interface": "io.cnab.interface.mysql", "version": "5.7.1", "outputs": [{"name": "x"}]}
+        ],
     }
     (shared,) = read_installation(document, HERE).installs
 
@@ -300,9 +305,8 @@ def test_version_of_a_required_bundle_is_a_range_or_its_tag(item: dict[str, Any]
 @pytest.mark.parametrize(
     ("fields", "wired"),
     [
-        ({"parameters": {"a": "${bundle.dependencies.db.outputs.x}"}}, True),
         ({"parameters": {"a": "x.outputs.y"}}, True),
-        ({"credentials": {"a": "${bundle.dependencies.db}"}}, True),
+        ({"credentials": {"a": "${bundle.dependencies.log}"}}, True),
         ({"parameters": {"a": "plain"}, "credentials": {"b": "plain"}}, False),
         ({}, False),
     ],

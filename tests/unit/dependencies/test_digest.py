@@ -192,7 +192,12 @@ FACTS = [
         lambda value: requiring(Requirement((NEED,), actions=value)),
         {"upgrade": False, "invoke": False, "uninstall": False},
     ),
-    Facts(NEED, lambda value: requiring(Requirement((value,))), {"id": WEB, "range": RANGE}),
+    Facts(
+        NEED,
+        lambda value: requiring(Requirement((value,))),
+        {"id": WEB, "range": RANGE},
+        frozenset({"location", "kind"}),  # the kind counts as that of the candidates
+    ),
     Facts(
         ApiNeed(GVK),
         lambda value: requiring(Requirement((value,))),

@@ -80,8 +80,8 @@ def test_the_parent_or_the_user_gives_it(given: str, more: str) -> None:
     assert problems(installation("blog", "press", more=more) + press(given) + DB) == ()
 
 
-URL = "{requires: [{name: db, reference: r.io/db, parameters: {url: URL}}]}"
-NEEDS_URL = bundle("db", "1.0.0", more="parameters: [{name: url, type: string}]")
+URL = "{requires: [{name: db, reference: r.io/db, parameters: {url: URL}}, {name: app, reference: r.io/app}]}"
+NEEDS_URL = bundle("db", "1.0.0", more="parameters: [{name: url, type: string}]") + bundle("app", "1.0.0")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_parameter_is_given_as_its_author_wrote_it_or_is_missing(
     (scope,) = update.scopes
     assert scope.after is not None
     found = generate_manifests(world, scope.after, owner="main/default/dependencies@one")
-    (data,) = found.files.values()
+    (data,) = (data for path, data in found.files.items() if "db" in path)
     parameters = load_documents(data)[0].value.get("parameters", {})
     assert parameters == ({} if written is None else {"url": written})
     assert [problem.reason for problem in update.problems] == (
@@ -148,7 +148,7 @@ def test_parameters_of_a_version_that_vanished_stay_as_they_were_written() -> No
 
     found = generate_manifests(world_of(text), scope.after, owner="main/default/dependencies@one")
 
-    assert (found.files, found.kept) == ({}, {"installations/db.yaml"})
+    assert (found.files, found.kept) == ({}, {"installations/app.yaml", "installations/db.yaml"})
 
 
 def test_what_is_bound_to_an_installation_needs_nothing_more() -> None:

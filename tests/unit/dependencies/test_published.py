@@ -80,15 +80,15 @@ def test_a_header_alone_is_a_package_that_needs_nothing() -> None:
 
 def test_the_header_names_bundles_and_carvel_packages_too() -> None:
     bundle = read_package_version(
-        folder({**HEADER, "source": "r.io/shop"}, {"name": "shop", "version": "0.0.1"})
+        folder({**HEADER, "source": "r.io/shop"}, {"name": "shop", "version": "1.2.0"})
     )
     carvel = {
         "apiVersion": "data.packaging.carvel.dev/v1alpha1",
         "kind": "Package",
         "metadata": {"name": "db.io.1.2.0"},
-        "spec": {"refName": "db.io", "version": "0.0.1"},
+        "spec": {"refName": "db.io", "version": "1.2.0"},
     }
-    package = read_package_version(folder({**HEADER, "version": "1.2.0"}, carvel))
+    package = read_package_version(folder({**HEADER, "source": "db.io", "version": "1.2.0"}, carvel))
 
     assert [(str(c.id), c.version.text) for c in bundle.candidates] == [("bundle:r.io/shop", "v1.2.0")]
     assert [(str(c.id), c.version.text) for c in package.candidates] == [("carvel:db.io", "1.2.0")]
