@@ -1,7 +1,7 @@
 """Package updates as the real kpt made them: equal in `compatible` mode, never worse in the default one.
 
-Wanted differences are rules (`tests/support/kpt_rules.py`), and `docs/divergences.md` says why. A difference that
-no rule explains fails, and so does a rule that no case needs.
+Wanted differences are rules (`tests/support/kpt_rules.py`), and `docs/divergences.md` says why. A difference
+that no rule explains fails, and so does a rule that no case needs.
 """
 
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.names.objects import File, Files
+from reconciler.names.objects import File
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update import UpstreamRef
 from tests.support.conformance import OWN, PROJECT, folders

@@ -1,10 +1,9 @@
 """Where a package update wanted here differs from kpt's: rules over the input and both results.
 
-A rule is the name of a row of `docs/divergences.md` and a predicate. It sees one value that differs: in the three
-sides, in kpt's result and in ours. An update that no rule explains fails, whatever package it is from.
+A rule is the name of a row of `docs/divergences.md` and a predicate. It sees one value that differs: in the
+three sides, in kpt's result and in ours. An update that no rule explains fails, whatever package it is from.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatch
@@ -30,7 +29,7 @@ class Outcome(NamedTuple):
 
 
 class Update(NamedTuple):
-    """An update of a package, as kpt made it and as we did; `asked` is ours with conflicts left to a person."""
+    """An update of a package by kpt and by us; `asked` is ours with conflicts left to a person."""
 
     original: Files
     upstream: Files
@@ -88,11 +87,11 @@ def names_of(update: Update) -> set[str]:
 
 def rows(update: Update) -> Iterator[Row]:
     """Yield every value that differs between kpt's result and ours."""
-    ours, kpts = _documents(update.ours.files), _documents(update.kpts.files)
-    sides = [_documents(side) for side in (update.original, update.upstream, update.local)]
+    ours, kpts = documents_of(update.ours.files), documents_of(update.kpts.files)
+    sides = [documents_of(side) for side in (update.original, update.upstream, update.local)]
     for key in sorted(ours.keys() | kpts.keys(), key=str):
         found = [*(_side(side, key) for side in sides), kpts.get(key, ABSENT), ours.get(key, ABSENT)]
-        for at, values in _differences((), found):
+        for at, values in differences((), found):
             yield Row(update, key[0], at, *values)
     if update.compatible:
         for path in sorted(update.ours.files.keys() & update.kpts.files.keys()):
@@ -111,7 +110,8 @@ Key = tuple[str, str, int]
 """A document: its file, the name of its resource, and which of those of that name it is."""
 
 
-def _documents(files: Files) -> dict[Key, Any]:
+def documents_of(files: Files) -> dict[Key, Any]:
+    """Return the documents of all files; a file that is no YAML is one of bytes."""
     found: dict[Key, Any] = {}
     for path, file in files.items():
         read = documents(file.data) if is_yaml(path) or path.endswith(".json") else file.data
@@ -141,7 +141,7 @@ def _side(side: dict[Key, Any], key: Key) -> Any:
     return next((side[other] for other in side if other[1:] == key[1:]), ABSENT)
 
 
-def _differences(
+def differences(
     at: tuple[Any, ...], values: Sequence[Any]
 ) -> Iterator[tuple[tuple[Any, ...], Sequence[Any]]]:
     """Yield the fields of which the last two of five values differ; lists of other lengths are one value."""
@@ -150,11 +150,11 @@ def _differences(
         return
     if isinstance(kpts, dict) and isinstance(ours, dict):
         for key in sorted(kpts.keys() | ours.keys()):
-            yield from _differences((*at, key), [_field(value, key) for value in values])
+            yield from differences((*at, key), [_field(value, key) for value in values])
     elif isinstance(kpts, list) and isinstance(ours, list) and _are_alike(values):
         named = [elements(value) for value in values]
         for key in named[-1]:
-            yield from _differences((*at, key), [value.get(key, ABSENT) for value in named])
+            yield from differences((*at, key), [value.get(key, ABSENT) for value in named])
     else:
         yield at, values
 
@@ -170,7 +170,7 @@ def _are_alike(lists: Sequence[Any]) -> bool:
 
 
 def elements(value: Any) -> dict[str, Any]:
-    """Return the elements of a list by what tells them apart: a port, a path, a name, an image, or all of it."""
+    """Return the elements of a list by what tells them apart: a port, a path, a name, an image, or all."""
     found: dict[str, Any] = {}
     for element in value if isinstance(value, list) else []:
         fields = element if isinstance(element, dict) else {}
@@ -201,7 +201,7 @@ def _is_right(row: Row, base: Any, upstream: Any, local: Any, ours: Any) -> bool
     if isinstance(upstream, list) and isinstance(local, list) and _is_union(base, upstream, local, ours):
         return True
     if row.update.compatible:
-        return bool(ours == upstream)
+        return bool(ours == upstream or (ABSENT in (upstream, local) and ours == local))
     return any(path == row.path for path, _ in row.update.asked.conflicts)
 
 
@@ -222,7 +222,7 @@ def lost_edits(update: Update) -> list[str]:
     if update.asked.error or update.strategy != "resource-merge":
         return []
     base, local, upstream, asked = map(
-        _documents, (update.original, update.local, update.upstream, update.asked.files)
+        documents_of, (update.original, update.local, update.upstream, update.asked.files)
     )
     lost = []
     for key in sorted(base.keys() | local.keys(), key=str):
@@ -263,8 +263,8 @@ def _is_whole(update: Update) -> bool:
 
 def _all_right(update: Update) -> bool:
     """Whether nothing was refused, and every document is the one that should come out."""
-    ours = _documents(update.ours.files)
-    sides = [_documents(side) for side in update[:3]]
+    ours = documents_of(update.ours.files)
+    sides = [documents_of(side) for side in update[:3]]
     every = {key for side in (*sides, ours) for key in side if key[0] != "Kptfile"}
     found = (Row(update, k[0], (), *(_side(s, k) for s in sides), ABSENT, _side(ours, k)) for k in every)
     return not update.ours.error and all(map(is_merged, found))
@@ -336,12 +336,12 @@ def _moves(row: Row) -> bool:
     names = {
         name
         for files in (*update[:3], update.kpts.files)
-        for path, name, _ in _documents(files)
+        for path, name, _ in documents_of(files)
         if path == row.path and name
     }
-    places = [{(p, n) for p, n, _ in _documents(side) if n in names} for side in update[:3]]
+    places = [{(p, n) for p, n, _ in documents_of(side) if n in names} for side in update[:3]]
     moved = {p for place in places for p, _ in place} > {row.path}
-    kept = {n for _, n, _ in _documents(update.ours.files)}
+    kept = {n for _, n, _ in documents_of(update.ours.files)}
     return moved and (names - kept == set() if row.ours == ABSENT else is_merged(row))
 
 
