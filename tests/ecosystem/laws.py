@@ -62,8 +62,8 @@ KNOWN: tuple[Known, ...] = (
             """
         basicpipeline basicpipeline-out-of-place basicpipeline-symlink default-runtime
         fnconfig-ancestorfn-not-mutate-subpkg-config fnconfig-in-subdir generator no-pipeline-in-subpackage
-        preserve-order-null-values selectors-basicpipeline selectors-selectors-with-exclude short-image-path subpkgs
-        subpkgs-with-krmignore success-stdout
+        preserve-order-null-values selectors-basicpipeline selectors-selectors-with-exclude short-image-path
+        subpkgs subpkgs-with-krmignore success-stdout
     """,
         ),
     ),

@@ -294,9 +294,15 @@ FAILURES: dict[str, Callable[[Update], bool]] = {
 """Updates that kpt ends with an error, half written."""
 
 
-def _is_edited(row: Row) -> bool:
-    files = row.update.original.get(row.path), row.update.local.get(row.path)
-    return not (files[0] and files[1] and documents(files[0].data) == documents(files[1].data))
+def _in_order(row: Row) -> bool:
+    """Whether elements are the same as kpt's, and stand in upstream's order where local has not its own."""
+    if not isinstance(row.ours, list) or elements(row.ours) != elements(row.kpts):
+        return False
+    base, upstream, local, ours = (
+        [*elements(side)] for side in (row.base, row.upstream, row.local, row.ours)
+    )
+    pairs = ((base, local), (upstream, ours))
+    return all([k for k in one if k in other] == [k for k in other if k in one] for one, other in pairs)
 
 
 def _is_ignored(row: Row) -> bool:
@@ -387,13 +393,7 @@ BOTH: dict[str, Explains] = {
 
 DEFAULT: dict[str, Explains] = {
     "null": lambda r: r.kpts == ABSENT and r.ours is None and None in (r.upstream, r.local),
-    "order": lambda r: (
-        isinstance(r.ours, list)
-        and isinstance(r.kpts, list)
-        and sorted(map(str, r.ours)) == sorted(map(str, r.kpts))
-        and not _is_edited(r)
-        and r.ours == r.upstream
-    ),
+    "order": _in_order,
     "list-deleted": lambda r: r.upstream == ABSENT and isinstance(r.local, list) and is_union(r),
     "default-of-key": _one_port,
     "file-moved": _moves,
