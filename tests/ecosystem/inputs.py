@@ -30,7 +30,7 @@ def inputs_of(*kinds: str, everything: bool = EVERYTHING) -> list[Path]:
         here = sorted(
             path.parent if cases else path for path in ROOT.glob(f"{kind}/{'**/.expected' if cases else '*'}")
         )
-        found += here if everything else sorted(_drawn(here))[: SAMPLE[kind]]
+        found += here if everything else sorted([*_drawn(here)][: SAMPLE[kind]])
     return found
 
 
