@@ -8,7 +8,7 @@ DEMO ?= demo
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme recipes image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
+.PHONY: help demo test ecosystem lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme recipes image bench structure fix golden docs mutants mutation faults fuzz laws gitea soak soak-team lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | while IFS="$$(printf '\t')" read -r name what; do \
@@ -35,6 +35,10 @@ demo: $(VENV)/.runs  ## The main job on a small world: plan, apply, approve, ups
 
 test: $(VENV)/.installed  ## All tests, the long ones on a sample; faults, laws, fuzz and soak try everything
 	$(RUN)python -m pytest -n auto --dist worksteal
+
+ecosystem: $(VENV)/.installed  ## The laws on all public packages of RECONCILER_ECOSYSTEM; AGAINST=COMMIT: what changed since that commit
+	$(if $(AGAINST),$(RUN)python -m tests.ecosystem.against "$(AGAINST)",\
+		RECONCILER_ECOSYSTEM_ALL=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -q -n auto --dist worksteal tests/ecosystem)
 
 docs-site: $(VENV)/.installed  ## Build the documentation site into docs/_build, and check every link in it
 	$(RUN)sphinx-build -W --keep-going -q -b html docs docs/_build

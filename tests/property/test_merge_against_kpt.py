@@ -4,11 +4,8 @@
 PATH and the oracle beside the project.
 """
 
-import importlib.util
 import json
 import os
-import shutil
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,12 +18,11 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from reconciler.names.objects import File, Files
 from reconciler.policy import MergeMode, Strategy
 from tests.property.test_merge_laws import examples
-from tests.support.conformance import PROJECT
 from tests.support.merges import attempt, difference, documents, files_of, read_tree
 from tests.support.notes import note
+from tests.support.oracles import KPT, ORACLE, load_kpt
 from tests.support.random_packages import Example
 
-ORACLE = PROJECT.parent / "shared" / "tools" / "kpt_oracle.py"
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 CHUNKS = 6
 EXAMPLES = 10 if FUZZ == 1 else 50 * FUZZ
@@ -35,9 +31,7 @@ EXAMPLES = 10 if FUZZ == 1 else 50 * FUZZ
 pytestmark = [
     pytest.mark.kpt,
     pytest.mark.slow,
-    pytest.mark.skipif(
-        shutil.which("kpt") is None, reason="kpt is not on the PATH: there is nothing to compare with"
-    ),
+    pytest.mark.skipif(KPT is None, reason="kpt is not on the PATH: there is nothing to compare with"),
     pytest.mark.skipif(not ORACLE.is_file(), reason="the oracle that runs kpt is not beside the project"),
 ]
 
@@ -46,12 +40,7 @@ HISTOGRAM: Counter[str] = Counter()
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("kpt_oracle", ORACLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["kpt_oracle"] = module
-    spec.loader.exec_module(module)
+    module = load_kpt()
     yield module
     note(
         f"updates like the real kpt: {HISTOGRAM['examples']} examples, kpt gives up in {HISTOGRAM['failed']}"

@@ -47,7 +47,11 @@ sys.exit(code if code >= 0 else 128 - code)
 
 
 def run_reconciler(
-    arguments: Sequence[str], *, cwd: Path = PROJECT, env: Mapping[str, str] | None = None
+    arguments: Sequence[str],
+    *,
+    cwd: Path = PROJECT,
+    env: Mapping[str, str] | None = None,
+    code: Path = PROJECT,
 ) -> subprocess.CompletedProcess[str]:
     """Run one command with nothing to read and return what it printed.
 
@@ -55,6 +59,7 @@ def run_reconciler(
         arguments: The arguments after `reconciler`.
         cwd: The working directory.
         env: The whole environment; that of the test if None.
+        code: The checkout whose code runs.
     """
     environment = dict(os.environ if env is None else env)
     request = {"arguments": list(arguments), "cwd": str(cwd), "env": environment}
@@ -64,7 +69,7 @@ def run_reconciler(
         tempfile.TemporaryFile("w+", encoding="utf-8") as err,
         socket.socket(socket.AF_UNIX) as server,
     ):
-        server.connect(address())
+        server.connect(address(code))
         streams = array.array("i", (nothing.fileno(), out.fileno(), err.fileno()))
         server.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
         server.sendall(json.dumps(request).encode())
@@ -109,19 +114,19 @@ def fork_server() -> None:
     _forked[:] = [path]
 
 
-def address() -> str:
-    """Return the path of the helper process's socket."""
-    return _forked[0] if _forked else _start()
+def address(code: Path = PROJECT) -> str:
+    """Return the path of the socket of the helper process that runs the code of a checkout."""
+    return _forked[0] if _forked and code == PROJECT else _start(code)
 
 
 @functools.cache
-def _start() -> str:
-    """Start the helper process and return the path of its socket."""
+def _start(code: Path) -> str:
+    """Start a helper process and return the path of its socket."""
     directory = tempfile.mkdtemp(prefix="command-server-")
     path = f"{directory}/socket"
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.command_server", path],
-        cwd=PROJECT,
+        [sys.executable, "-P", __file__, path],
+        env={**os.environ, "PYTHONPATH": str(code)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -34,6 +34,10 @@ def files_of(texts: Mapping[str, str]) -> dict[str, File]:
     return {path: File.of(text.encode()) for path, text in texts.items()}
 
 
+def files_of_bytes(contents: Mapping[str, bytes]) -> dict[str, File]:
+    return {path: File.of(data) for path, data in contents.items()}
+
+
 def read_tree(directory: Path) -> dict[str, File]:
     """Read the regular files of a directory; in tests they are all that there is."""
     found = sorted(path for path in directory.rglob("*") if path.is_file())

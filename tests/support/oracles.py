@@ -1,22 +1,39 @@
 """Judges apart from the project: git checks every object, and kpt reads every package."""
 
+import importlib.util
 import io
 import shutil
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 
 import yaml
 
 from reconciler.functions.package_files import read_resources
+from tests.support.conformance import PROJECT
 from tests.support.git import run
 from tests.support.merges import read_tree
 
 KPT = shutil.which("kpt")
+ORACLE = PROJECT.parent / "shared" / "tools" / "kpt_oracle.py"
+"""The program that updates three directories with the real kpt; it is beside the project only."""
 _PATH = "internal.config.kubernetes.io/path"
 Listed = list[tuple[str, str, str]]
 """Resources as (file, kind, name), sorted."""
+
+
+def load_kpt() -> ModuleType:
+    """Return the module that runs the real kpt."""
+    spec = importlib.util.spec_from_file_location("kpt_oracle", ORACLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["kpt_oracle"] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def check_objects(repository: Path) -> None:

@@ -1,0 +1,66 @@
+"""Run the code of two commits over all public packages, and print every byte, row and exit code that changed.
+
+    python -m tests.ecosystem.against COMMIT
+
+The commands are those of this checkout's suite, for both. It exits 1 if anything changed.
+"""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from difflib import unified_diff
+from pathlib import Path
+
+from tests.ecosystem.inputs import inputs_of
+from tests.ecosystem.laws import RUNS
+from tests.ecosystem.session import Session
+from tests.support.conformance import PROJECT
+from tests.support.git import run
+
+
+def compare(session: Session, other: Session) -> Iterator[str]:
+    """Yield the lines of a difference: commands with other output or exit codes, files with other bytes."""
+    for old, new in zip(session.steps, other.steps, strict=False):
+        if (old.code, old.text) != (new.code, new.text):
+            yield f"$ reconciler {new.line}" + (
+                f": exit {old.code}, now {new.code}" if old.code != new.code else ""
+            )
+            yield from list(unified_diff(old.text.splitlines(), new.text.splitlines(), n=0, lineterm=""))[2:]
+    if len(session.steps) != len(other.steps):
+        yield f"{len(session.steps)} commands, now {len(other.steps)}"
+    for path in sorted(session.files.keys() | other.files.keys()):
+        old_data, new_data = (side.files.get(path, b"") for side in (session, other))
+        if old_data != new_data:
+            lines = (data.decode(errors="replace").splitlines() for data in (old_data, new_data))
+            yield from unified_diff(*lines, f"before/{path}", f"now/{path}", n=0, lineterm="")
+
+
+def main(commit: str) -> int:
+    """Compare this checkout with a commit."""
+    count = changed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        before = Path(scratch) / "before"
+        run("worktree", "add", "--quiet", "--detach", str(before), commit, cwd=PROJECT)
+        try:
+            for kind, runs in RUNS.items():
+                for directory in inputs_of(kind, everything=True):
+                    for drive in runs:
+                        sessions = []
+                        for code in (before, PROJECT):
+                            with tempfile.TemporaryDirectory(dir=scratch) as root:
+                                sessions.append(Session(Path(root), code))
+                                drive(sessions[-1], directory)
+                        found = list(compare(*sessions))
+                        count, changed = count + 1, changed + bool(found)
+                        if found:
+                            print(
+                                f"== {kind} {directory.name} ({drive.__name__})", *found, sep="\n", flush=True
+                            )
+        finally:
+            run("worktree", "remove", "--force", str(before), cwd=PROJECT)
+    print(f"{changed} of {count} inputs changed since {commit}")
+    return bool(changed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
