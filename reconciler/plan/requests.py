@@ -218,6 +218,7 @@ def _content(
         reviewers=people.reviewers,
         assignees=people.assignees,
         status=_status(members, context),
+        proposes=request.after or "" if (request := members[0].request) and len(members) == 1 else "",
     )
     return replace(planned, digest=_digest(planned, [_facts(change) for change in members]))
 

@@ -395,6 +395,7 @@ class ApiForge:
             auto_merge=around.auto_merge,
             difference=desired.difference,
             status=_status_of(desired),
+            proposes=desired.proposes,
         )
 
     def _set_status(self, pull: ApiPullRequest | None, desired: PullRequest) -> RefusedError | None:
@@ -547,4 +548,5 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         auto_merge=marked.auto_merge,
         unreadable=pull.unreadable,
         status=_read_status(pull, marked.status),
+        proposes=marked.proposes,
     )

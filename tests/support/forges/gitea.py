@@ -28,6 +28,7 @@ class GiteaSimulator(Simulator):
     """
 
     has_etags: bool = False
+    follows_closed: bool = True
     draft_prefixes: tuple[str, ...] = ("WIP:", "[WIP]")
     organization_labels: dict[str, int] = field(default_factory=dict)
 

@@ -201,6 +201,8 @@ class Simulator(ABC):
     """Whether the token has the permission to write."""
     closes_with_base: bool = True
     """Whether the forge closes pull requests when their base is deleted."""
+    follows_closed: bool = False
+    """Whether the head of a closed pull request follows its branch, as on Gitea and Forgejo."""
     skew: float = 0.0
     """By how many seconds the forge's clock is ahead of everybody else's."""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -284,6 +286,8 @@ class Simulator(ABC):
 
     def refreshed(self, hosted: Hosted, pull: Pull) -> Pull:
         """Update an open pull request from the repository: closed, merged by a push, or moved."""
+        if pull.state == "closed" and self.follows_closed and pull.head and not (pull.merged or pull.fork):
+            pull.head_oid = hosted.ref(pull.head) or pull.head_oid
         if pull.state != "open" or not pull.head or pull.fork:
             return pull
         head, base = hosted.ref(pull.head), hosted.ref(pull.base)
