@@ -160,9 +160,18 @@ def comment_text(key: str, body: str, limit: int) -> str:
     return f"{marker}\n{_fitting(body, limit - len(marker) - 1, _CUT_COMMENT)}"
 
 
+def issue_text(key: str, body: str, present: str, limit: int) -> str:
+    """Return an issue's text with a hidden key and a new body; what people wrote around it is kept."""
+    before, _, rest = normalise_newlines(present).partition(_comment_marker(key))
+    _, end, after = rest.partition(_END)
+    around = f"{before.rstrip()}\n\n" if before.strip() else ""
+    after = after if end else ""
+    return f"{around}{comment_text(key, body, limit - len(around) - len(_END) - len(after) - 1)}\n{_END}{after}"
+
+
 def is_comment(key: str, text: str) -> bool:
-    """Tell whether a comment's text has this hidden key."""
-    return text.startswith(_comment_marker(key))
+    """Tell whether a text has this hidden key, wherever people left it."""
+    return _comment_marker(key) in text
 
 
 def same_text(text: str, other: str) -> bool:

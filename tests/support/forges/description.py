@@ -16,6 +16,8 @@ import jsonschema_rs
 DOCUMENTED = {
     # Gitea: https://docs.gitea.com/api/1.22/#tag/organization/operation/orgListLabels
     ("GET", "/orgs/{org}/labels"): re.compile(r"/orgs/[^/]+/labels"),
+    # The same page, issueDeleteLabel.
+    ("DELETE", "/repos/{owner}/{repo}/labels/{id}"): re.compile(r"/repos/[^/]+/[^/]+/labels/\d+"),
     # The same page, what administrators do.
     ("POST", "/admin/users"): re.compile(r"/admin/users"),
     ("DELETE", "/admin/users/{username}"): re.compile(r"/admin/users/[^/]+"),

@@ -127,12 +127,18 @@ class Hosted:
     number: int
     pulls: dict[int, Pull] = field(default_factory=dict)
     label_ids: dict[str, int] = field(default_factory=dict)
+    doubled: dict[int, str] = field(default_factory=dict)
+    """Labels of Gitea whose name another one has, by id: it takes both from two clients at once."""
     checks: dict[str, dict[str, bool | None]] = field(default_factory=dict)
     """Checks by commit and name: passed, failed, or None while they run."""
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
     """Descriptions of the statuses that were set, by commit and name."""
     style: str = "merge"
     """The only way in which the repository lets pull requests be merged."""
+    preferred: str = ""
+    """The way that Gitea says it prefers, "" for the only one: its settings do not keep the two together."""
+    empty_until: float = 0.0
+    """Until when Gitea takes the repository for empty, although something was pushed."""
     checked_until: float = 0.0
     required: tuple[str, ...] = ()
     """Checks that branch protection requires."""
