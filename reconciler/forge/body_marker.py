@@ -166,7 +166,9 @@ def issue_text(key: str, body: str, present: str, limit: int) -> str:
     _, end, after = rest.partition(_END)
     around = f"{before.rstrip()}\n\n" if before.strip() else ""
     after = after if end else ""
-    return f"{around}{comment_text(key, body, limit - len(around) - len(_END) - len(after) - 1)}\n{_END}{after}"
+    return (
+        f"{around}{comment_text(key, body, limit - len(around) - len(_END) - len(after) - 1)}\n{_END}{after}"
+    )
 
 
 def is_comment(key: str, text: str) -> bool:

@@ -383,7 +383,9 @@ class ApiForge:
 
         Forges look and then insert without a lock, so two concurrent runs may both succeed in creating.
         """
-        opened = {pull.number: pull for pull in (created, *self.dialect.find_recent(created.head))}
+        opened = {
+            pull.number: pull for pull in (created, *self.dialect.find_recent(created.head, created.base))
+        }
         first, *others = (opened[number] for number in sorted(opened))
         for other in others:
             comment = (

@@ -298,7 +298,7 @@ class Gitea(RestDialect):
     def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open pull requests of a branch.
 
-        Gitea cannot filter by branch. It looks up a pair of branches, but answers any pull request that they
+        Gitea cannot filter by branch. It looks up a pair of branches, but answers the first pull request that they
         ever had: only "none" and an open one spare the whole list.
         """
         if base and "/" not in base:
@@ -312,8 +312,14 @@ class Gitea(RestDialect):
         for page in self._list("open", "oldest"):
             yield from (pull for pull in page if pull.head == head)
 
-    def find_recent(self, head: str) -> Iterator[ApiPullRequest]:
-        """Yield those of a branch among the pull requests that changed last, in one request."""
+    def find_recent(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
+        """Yield the first open pull request of a branch, or the open ones among those that changed last."""
+        if base and "/" not in base:
+            with suppress(MissingError):
+                pull = self._parse(self.transport.get(f"{self._pulls}/{base}/{quote(head)}").data)
+                if pull.state is PullState.OPEN:
+                    yield pull
+                    return
         pages = self._list("open", "recentupdate")
         yield from (pull for pull in next(pages, ()) if pull.head == head)
 

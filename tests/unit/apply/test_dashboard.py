@@ -64,7 +64,9 @@ class Issues:
 
     @property
     def texts(self) -> list[str]:
-        return [issue.body.partition("\n")[2].removesuffix("\n<!-- reconciler:end -->") for issue in self.issues_]
+        return [
+            issue.body.partition("\n")[2].removesuffix("\n<!-- reconciler:end -->") for issue in self.issues_
+        ]
 
 
 def dashboard_issue(text: str, *, is_open: bool = True) -> Issue:

@@ -75,7 +75,7 @@ class Dialect:
     def find_open(self, head: str, _: str) -> Iterator[ApiPullRequest]:
         return (pull for pull in self.listed if pull.head == head and pull.state is PullState.OPEN)
 
-    def find_recent(self, _: str) -> tuple[ApiPullRequest, ...]:
+    def find_recent(self, _: str, __: str) -> tuple[ApiPullRequest, ...]:
         return ()
 
     def create(self, desired: PullRequest) -> ApiPullRequest:
@@ -294,7 +294,7 @@ class Server:
             return iter(self.lists.pop(0))
         return (p for p in self.pulls.values() if p.head == head and p.state is PullState.OPEN)
 
-    def find_recent(self, head: str) -> tuple[ApiPullRequest, ...]:
+    def find_recent(self, head: str, _: str) -> tuple[ApiPullRequest, ...]:
         self._call("find_recent", head)
         return self.recent
 

@@ -288,7 +288,9 @@ def test_gitlab_merges_when_the_pipeline_succeeds(api: RecordingApi) -> None:
 def test_gitea_merges_when_the_checks_succeed_and_is_asked_once(api: RecordingApi) -> None:
     merge = f"{HUB}/pulls/5/merge"
     api.answers["GET", f"{HUB}/pulls/5"] = Answer(200, ITEMS["gitea"])
-    api.answers["GET", f"{HUB}/statuses/c0ffee"] = Answer(200, [{"context": "ci", "status": "pending", "id": 1}])
+    api.answers["GET", f"{HUB}/statuses/c0ffee"] = Answer(
+        200, [{"context": "ci", "status": "pending", "id": 1}]
+    )
     dialect = dialect_of(api, "gitea")
 
     dialect.enable_auto_merge(READY, "c0ffee")
