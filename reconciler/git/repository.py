@@ -271,14 +271,14 @@ class Mirror(Database):
         if result.code and is_sha256(result.err):
             raise sha256_error(self.remote)
         if result.code:
-            error = UnavailableError(f"Cannot read {self.remote}: {last_line(result.err)}")
+            failed = UnavailableError(f"Cannot read {self.remote}: {last_line(result.err)}")
             if is_refused(result.err):
                 parts = urlsplit(self.remote)
-                error.cause = f"{parts.scheme}://{parts.netloc} refuses the credential"
-                error.hint = (
+                failed.cause = f"{parts.scheme}://{parts.netloc} refuses the credential"
+                failed.hint = (
                     "Check its entry in spec.credentials: the token may have ended, or may not read this."
                 )
-            raise error
+            raise failed
         return result.out
 
     def _timeout_error(self, reason: str) -> UnavailableError:

@@ -293,7 +293,7 @@ class PullMark(NamedTuple):
 class EndedPull(Record, frozen=True, kw_only=True):
     """A pull request that ended: what a plan may need of it.
 
-    `closed` is in seconds, 0 if unknown; `proposes` is the package tree that its text was about, "" if unknown.
+    `closed` is in seconds, 0 if unknown; `proposes` is the package tree of its text, "" if unknown.
     """
 
     number: int

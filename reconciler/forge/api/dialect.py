@@ -91,7 +91,7 @@ class PullRequestExistsError(RefusedError):
 
 
 class PendingError(UnavailableError):
-    """The forge has not yet finished its own work: on a branch after a push, on a pull request after a merge."""
+    """The forge has not finished its own work: on a branch after a push, on a pull request after a merge."""
 
     hint = "Run again: the forge had not finished its own work on this repository."
 

@@ -240,8 +240,8 @@ class ApiForge:
     def write_issue(self, key: str, title: str, body: str) -> Issue | None:
         """Open the issue with this hidden key, or update its text; return None if it was up to date.
 
-        A closed issue stays closed: closing it is how people turn it off. Text of people around ours is kept, and
-        another open issue of this key is closed.
+        A closed issue stays closed: closing it is how people turn it off. Text of people around ours is kept,
+        and another open issue of this key is closed.
         """
         issues = self.find_issues(key, title)
         is_new = not issues

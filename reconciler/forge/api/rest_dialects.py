@@ -298,8 +298,8 @@ class Gitea(RestDialect):
     def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open pull requests of a branch.
 
-        Gitea cannot filter by branch. It looks up a pair of branches, but answers the first pull request that they
-        ever had: only "none" and an open one spare the whole list.
+        Gitea cannot filter by branch. It looks up a pair of branches, but answers the first pull request that
+        they ever had: only "none" and an open one spare the whole list.
         """
         if base and "/" not in base:
             try:
@@ -372,8 +372,8 @@ class Gitea(RestDialect):
     def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         """Let the server merge this head when its checks succeed; it does at once if they have.
 
-        Where nothing reports a check, it is merged like any other: servers up to 1.22 would wait for ever. What
-        branch protection still demands is refused then, and waited for.
+        Where nothing reports a check, it is merged like any other: servers up to 1.22 would wait for ever.
+        What branch protection still demands is refused then, and waited for.
         """
         if next(self.checks(expect), None) is None:
             with suppress(InvalidError):
@@ -396,7 +396,7 @@ class Gitea(RestDialect):
         return self.find(pull.number)
 
     def _style(self) -> str:
-        """Return the style to merge with: the configured one, else what the repository prefers of those it permits.
+        """Return the style to merge with: the configured one, else one that the repository permits.
 
         Raises:
             RefusedError: The repository forbids the configured one.
@@ -412,8 +412,8 @@ class Gitea(RestDialect):
     def _ids(self, names: Iterable[str]) -> list[int]:
         """Return the ids of labels, of the repository or of its organization; those it lacks are created.
 
-        They are listed once a run. Of two labels with one name the older counts; the server takes both from two
-        runs at once, so whoever created the younger one removes it.
+        They are listed once a run. Of two labels with one name the older counts. The server takes both from
+        two runs at once; the run that created the younger one removes it.
         """
         names = tuple(names)
         if not set(names) <= self._label_ids.keys():
