@@ -17,7 +17,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Effect, Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
-from reconciler.plan.rejection import dashboard_key
+from reconciler.plan.rejection import dashboard_key, dashboard_title
 from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import Dashboard, make_dashboard, merge_parts
 from reconciler.report.summary import Names
@@ -70,10 +70,10 @@ class DashboardWriter(Struct, frozen=True):
         if not isinstance(self.forge, ApiForge):
             return Result()
         forge, instance = self.forge, self.names.instance
-        key, title = dashboard_key(instance), f"Dashboard of {instance}"
+        key, title = dashboard_key(instance), dashboard_title(instance)
         forge.transport.budget.reserve(0)
         try:
-            if not dashboard.calls and forge.find_issue(key) is None:
+            if not dashboard.calls and not forge.find_issues(key, title):
                 return Result()
             if self.is_shared:
                 issue = self._write_parts(forge, dashboard, read_parts)
@@ -95,12 +95,12 @@ class DashboardWriter(Struct, frozen=True):
         wrote. The status branch has it, and every shard moves that first. Who writes last and then finds
         the parts unchanged has written all of them; any other writer writes again.
         """
-        key, title = dashboard_key(self.names.instance), f"Dashboard of {self.names.instance}"
+        key, title = dashboard_key(self.names.instance), dashboard_title(self.names.instance)
         written, parts = None, read_parts()
         for _ in range(MOST_TRIES):
-            issue = forge.find_issue(key)
+            issues = forge.find_issues(key, title)
             texts = {**parts, self.shard.part: dashboard.text}
-            text = merge_parts(issue.body if issue else "", texts, self.shard.part, self.shard.parts)
+            text = merge_parts(issues[0].body if issues else "", texts, self.shard.part, self.shard.parts)
             written = forge.write_issue(key, title, text or EMPTY) or written
             before, parts = parts, read_parts()
             if parts == before:

@@ -33,6 +33,7 @@ class MarkedBody(NamedTuple):
         auto_merge: The head for which auto-merge was enabled, "" for none.
         status: The head that got a status, with the status's name, result and text; empty for none.
         duplicate_of: The pull request that was kept when this one was closed as a duplicate, else 0.
+        proposes: The package tree that the text is about, "" if unknown.
     """
 
     body: str
@@ -46,6 +47,7 @@ class MarkedBody(NamedTuple):
     auto_merge: str = ""
     duplicate_of: int = 0
     status: tuple[str, ...] = ()
+    proposes: str = ""
 
 
 def digest(text: str) -> str:
@@ -65,6 +67,7 @@ def compose(
     auto_merge: str = "",
     difference: str = "",
     status: Iterable[str] = (),
+    proposes: str = "",
 ) -> str:
     """Return a pull request's text with a new generated part, cut to at most `limit` characters.
 
@@ -79,6 +82,7 @@ def compose(
         auto_merge: The head for which auto-merge was enabled.
         difference: The address of everything that the pull request changes, "" if unknown.
         status: The head that got a status, with the status's name, result and text.
+        proposes: The package tree that the part is about, "" for a group.
     """
     fields: dict[str, object] = {"labels": sorted(labels), "title": digest(title)}
     if names := sorted(people):
@@ -87,6 +91,8 @@ def compose(
         fields["autoMerge"] = auto_merge
     if values := list(status):
         fields["status"] = values
+    if proposes:
+        fields["proposes"] = proposes
     if content:
         fields |= {"content": content, "part": digest("")}
     begin = _begin(fields)
@@ -109,6 +115,7 @@ def parse(text: str) -> MarkedBody:
     fields = _fields(begin.group(1))
     title = fields.get("title")
     content, number, auto_merge = (fields.get(name) for name in ("content", "duplicateOf", "autoMerge"))
+    proposes = fields.get("proposes")
     part = part.removesuffix("\n") if end else part
     is_unedited = fields.get("part") == digest(part)
     return MarkedBody(
@@ -123,6 +130,7 @@ def parse(text: str) -> MarkedBody:
         auto_merge=auto_merge if isinstance(auto_merge, str) else "",
         duplicate_of=number if isinstance(number, int) else 0,
         status=_texts(fields.get("status")),
+        proposes=proposes if isinstance(proposes, str) else "",
     )
 
 
@@ -152,9 +160,20 @@ def comment_text(key: str, body: str, limit: int) -> str:
     return f"{marker}\n{_fitting(body, limit - len(marker) - 1, _CUT_COMMENT)}"
 
 
+def issue_text(key: str, body: str, present: str, limit: int) -> str:
+    """Return an issue's text with a hidden key and a new body; what people wrote around it is kept."""
+    before, _, rest = normalise_newlines(present).partition(_comment_marker(key))
+    _, end, after = rest.partition(_END)
+    around = f"{before.rstrip()}\n\n" if before.strip() else ""
+    after = after if end else ""
+    return (
+        f"{around}{comment_text(key, body, limit - len(around) - len(_END) - len(after) - 1)}\n{_END}{after}"
+    )
+
+
 def is_comment(key: str, text: str) -> bool:
-    """Tell whether a comment's text has this hidden key."""
-    return text.startswith(_comment_marker(key))
+    """Tell whether a text has this hidden key, wherever people left it."""
+    return _comment_marker(key) in text
 
 
 def same_text(text: str, other: str) -> bool:

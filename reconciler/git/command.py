@@ -177,6 +177,11 @@ def is_too_slow(text: str) -> bool:
     return "Operation too slow" in text or "timed out" in text
 
 
+def is_refused(text: str) -> bool:
+    """Tell whether an HTTP server refused the credential."""
+    return "Authentication failed" in text or "returned error: 403" in text
+
+
 def is_local_failure(text: str) -> bool:
     """Tell whether a message of git is about the disk or another limit of this machine."""
     return any(words in text for words in _LOCAL_FAILURES)

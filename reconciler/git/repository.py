@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pygit2
 
@@ -32,6 +33,7 @@ from reconciler.git.cache import (
 from reconciler.git.command import (
     GitTimeoutError,
     is_local_failure,
+    is_refused,
     is_too_slow,
     last_line,
     run_git,
@@ -269,7 +271,14 @@ class Mirror(Database):
         if result.code and is_sha256(result.err):
             raise sha256_error(self.remote)
         if result.code:
-            raise UnavailableError(f"Cannot read {self.remote}: {last_line(result.err)}")
+            failed = UnavailableError(f"Cannot read {self.remote}: {last_line(result.err)}")
+            if is_refused(result.err):
+                parts = urlsplit(self.remote)
+                failed.cause = f"{parts.scheme}://{parts.netloc} refuses the credential"
+                failed.hint = (
+                    "Check its entry in spec.credentials: the token may have ended, or may not read this."
+                )
+            raise failed
         return result.out
 
     def _timeout_error(self, reason: str) -> UnavailableError:

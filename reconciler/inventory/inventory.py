@@ -335,7 +335,8 @@ class PullRequest(Struct, frozen=True):
     `reviewers` (teams as `owner/team`) and `assignees` are whom to ask, each once; they are never read.
     `difference` is the address of everything that it changes, for a text that is too long.
     `auto_merge` is the head for which auto-merge was enabled. `status` is the status of its head, None where
-    none is wanted, or none was set for this head.
+    none is wanted, or none was set for this head. `proposes` is the package tree that its text is about, ""
+    for a group, or if unknown.
     """
 
     head: str
@@ -357,6 +358,7 @@ class PullRequest(Struct, frozen=True):
     auto_merge: str = ""
     difference: str = ""
     status: HeadStatus | None = None
+    proposes: str = ""
 
 
 class PullRequests(tuple[PullRequest, ...]):  # noqa: SLOT001 - the index is kept in its dictionary

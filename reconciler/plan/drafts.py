@@ -136,10 +136,14 @@ def close_pulls(target: PlanTarget, refs: Iterable[str], comment: str) -> tuple[
 
 
 def is_rejected(target: PlanTarget, draft: Draft) -> bool:
-    """Whether a person closed the pull request of this very state of a draft (D14)."""
+    """Whether a person closed the pull request of this very content of a draft (D14).
+
+    The head alone proves nothing: on Gitea and Forgejo that of a closed pull request follows its branch.
+    """
     pull = newest_pull(target.pulls, draft.ref)
-    closed = pull is not None and pull.state is PullState.CLOSED
-    return closed and pull is not None and pull.head_oid in ("", draft.tip.oid)
+    if pull is None or pull.state is not PullState.CLOSED or pull.head_oid not in ("", draft.tip.oid):
+        return False
+    return pull.proposes in ("", draft.tree, draft.written)
 
 
 def wanted_pull(target: PlanTarget, ref: str, *, open_on: OpenOn, proposed: bool) -> PullRequest | None:

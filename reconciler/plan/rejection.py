@@ -108,6 +108,11 @@ def dashboard_key(instance: str) -> str:
     return f"dashboard/{instance}"
 
 
+def dashboard_title(instance: str) -> str:
+    """Return the title of the dashboard of an instance, as it is opened."""
+    return f"Dashboard of {instance}"
+
+
 def ask_key(package: PackageKey, tree: Oid | None) -> str:
     """Return the key of exactly this content of a package, which a person may reject (D14)."""
     return hashlib.sha256("\0".join((*package, tree or "")).encode()).hexdigest()[:_DIGITS]

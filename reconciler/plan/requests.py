@@ -226,6 +226,7 @@ def _content(pull: PullRequest, members: Sequence[_Described], context: PlanCont
         reviewers=people.reviewers,
         assignees=people.assignees,
         status=_status(changes, context),
+        proposes=content.after or "" if len(members) == 1 and (content := members[0].content) else "",
     )
     return replace(planned, digest=_digest(planned, [_facts(*member) for member in members]))
 

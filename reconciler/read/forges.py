@@ -25,7 +25,7 @@ from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, lock_ref, short_branch
 from reconciler.plan.approvals import wanted_checks
-from reconciler.plan.rejection import asked_keys, dashboard_key
+from reconciler.plan.rejection import asked_keys, dashboard_key, dashboard_title
 from reconciler.policy import Policy
 from reconciler.records.state import PullHistory
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
@@ -246,7 +246,7 @@ def _read_retry_requests(forge: Forge, policy: Policy) -> tuple[frozenset[str], 
     if not isinstance(forge, ApiForge):
         return frozenset(), ()
     try:
-        issue = forge.find_issue(dashboard_key(policy.instance))
+        issues = forge.find_issues(dashboard_key(policy.instance), dashboard_title(policy.instance))
     except UnavailableError as error:
         return frozenset(), (f"The dashboard cannot be read: {error}",)
-    return asked_keys(issue.body) if issue is not None and issue.is_open else frozenset(), ()
+    return frozenset().union(*(asked_keys(issue.body) for issue in issues if issue.is_open)), ()

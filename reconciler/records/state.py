@@ -291,7 +291,10 @@ class PullMark(NamedTuple):
 
 
 class EndedPull(Record, frozen=True, kw_only=True):
-    """A pull request that ended: what a plan may need of it. `closed` is in seconds, 0 if unknown."""
+    """A pull request that ended: what a plan may need of it.
+
+    `closed` is in seconds, 0 if unknown; `proposes` is the package tree of its text, "" if unknown.
+    """
 
     number: int
     head: str
@@ -299,6 +302,7 @@ class EndedPull(Record, frozen=True, kw_only=True):
     head_oid: str
     closed: int = 0
     url: str = ""
+    proposes: str = ""
 
 
 class PullHistory(Record, frozen=True, kw_only=True):

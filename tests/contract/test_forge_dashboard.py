@@ -155,6 +155,52 @@ def test_a_lost_reply_opens_no_second_issue(world: ForgeWorld) -> None:
     assert len(issues(world)) == 1
 
 
+def test_dashboard_of_two_runs_at_once_is_one_in_the_end(world: ForgeWorld) -> None:
+    world.run()
+    reject(world)
+    world.run()
+    (issue,) = issues(world)
+    hosted = world.simulator.repositories[CONTROL]
+    double = world.simulator.new_pull(hosted, title=issue.title, body=issue.body)
+    tick(double)
+
+    world.run()
+
+    assert [i.state for i in issues(world)] == ["open", "closed"]
+    assert f"#{issue.number}" in double.body
+    # The box that was ticked in the other one counts.
+    assert [p.state for p in world.pulls("edge-1") if "web" in p.head] == ["closed", "open"]
+
+
+def test_text_of_people_around_a_dashboard_is_kept(world: ForgeWorld) -> None:
+    world.run()
+    reject(world)
+    world.run()
+    (issue,) = issues(world)
+    issue.body = f"On call: kim\n\n{issue.body}\n\nSee the wiki."
+    reject(world, "db")
+
+    world.run()
+
+    (issue,) = issues(world)
+    assert issue.body.startswith("On call: kim\n\n")
+    assert issue.body.endswith("See the wiki.")
+    assert "2 rejected." in issue.body
+
+
+def test_dashboard_whose_text_was_wiped_is_written_again(world: ForgeWorld) -> None:
+    world.run()
+    reject(world)
+    world.run()
+    (issue,) = issues(world)
+    issue.body = "Wiped."
+
+    world.run()
+
+    (issue,) = issues(world)
+    assert "1 rejected." in issue.body
+
+
 def test_limited_writes_are_listed_with_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = f"{ON}    writesPerMinute: 2\n    writesPerHour: 3\n    maxWait: 60\n"
     with forge_world("github", tmp_path / "w", monkeypatch, more=more, hosted_control=True) as world:

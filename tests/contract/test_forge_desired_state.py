@@ -190,3 +190,28 @@ def test_a_persons_commit_is_mentioned(world: ForgeWorld) -> None:
 
     assert "People committed to this branch" in only(world).body
     settled(world)
+
+
+@pytest.mark.parametrize("fault", ["403", "500"])
+def test_update_that_waits_to_be_opened_is_not_taken_for_rejected(world: ForgeWorld, fault: str) -> None:
+    world.run()
+    world.simulator.close("acme/edge-1", only(world).number)
+    assert world.run().code is Exit.WAITING
+    world.upgrade("web")
+    world.simulator.plan(fault, "POST", "/(pulls|merge_requests)$", times=50)
+    assert world.run().code is not Exit.DONE
+
+    world.simulator.faults.clear()
+    assert world.run().code is Exit.DONE
+    assert [pull.state for pull in world.pulls("edge-1")] == ["closed", "open"]
+    settled(world)
+
+
+def test_content_that_was_closed_stays_rejected_with_a_persons_commit_on_it(world: ForgeWorld) -> None:
+    world.run()
+    pull = only(world)
+    world.repo("edge-1").commit({"web/notes.md": "kim\n"}, branch=pull.head, message="A person's\n")
+    world.simulator.pulls("acme/edge-1")
+    world.simulator.close("acme/edge-1", pull.number)
+    assert world.run().code is Exit.WAITING
+    assert [pull.state for pull in world.pulls("edge-1")] == ["closed"]

@@ -7,9 +7,10 @@ import pytest
 
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
+from reconciler.report.causes import group_problems
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
-from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.forges.world import VARIABLE, ForgeWorld, forge_world
 
 
 @pytest.fixture(params=list(DIALECTS))
@@ -325,3 +326,15 @@ def test_token_that_only_the_api_refuses_is_one_cause_in_every_repository(world:
 
     causes = [problem.cause for problem in problems]
     assert causes == [f"{world.simulator.api} refuses the credential: 401 planned 401"] * 2
+
+
+def test_a_refused_token_is_one_cause_for_all_repositories(
+    world: ForgeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "ended")
+
+    problems = world.plan().plan.problems
+
+    (group,) = group_problems(problems)
+    assert len(group.problems) == len(world.edges)
+    assert group.problems[0].hint.startswith("Check its entry in spec.credentials")

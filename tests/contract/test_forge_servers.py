@@ -1,13 +1,13 @@
 """What real servers do and a simple model of a forge does not: checks after merges, styles, links, labels."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.base.errors import RefusedError
-from reconciler.forge.api.dialect import MergePendingError
+from reconciler.forge.api.dialect import PendingError
 from reconciler.forge.api.forge import RECHECK_DELAYS_S
 from reconciler.inventory.inventory import PullRequest, PullState
 from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
@@ -60,7 +60,7 @@ def test_a_draft_that_cannot_be_merged_becomes_a_draft_again(bench: SimulatorBen
     first, second = (bench.forge.ensure(desired(head)) for head in (WEB, DB))
     bench.forge.approve(first.number, expect=first.head_oid)
 
-    with pytest.raises(MergePendingError):
+    with pytest.raises(PendingError):
         bench.forge.approve(second.number, expect=second.head_oid)
 
     left = bench.again().list_pulls()[1]
@@ -200,3 +200,79 @@ def test_opening_takes_as_many_calls_in_a_repository_with_many(bench: SimulatorB
     many = _calls(bench, lambda: forge.ensure(desired("drafts/last/w", "reconciler")))
 
     assert many == few == {"github": 4, "gitea": 3, "gitlab": 3}[bench.kind]
+
+
+def test_an_empty_repository_has_no_pull_requests(gitea: SimulatorBench) -> None:
+    for head in (WEB, DB, "main"):
+        gitea.hosted.repo.delete(f"refs/heads/{head}")
+
+    assert gitea.forge.list_pulls() == ()
+
+
+def test_a_pull_request_is_opened_when_the_server_has_seen_the_first_push(gitea: SimulatorBench) -> None:
+    gitea.hosted.empty_until = gitea.simulator.clock.now() + 5.0
+
+    assert gitea.forge.ensure(desired()).number == 1
+
+
+def test_a_missing_branch_is_named(gitea: SimulatorBench) -> None:
+    with pytest.raises(RefusedError, match="drafts/gone/packagevariant-1 is no branch of acme/edge"):
+        gitea.forge.ensure(desired("drafts/gone/packagevariant-1"))
+
+
+def test_a_permitted_style_is_taken_where_the_preferred_one_is_forbidden(gitea: SimulatorBench) -> None:
+    gitea.hosted.style, gitea.hosted.preferred = "squash", "merge"
+    pull = gitea.forge.ensure(desired())
+
+    gitea.forge.approve(pull.number, expect=pull.head_oid)
+
+    assert gitea.again().list_pulls()[0].state is PullState.MERGED
+
+
+def test_auto_merge_waits_while_the_server_checks_the_rest(gitea: SimulatorBench) -> None:
+    gitea.simulator.rechecks_s = 5.0
+    opened = [gitea.forge.ensure(desired(head)) for head in (WEB, DB)]
+    for pull in opened:
+        gitea.simulator.check("acme/edge", pull.head_oid, "build")
+
+    assert [gitea.forge.enable_auto_merge(p.number, expect=p.head_oid) for p in opened] == [True, True]
+
+
+def test_auto_merge_merges_at_once_where_nothing_reports_a_check(gitea: SimulatorBench) -> None:
+    gitea.simulator.waits_for_any_check = True
+    pull = gitea.forge.ensure(desired())
+
+    assert gitea.forge.enable_auto_merge(pull.number, expect=pull.head_oid)
+
+
+def test_auto_merge_waits_for_a_check_that_has_yet_to_report(gitea: SimulatorBench) -> None:
+    gitea.hosted.required = ("build",)
+    pull = gitea.forge.ensure(desired())
+
+    assert not gitea.forge.enable_auto_merge(pull.number, expect=pull.head_oid)
+    gitea.simulator.check("acme/edge", pull.head_oid, "build")
+    assert gitea.again().list_pulls()[0].state is PullState.MERGED
+
+
+def test_a_label_that_two_runs_create_at_once_is_one_in_the_end(gitea: SimulatorBench) -> None:
+    gitea.forge.ensure(desired(DB, "team-a"))
+    gitea.simulator.tamper = _once_without_labels()
+
+    gitea.again().ensure(desired(WEB, "team-a"))
+
+    assert gitea.hosted.label_ids == {"team-a": 1}
+    assert gitea.hosted.doubled == {}
+    assert [pull.labels for pull in gitea.again().list_pulls()] == [("team-a",), ("team-a",)]
+
+
+def _once_without_labels() -> Callable[[str, Any], Any]:
+    """Answer what a client saw that looked before the other one created."""
+    left = [1]
+
+    def tamper(path: str, body: Any) -> Any:
+        if path.endswith("/edge/labels") and left:
+            left.clear()
+            return []
+        return body
+
+    return tamper

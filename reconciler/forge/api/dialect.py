@@ -83,16 +83,17 @@ class Issue(NamedTuple):
     body: str
     is_open: bool = True
     times: tuple[float, ...] = ()
+    title: str = ""
 
 
 class PullRequestExistsError(RefusedError):
     """The forge already has an open pull request of this head."""
 
 
-class MergePendingError(UnavailableError):
-    """The forge has not yet found out whether a pull request can be merged, as after another merge."""
+class PendingError(UnavailableError):
+    """The forge has not finished its own work: on a branch after a push, on a pull request after a merge."""
 
-    hint = "Run again: the forge had not finished its checks of this pull request."
+    hint = "Run again: the forge had not finished its own work on this repository."
 
 
 class Fields(NamedTuple):
@@ -131,6 +132,10 @@ class RestDialect(ABC):
         """Tell whether pull requests are switched on in the repository."""
         return self.transport.get(self._root).data.get("has_pull_requests", True) is not False
 
+    def is_empty(self) -> bool:
+        """Tell whether the repository has no commit yet, as far as the forge tells it."""
+        return self.transport.get(self._root).data.get("empty") is True
+
     def find(self, number: int) -> ApiPullRequest:
         """Return a pull request; MissingError if there is none."""
         return self._parse(self.transport.get(f"{self._pulls}/{number}").data)
@@ -166,12 +171,13 @@ class RestDialect(ABC):
     def create_issue(self, title: str, body: str) -> Issue:
         """Open an issue in one request."""
         reply = self.transport.write("POST", self._issues, {"title": title, self._fields.text: body})
-        return Issue(reply.data[self._fields.number], body)
+        return Issue(reply.data[self._fields.number], body, title=title)
 
-    def edit_issue(self, number: int, body: str) -> None:
-        """Replace the text of an issue."""
+    def edit_issue(self, number: int, body: str, *, close: bool = False) -> None:
+        """Replace the text of an issue, and close it if asked to."""
+        state = {self._fields.state: self._fields.closed} if close else {}
         path = f"{self._issues}/{number}"
-        self.transport.write(self._fields.update, path, {self._fields.text: body}, repeatable=True)
+        self.transport.write(self._fields.update, path, {self._fields.text: body, **state}, repeatable=True)
 
     def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
         """Request reviews of people, and of teams of the owner by their name, in one request."""

@@ -13,7 +13,7 @@ from reconciler.forge.api.dialect import (
     ApiPullRequest,
     Comment,
     Issue,
-    MergePendingError,
+    PendingError,
     PullRequestExistsError,
 )
 from reconciler.forge.api.errors import ForbiddenError, InvalidError, MissingError
@@ -108,6 +108,8 @@ class ApiForge:
                 budget.mark_read(name)
             else:
                 budget.mark_unread(name)
+            if isinstance(error, MissingError) and self._is_empty():
+                return Listing({}, None, is_long=False)
             # Forges answer as if the repository were missing, or forbidden.
             if not self._has_pulls():
                 raise UnavailableError(
@@ -131,6 +133,13 @@ class ApiForge:
             return self.dialect.has_pulls()
         except UnavailableError:
             return True
+
+    def _is_empty(self) -> bool:
+        """Tell whether the repository has no commit yet, as far as it can be read."""
+        try:
+            return self.dialect.is_empty()
+        except UnavailableError:
+            return False
 
     def _own(self, listing: Listing, history: PullHistory | None = None) -> tuple[PullRequest, ...]:
         """Return the pull requests of our branches, by number; the listed ones replace the recorded."""
@@ -219,31 +228,41 @@ class ApiForge:
         self._find(number)
         self._write_comment(number, key, body)
 
-    def find_issue(self, key: str) -> Issue | None:
-        """Return the issue with this hidden key, an open one before a closed one."""
-        issues = [issue for issue in self.dialect.issues() if body_marker.is_comment(key, issue.body)]
-        self.transport.budget.learn(t - self.transport.skew_s for issue in issues for t in issue.times)
-        return min(issues, key=lambda issue: (not issue.is_open, issue.number), default=None)
+    def find_issues(self, key: str, title: str) -> tuple[Issue, ...]:
+        """Return the issues with this hidden key or this title, open ones first, then by number.
+
+        The first one counts. Two runs at once may open two, and people may wipe a text with its key.
+        """
+        own = [i for i in self.dialect.issues() if i.title == title or body_marker.is_comment(key, i.body)]
+        self.transport.budget.learn(t - self.transport.skew_s for issue in own for t in issue.times)
+        return tuple(sorted(own, key=lambda issue: (not issue.is_open, issue.number)))
 
     def write_issue(self, key: str, title: str, body: str) -> Issue | None:
         """Open the issue with this hidden key, or update its text; return None if it was up to date.
 
-        A closed issue stays closed: closing it is how people turn it off.
+        A closed issue stays closed: closing it is how people turn it off. Text of people around ours is kept,
+        and another open issue of this key is closed.
         """
-        text = body_marker.comment_text(key, body, self.dialect.most_text)
-        issue = self.find_issue(key)
-        if issue is None:
-            # A forge refuses a second pull request of a branch, but no second issue: the next run looks.
-            return self.transport.write_once(
+        issues = self.find_issues(key, title)
+        is_new = not issues
+        if is_new:
+            text = body_marker.issue_text(key, body, "", self.dialect.most_text)
+            created = self.transport.write_once(
                 lambda: self.dialect.create_issue(title, text),
-                lambda: self.find_issue(key),
+                lambda: next(iter(self.find_issues(key, title)), None),
                 POLL_DELAYS_S,
                 attempts=1,
             )
-        if not issue.is_open or body_marker.same_text(issue.body, text):
-            return None
-        self.dialect.edit_issue(issue.number, text)
-        return issue
+            issues = self.find_issues(key, title) or (created,)
+        first, *others = issues
+        for other in others:
+            if other.is_open:
+                self.dialect.edit_issue(other.number, f"#{first.number} was opened first.", close=True)
+        text = body_marker.issue_text(key, body, first.body, self.dialect.most_text)
+        if is_new or not first.is_open or body_marker.same_text(first.body, text):
+            return first if is_new else None
+        self.dialect.edit_issue(first.number, text)
+        return first
 
     def merge(self, number: int, *, expect: str) -> str:
         """Merge a pull request if its head is still `expect`; return the merge commit's id.
@@ -289,7 +308,7 @@ class ApiForge:
 
     def _enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         try:
-            return self.dialect.enable_auto_merge(pull, expect)
+            return self._until_done(lambda: self.dialect.enable_auto_merge(pull, expect))
         except InvalidError as error:
             message = f"Pull request {pull.number}: the forge does not enable auto-merge: {error}"
             hint = "Allow auto-merge in the settings of the repository, or leave out autoMerge."
@@ -305,7 +324,7 @@ class ApiForge:
             self.dialect.mark_ready(pull)
         try:
             yield
-        except (MergePendingError, RefusedError) as error:
+        except (PendingError, RefusedError) as error:
             if is_open_draft:
                 self._restore_draft(pull.number, error)
             raise
@@ -349,7 +368,9 @@ class ApiForge:
             return self._first_open(desired.head)
 
         try:
-            created = self.transport.write_once(lambda: self.dialect.create(request), look, POLL_DELAYS_S)
+            created = self._until_done(
+                lambda: self.transport.write_once(lambda: self.dialect.create(request), look, POLL_DELAYS_S)
+            )
             return self._close_duplicates(created)
         except PullRequestExistsError as error:
             pull = self.transport.poll(look, POLL_DELAYS_S)
@@ -362,7 +383,9 @@ class ApiForge:
 
         Forges look and then insert without a lock, so two concurrent runs may both succeed in creating.
         """
-        opened = {pull.number: pull for pull in (created, *self.dialect.find_recent(created.head))}
+        opened = {
+            pull.number: pull for pull in (created, *self.dialect.find_recent(created.head, created.base))
+        }
         first, *others = (opened[number] for number in sorted(opened))
         for other in others:
             comment = (
@@ -395,6 +418,7 @@ class ApiForge:
             auto_merge=around.auto_merge,
             difference=desired.difference,
             status=_status_of(desired),
+            proposes=desired.proposes,
         )
 
     def _set_status(self, pull: ApiPullRequest | None, desired: PullRequest) -> RefusedError | None:
@@ -457,12 +481,7 @@ class ApiForge:
             return self.transport.write_once(lambda: self.dialect.merge(pull, expect), look, MERGE_DELAYS_S)
 
         try:
-            for delay in RECHECK_DELAYS_S:
-                try:
-                    return merge()
-                except MergePendingError:
-                    self.transport.clock.sleep(delay)
-            return merge()
+            return self._until_done(merge)
         except InvalidError as error:
             now = self._find(pull.number)
             if now.state is PullState.OPEN:
@@ -470,6 +489,15 @@ class ApiForge:
                 error.hint = PROTECTED_HINT
                 raise
             return now
+
+    def _until_done(self, write: Callable[[], ApiPullRequest]) -> ApiPullRequest:
+        """Write, and again for half a minute while the forge is at work on what went before."""
+        for delay in RECHECK_DELAYS_S:
+            try:
+                return write()
+            except PendingError:
+                self.transport.clock.sleep(delay)
+        return write()
 
     def _find(self, number: int) -> ApiPullRequest:
         try:
@@ -547,4 +575,5 @@ def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
         auto_merge=marked.auto_merge,
         unreadable=pull.unreadable,
         status=_read_status(pull, marked.status),
+        proposes=marked.proposes,
     )

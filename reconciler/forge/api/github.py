@@ -20,7 +20,7 @@ from reconciler.forge.api.dialect import (
     ApiPullRequest,
     Comment,
     Issue,
-    MergePendingError,
+    PendingError,
     PullRequestExistsError,
     Query,
     RestDialect,
@@ -67,7 +67,7 @@ ISSUES = """
 query Issues($owner: String!, $name: String!, $after: String) {
   repository(owner: $owner, name: $name) {
     issues(first: 100, after: $after, orderBy: {field: UPDATED_AT, direction: DESC}) {
-      nodes { number body closed viewerDidAuthor updatedAt }
+      nodes { number title body closed viewerDidAuthor updatedAt }
       pageInfo { hasNextPage endCursor }
     }
   }
@@ -207,7 +207,7 @@ class GitHub(RestDialect):
                 reply = self.transport.write("PUT", f"{self._pulls}/{pull.number}/merge", body)
             except InvalidError as error:
                 if _NOT_YET.search(str(error)):
-                    raise MergePendingError(str(error)) from error
+                    raise PendingError(str(error)) from error
                 if not _FORBIDDEN_METHOD.search(str(error)):
                     raise
                 if method == self._methods[-1]:
@@ -264,7 +264,7 @@ class GitHub(RestDialect):
         for node in self._nodes(ISSUES, {}, lambda repository: repository["issues"]):
             if node["viewerDidAuthor"]:
                 changed = write_times({"updated_at": node["updatedAt"]})
-                yield Issue(node["number"], node["body"], not node["closed"], changed)
+                yield Issue(node["number"], node["body"], not node["closed"], changed, node["title"])
 
     def _graphql(self, document: str, variables: Mapping[str, Any], *, writes: bool = False) -> Any:
         path = f"{self.transport.base.removesuffix('/v3')}/graphql"

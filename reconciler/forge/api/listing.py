@@ -112,6 +112,7 @@ def recorded_pulls(history: PullHistory) -> Iterator[PullRequest]:
             head_oid=pull.head_oid,
             closed=pull.closed,
             url=pull.url,
+            proposes=pull.proposes,
         )
 
 
@@ -150,6 +151,7 @@ def remember(
                 head_oid=pull.head_oid,
                 closed=pull.closed,
                 url=pull.url,
+                proposes=pull.proposes,
             )
             for number, pull in sorted(kept.items())
         ),

@@ -18,7 +18,7 @@ from reconciler.forge.api.dialect import (
     Comment,
     Fields,
     Issue,
-    MergePendingError,
+    PendingError,
     PullRequestExistsError,
     Query,
     RestDialect,
@@ -176,7 +176,7 @@ class GitLab(RestDialect):
 
         Raises:
             RefusedError: The user may not merge into this branch, for which GitLab has the status 401, too.
-            MergePendingError: GitLab does not know yet whether it can be merged.
+            PendingError: GitLab does not know yet whether it can be merged.
             InvalidError: It cannot be merged; GitLab's message is always the same, so its status is added.
 
         Source: GitLab's documentation of the merge requests API: statuses of `merge`.
@@ -195,7 +195,7 @@ class GitLab(RestDialect):
             now = self.transport.get(f"{self._pulls}/{pull.number}").data
             status = now.get("detailed_merge_status")
             if status in _GITLAB_UNDECIDED:
-                raise MergePendingError(str(error)) from error
+                raise PendingError(str(error)) from error
             message = f"{error} ({status})" if status else str(error)
             raise InvalidError(message, status=error.status) from error
 
@@ -226,7 +226,8 @@ class GitLab(RestDialect):
         """Yield the issues of the authenticated user, open or closed."""
         for item in self.transport.items(self._issues, {"scope": "created_by_me", "per_page": 100}):
             is_open = item["state"] == "opened"
-            yield Issue(item["iid"], item.get("description") or "", is_open, write_times(item))
+            body = item.get("description") or ""
+            yield Issue(item["iid"], body, is_open, write_times(item), item["title"])
 
     def _list(self, query: Query) -> Iterator[list[ApiPullRequest]]:
         for page in self.transport.pages(self._pulls, query, conditional=True):
@@ -297,8 +298,8 @@ class Gitea(RestDialect):
     def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open pull requests of a branch.
 
-        Gitea cannot filter by branch. It looks up a pair of branches, but answers any pull request that they
-        ever had: only "none" and an open one spare the whole list.
+        Gitea cannot filter by branch. It looks up a pair of branches, but answers the first pull request that
+        they ever had: only "none" and an open one spare the whole list.
         """
         if base and "/" not in base:
             try:
@@ -311,8 +312,14 @@ class Gitea(RestDialect):
         for page in self._list("open", "oldest"):
             yield from (pull for pull in page if pull.head == head)
 
-    def find_recent(self, head: str) -> Iterator[ApiPullRequest]:
-        """Yield those of a branch among the pull requests that changed last, in one request."""
+    def find_recent(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
+        """Yield the first open pull request of a branch, or the open ones among those that changed last."""
+        if base and "/" not in base:
+            with suppress(MissingError):
+                pull = self._parse(self.transport.get(f"{self._pulls}/{base}/{quote(head)}").data)
+                if pull.state is PullState.OPEN:
+                    yield pull
+                    return
         pages = self._list("open", "recentupdate")
         yield from (pull for pull in next(pages, ()) if pull.head == head)
 
@@ -332,7 +339,13 @@ class Gitea(RestDialect):
             raise PullRequestExistsError(str(error)) if error.status == _CONFLICT else error from error
         except MissingError as error:
             self.transport.get(self._root)  # raises if it is the repository that is missing
-            raise RefusedError(f"{desired.head} or {desired.base} is no branch of {self.name}") from error
+            for branch in (desired.head, desired.base):
+                try:
+                    self.transport.get(f"{self._root}/branches/{quote(branch, safe='')}")
+                except MissingError:
+                    raise RefusedError(f"{branch} is no branch of {self.name}") from error
+            # For a moment after its first push the server takes a repository for empty.
+            raise PendingError(f"{self.name}: the server does not take pull requests yet: {error}") from error
         if desired.draft and not created.draft:
             self.close(created)
             raise RefusedError(
@@ -357,7 +370,14 @@ class Gitea(RestDialect):
         return self._merge(pull, expect, {})
 
     def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        """Let the server merge this head when its checks succeed; it does at once if they have."""
+        """Let the server merge this head when its checks succeed; it does at once if they have.
+
+        Where nothing reports a check, it is merged like any other: servers up to 1.22 would wait for ever.
+        What branch protection still demands is refused then, and waited for.
+        """
+        if next(self.checks(expect), None) is None:
+            with suppress(InvalidError):
+                return self._merge(pull, expect, {})
         try:
             return self._merge(pull, expect, {"merge_when_checks_succeed": True})
         except InvalidError as error:
@@ -371,37 +391,45 @@ class Gitea(RestDialect):
             self.transport.write("POST", f"{self._pulls}/{pull.number}/merge", body)
         except InvalidError as error:
             if "try again later" in str(error).lower():
-                raise MergePendingError(str(error)) from error
+                raise PendingError(str(error)) from error
             raise
         return self.find(pull.number)
 
     def _style(self) -> str:
-        """Return the style to merge with: the configured one, else the one that the repository prefers.
+        """Return the style to merge with: the configured one, else one that the repository permits.
 
         Raises:
             RefusedError: The repository forbids the configured one.
         """
         repository = self.transport.get(self._root).data
-        if not self._method:
-            return str(repository.get("default_merge_style") or "merge")
-        styles = _GITEA_STYLES[self._method]
-        permitted = [style for style in styles if repository.get(_GITEA_PERMITS[style], True)]
-        if not permitted:
-            raise forbidden_method(self.name, self._method)
-        return permitted[0]
+        preferred = str(repository.get("default_merge_style") or "merge")
+        styles = _GITEA_STYLES[self._method] if self._method else (preferred, *_GITEA_PERMITS)
+        for style in styles:
+            if repository.get(_GITEA_PERMITS.get(style, ""), True):
+                return style
+        raise forbidden_method(self.name, self._method or preferred)
 
     def _ids(self, names: Iterable[str]) -> list[int]:
         """Return the ids of labels, of the repository or of its organization; those it lacks are created.
 
-        They are listed once a run. Of two labels with one name the older counts.
+        They are listed once a run. Of two labels with one name the older counts. The server takes both from
+        two runs at once; the run that created the younger one removes it.
         """
         names = tuple(names)
         if not set(names) <= self._label_ids.keys():
             self._label_ids = self._list_labels()
+        created: dict[str, int] = {}
         for name in names:
             if name not in self._label_ids:
                 label = {"name": name, "color": _LABEL_COLOUR}
-                self._label_ids[name] = self.transport.write("POST", f"{self._root}/labels", label).data["id"]
+                created[name] = self.transport.write("POST", f"{self._root}/labels", label).data["id"]
+                self._label_ids[name] = created[name]
+        for label in self.transport.items(f"{self._root}/labels", {"limit": 50}) if created else ():
+            if label["id"] < created.get(label["name"], 0):
+                self._label_ids[label["name"]] = min(label["id"], self._label_ids[label["name"]])
+        for name, number in created.items():
+            if self._label_ids[name] != number:
+                self.transport.write("DELETE", f"{self._root}/labels/{number}", repeatable=True)
         return [self._label_ids[name] for name in names]
 
     def _list_labels(self) -> dict[str, int]:
@@ -436,7 +464,8 @@ class Gitea(RestDialect):
         for item in self.transport.items(self._issues, query):
             if item["user"]["login"] == login:
                 is_open = item["state"] == "open"
-                yield Issue(item["number"], item.get("body") or "", is_open, write_times(item))
+                body = item.get("body") or ""
+                yield Issue(item["number"], body, is_open, write_times(item), item["title"])
 
     def _list(self, state: str, sort: str) -> Iterator[list[ApiPullRequest]]:
         query: Query = {"state": state, "sort": sort, "limit": _PAGE}

@@ -170,7 +170,10 @@ def _read_url(
         yield from list(_read_views(mirror, siblings, reading))
     except UnavailableError as error:
         for view in siblings:
-            yield _failed(view, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint)
+            problem = view.problem_at(
+                Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint, cause=error.cause
+            )
+            yield replace(view, problem=problem)
 
 
 def _read_views(

@@ -16,6 +16,10 @@ import jsonschema_rs
 DOCUMENTED = {
     # Gitea: https://docs.gitea.com/api/1.22/#tag/organization/operation/orgListLabels
     ("GET", "/orgs/{org}/labels"): re.compile(r"/orgs/[^/]+/labels"),
+    # The same page, repoGetBranch: the name may have slashes.
+    ("GET", "/repos/{owner}/{repo}/branches/{branch}"): re.compile(r"/repos/[^/]+/[^/]+/branches/.+"),
+    # The same page, issueDeleteLabel.
+    ("DELETE", "/repos/{owner}/{repo}/labels/{id}"): re.compile(r"/repos/[^/]+/[^/]+/labels/\d+"),
     # The same page, what administrators do.
     ("POST", "/admin/users"): re.compile(r"/admin/users"),
     ("DELETE", "/admin/users/{username}"): re.compile(r"/admin/users/[^/]+"),
@@ -66,7 +70,7 @@ class Description:
     def check_request(self, method: str, path: str, query: dict[str, str], body: Any) -> list[str]:
         operation = self.find(method, unquote(path))
         if operation is None:
-            documented = any(m == method and p.fullmatch(path) for (m, _), p in DOCUMENTED.items())
+            documented = any(m == method and p.fullmatch(unquote(path)) for (m, _), p in DOCUMENTED.items())
             return [] if documented else [f"{method} {path} is not described"]
         wrong = [f"unknown query parameter {name}" for name in query if name not in operation.query]
         for name, text in query.items():

@@ -28,6 +28,9 @@ class GiteaSimulator(Simulator):
     """
 
     has_etags: bool = False
+    follows_closed: bool = True
+    waits_for_any_check: bool = False
+    """Whether a scheduled merge waits for a first check, as up to 1.22, where nothing demands one."""
     draft_prefixes: tuple[str, ...] = ("WIP:", "[WIP]")
     organization_labels: dict[str, int] = field(default_factory=dict)
 
@@ -59,11 +62,18 @@ class GiteaSimulator(Simulator):
             return Answer(404, {"message": "not found", "url": "u"})
         rest = match[2] or ""
         if not rest:
-            style = {"default_merge_style": hosted.style}
+            style = {"default_merge_style": hosted.preferred or hosted.style}
             permits = {name: hosted.style == allowed for allowed, name in _PERMITS.items()}
             facts = {"archived": hosted.archived, "has_pull_requests": hosted.has_pulls}
+            facts["empty"] = self._is_empty(hosted)
             return Answer(200, {"id": hosted.number, "full_name": hosted.name, **facts, **style, **permits})
-        if rest.startswith("pulls") and not hosted.has_pulls:
+        if match := re.fullmatch(r"branches/(.+)", rest):
+            oid, missing = hosted.ref(match[1]), Answer(404, {"message": "branch does not exist", "url": "u"})
+            return Answer(200, {"name": match[1], "commit": {"id": oid}}) if oid else missing
+        if match := re.fullmatch(r"labels/(\d+)", rest):
+            hosted.doubled.pop(int(match[1]))
+            return Answer(204, None)
+        if rest.startswith("pulls") and (self._is_empty(hosted) or not hosted.has_pulls):
             return Answer(404, {"message": "The target couldn't be found.", "url": "u"})
         if match := re.fullmatch(r"statuses/(\w+)", rest):
             if method == "POST":
@@ -153,9 +163,12 @@ class GiteaSimulator(Simulator):
 
     def _labels(self, hosted: Hosted, method: str, query: dict[str, str], body: Any) -> Answer:
         if method == "POST":
-            hosted.label_ids[body["name"]] = 1 + len(hosted.label_ids)
-            return Answer(201, {"id": hosted.label_ids[body["name"]], "name": body["name"]})
-        labels = [{"id": number, "name": name} for name, number in hosted.label_ids.items()]
+            number = 1 + max((*hosted.label_ids.values(), *hosted.doubled), default=0)
+            if hosted.label_ids.setdefault(body["name"], number) != number:
+                hosted.doubled[number] = body["name"]
+            return Answer(201, {"id": number, "name": body["name"]})
+        named = [(number, name) for name, number in hosted.label_ids.items()]
+        labels = [{"id": number, "name": name} for number, name in (*named, *hosted.doubled.items())]
         return self._paged(labels, query, f"/repos/{hosted.name}/labels")
 
     def _paged(self, items: list[Any], query: dict[str, str], path: str) -> Answer:
@@ -196,11 +209,17 @@ class GiteaSimulator(Simulator):
 
     def _names(self, hosted: Hosted, ids: list[int]) -> list[str]:
         names = {number: name for name, number in {**self.organization_labels, **hosted.label_ids}.items()}
+        names |= hosted.doubled
         return [names[number] for number in ids]
 
     def _shown_labels(self, hosted: Hosted, pull: Pull) -> list[dict[str, Any]]:
         ids = {**self.organization_labels, **hosted.label_ids}
         return [{"id": ids.get(name, 0), "name": name} for name in pull.labels]
+
+    def _is_empty(self, hosted: Hosted) -> bool:
+        return not any(ref.startswith("refs/heads/") for ref in hosted.repo.refs()) or (
+            self.clock.now() < hosted.empty_until
+        )
 
     def _is_draft(self, pull: Pull) -> bool:
         return pull.title.startswith(self.draft_prefixes)
@@ -222,7 +241,8 @@ class GiteaSimulator(Simulator):
             return Answer(405, {"message": "Does not have enough approvals", "url": "u"})
         if body.get("head_commit_id", pull.head_oid) != pull.head_oid:
             return Answer(409, {"message": "head out of date", "url": "u"})
-        if self.missing_checks(hosted, pull):
+        waits = self.waits_for_any_check and not hosted.checks.get(pull.head_oid)
+        if self.missing_checks(hosted, pull) or (waits and body.get("merge_when_checks_succeed")):
             if not body.get("merge_when_checks_succeed") or not hosted.auto_merge:
                 return Answer(405, {"message": "not all required status checks successful", "url": "u"})
             if pull.auto:

@@ -407,6 +407,7 @@ class GitHubSimulator(Simulator):
         nodes = [
             {
                 "number": pull.number,
+                "title": pull.title,
                 "body": pull.body,
                 "closed": pull.state != "open",
                 "viewerDidAuthor": pull.author in ("", self.bot),

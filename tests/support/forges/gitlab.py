@@ -79,6 +79,7 @@ class GitLabSimulator(Simulator):
         if number is not None:
             pull = hosted.pulls[int(number)]
             pull.body, pull.updated = body["description"], self.clock.now()
+            pull.state = "closed" if body.get("state_event") == "close" else pull.state
             return Answer(200, self._issue(pull))
         issues = [p for p in hosted.pulls.values() if not p.head and p.author in ("", self.bot)]
         shown = [self._issue(p) for p in issues if self.visible(p)]
@@ -90,7 +91,7 @@ class GitLabSimulator(Simulator):
     def _issue(self, pull: Pull) -> dict[str, Any]:
         state = {"open": "opened"}.get(pull.state, pull.state)
         times = {"created_at": self.stamp(pull.created), "updated_at": self.stamp(pull.updated)}
-        return {"iid": pull.number, "description": pull.body, "state": state, **times}
+        return {"iid": pull.number, "title": pull.title, "description": pull.body, "state": state, **times}
 
     def _of_pull(self, hosted: Hosted, pull: Pull, what: str, body: Any) -> Answer:
         match what:

@@ -127,12 +127,18 @@ class Hosted:
     number: int
     pulls: dict[int, Pull] = field(default_factory=dict)
     label_ids: dict[str, int] = field(default_factory=dict)
+    doubled: dict[int, str] = field(default_factory=dict)
+    """Labels of Gitea whose name another one has, by id: it takes both from two clients at once."""
     checks: dict[str, dict[str, bool | None]] = field(default_factory=dict)
     """Checks by commit and name: passed, failed, or None while they run."""
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
     """Descriptions of the statuses that were set, by commit and name."""
     style: str = "merge"
     """The only way in which the repository lets pull requests be merged."""
+    preferred: str = ""
+    """The way that Gitea says it prefers, "" for the only one: its settings do not keep the two together."""
+    empty_until: float = 0.0
+    """Until when Gitea takes the repository for empty, although something was pushed."""
     checked_until: float = 0.0
     required: tuple[str, ...] = ()
     """Checks that branch protection requires."""
@@ -201,6 +207,8 @@ class Simulator(ABC):
     """Whether the token has the permission to write."""
     closes_with_base: bool = True
     """Whether the forge closes pull requests when their base is deleted."""
+    follows_closed: bool = False
+    """Whether the head of a closed pull request follows its branch, as on Gitea and Forgejo."""
     skew: float = 0.0
     """By how many seconds the forge's clock is ahead of everybody else's."""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -284,6 +292,8 @@ class Simulator(ABC):
 
     def refreshed(self, hosted: Hosted, pull: Pull) -> Pull:
         """Update an open pull request from the repository: closed, merged by a push, or moved."""
+        if pull.state == "closed" and self.follows_closed and pull.head and not (pull.merged or pull.fork):
+            pull.head_oid = hosted.ref(pull.head) or pull.head_oid
         if pull.state != "open" or not pull.head or pull.fork:
             return pull
         head, base = hosted.ref(pull.head), hosted.ref(pull.base)

@@ -18,7 +18,7 @@ from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.errors import LimitedError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.http import Transport
-from reconciler.forge.body_marker import comment_text
+from reconciler.forge.body_marker import issue_text
 from reconciler.inventory.shard import WHOLE, Shard, dashboard_file
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
@@ -64,11 +64,13 @@ class Issues:
 
     @property
     def texts(self) -> list[str]:
-        return [issue.body.partition("\n")[2] for issue in self.issues_]
+        return [
+            issue.body.partition("\n")[2].removesuffix("\n<!-- reconciler:end -->") for issue in self.issues_
+        ]
 
 
 def dashboard_issue(text: str, *, is_open: bool = True) -> Issue:
-    return Issue(1, comment_text("dashboard/demo", text, 10_000), is_open=is_open)
+    return Issue(1, issue_text("dashboard/demo", text, "", 10_000), is_open=is_open)
 
 
 def transport(**limits: int) -> Transport:

@@ -14,7 +14,7 @@ from reconciler.forge.api.dialect import (
     ApiPullRequest,
     Comment,
     Issue,
-    MergePendingError,
+    PendingError,
     PullRequestExistsError,
     write_times,
 )
@@ -75,7 +75,7 @@ class Dialect:
     def find_open(self, head: str, _: str) -> Iterator[ApiPullRequest]:
         return (pull for pull in self.listed if pull.head == head and pull.state is PullState.OPEN)
 
-    def find_recent(self, _: str) -> tuple[ApiPullRequest, ...]:
+    def find_recent(self, _: str, __: str) -> tuple[ApiPullRequest, ...]:
         return ()
 
     def create(self, desired: PullRequest) -> ApiPullRequest:
@@ -203,10 +203,9 @@ def test_of_issues_with_one_key_the_open_one_counts_then_the_oldest(api: Scripte
     marked = dialect.written[0].body
     dialect.opened = (Issue(1, marked, is_open=False), Issue(3, marked), Issue(2, marked), Issue(4, "Other"))
 
-    issue = forge(api, dialect).find_issue("dashboard")
+    issues = forge(api, dialect).find_issues("dashboard", "Dashboard")
 
-    assert issue is not None
-    assert issue.number == 2
+    assert [issue.number for issue in issues] == [2, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -295,7 +294,7 @@ class Server:
             return iter(self.lists.pop(0))
         return (p for p in self.pulls.values() if p.head == head and p.state is PullState.OPEN)
 
-    def find_recent(self, head: str) -> tuple[ApiPullRequest, ...]:
+    def find_recent(self, head: str, _: str) -> tuple[ApiPullRequest, ...]:
         self._call("find_recent", head)
         return self.recent
 
@@ -584,13 +583,13 @@ def test_open_ready_pull_request_is_merged_at_its_head(
 
 def test_merge_that_is_pending_is_tried_again_for_a_while(api: ScriptedApi) -> None:
     server = served()
-    server.errors["merge"] = [MergePendingError("checking")] * 2
+    server.errors["merge"] = [PendingError("checking")] * 2
 
     assert writer(api, server).merge(5, expect="c0ffee") == "beef"
     assert api.clock.slept == [*RECHECK_DELAYS_S[:2]]
     server = served()
-    server.errors["merge"] = [MergePendingError("checking")] * 9
-    with pytest.raises(MergePendingError):
+    server.errors["merge"] = [PendingError("checking")] * 9
+    with pytest.raises(PendingError):
         writer(api, server).merge(5, expect="c0ffee")
     assert len(server.calls) == len(RECHECK_DELAYS_S) + 1
 

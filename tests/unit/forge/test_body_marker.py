@@ -194,13 +194,13 @@ def test_field_is_added_to_the_marker_or_to_an_empty_one_at_the_end() -> None:
 @pytest.mark.parametrize(
     ("key", "written"), [("dashboard/demo", "dashboard/demo"), ("a b!c_d.e-f", "a_b_c_d.e-f"), ("é>", "__")]
 )
-def test_comment_begins_with_its_key_in_safe_characters(key: str, written: str) -> None:
+def test_comment_has_its_key_in_safe_characters(key: str, written: str) -> None:
     text = comment_text(key, "Body", 1000)
 
     assert text == f"<!-- reconciler:comment:{written} -->\nBody"
     assert is_comment(key, text)
     assert not is_comment("other", text)
-    assert not is_comment(key, f" {text}")
+    assert is_comment(key, f"A person's line.\n{text}")
 
 
 def test_comment_is_cut_to_the_limit_at_a_line() -> None:

@@ -13,7 +13,7 @@ from reconciler.forge.api.dialect import (
     ApiPullRequest,
     Comment,
     Issue,
-    MergePendingError,
+    PendingError,
     PullRequestExistsError,
 )
 from reconciler.forge.api.errors import InvalidError, LostReplyError, MissingError
@@ -406,7 +406,7 @@ def test_comment_and_issue_are_read_from_the_reply(api: RecordingApi, kind: str)
     issue = ROWS[f"{kind} opens an issue"]
 
     assert comment.call(prepare(api, comment)) == Comment("node7" if kind == "github" else "7", "Hm.")
-    assert issue.call(prepare(api, issue)) == Issue(9, "Text")
+    assert issue.call(prepare(api, issue)) == Issue(9, "Text", title="Title")
 
 
 def test_comment_has_the_text_that_the_forge_kept(api: RecordingApi) -> None:
@@ -537,7 +537,7 @@ def test_merge_that_the_forge_has_not_checked_yet_is_pending(
     now = ITEMS["gitlab"] | {"detailed_merge_status": status}
     api.answers["GET", f"{PROJECT}/merge_requests/5"] = Answer(200, now)
 
-    with pytest.raises(MergePendingError if pending else InvalidError, match=message):
+    with pytest.raises(PendingError if pending else InvalidError, match=message):
         dialect.merge(PULL, "c0ffee")
 
 
@@ -605,7 +605,7 @@ def test_gitea_merges_in_a_style_that_the_repository_permits(
         ("gitlab", (422, "Title is too long"), InvalidError, "Title is too long"),
         ("gitea", (409, "pull request already exists"), PullRequestExistsError, "already exists"),
         ("gitea", (422, "Title is too long"), InvalidError, "Title is too long"),
-        ("gitea", (404, "not found"), RefusedError, f"{HEAD} or main is no branch of {NAME}"),
+        ("gitea", (404, "not found"), PendingError, "the server does not take pull requests yet"),
     ],
 )
 def test_pull_request_that_is_not_opened_has_the_cause(
@@ -713,8 +713,9 @@ def test_gitea_uses_labels_of_the_repository_and_its_organization_and_creates_ot
     assert [request.path for request in api.log if request.method == "GET"] == [
         f"{HUB}/labels",
         "/orgs/acme/labels",
+        f"{HUB}/labels",
     ]
-    assert [query for query in api.queries if query] == [{"limit": "50"}] * 2
+    assert [query for query in api.queries if query] == [{"limit": "50"}] * 3
 
 
 def test_gitea_opens_a_pull_request_with_the_ids_of_its_labels(api: RecordingApi) -> None:
@@ -789,7 +790,7 @@ TIMES = {"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:0
 
 
 def test_issues_of_the_user_are_read_open_or_closed(api: RecordingApi) -> None:
-    hub = {"body": "t", "viewerDidAuthor": True, "updatedAt": "1970-01-01T00:00:02Z"}
+    hub = {"title": "D", "body": "t", "viewerDidAuthor": True, "updatedAt": "1970-01-01T00:00:02Z"}
     api.series["POST", "/graphql"] = [
         in_repository(
             issues=nodes(
@@ -800,24 +801,24 @@ def test_issues_of_the_user_are_read_open_or_closed(api: RecordingApi) -> None:
         )
     ]
     lab = [
-        {**TIMES, "iid": 1, "state": "opened", "description": None},
-        {**TIMES, "iid": 2, "state": "closed"},
+        {**TIMES, "iid": 1, "title": "D", "state": "opened", "description": None},
+        {**TIMES, "iid": 2, "title": "D", "state": "closed"},
     ]
     api.answers["GET", f"{PROJECT}/issues"] = Answer(200, lab)
     api.answers["GET", "/user"] = Answer(200, {"login": "bot", "username": "bot"})
     tea = [
-        {**TIMES, "number": 1, "state": "open", "body": "t", "user": {"login": "bot"}},
-        {**TIMES, "number": 2, "state": "closed", "body": None, "user": {"login": "bot"}},
-        {**TIMES, "number": 3, "state": "open", "body": "t", "user": {"login": "kim"}},
+        {**TIMES, "title": "D", "number": 1, "state": "open", "body": "t", "user": {"login": "bot"}},
+        {**TIMES, "title": "D", "number": 2, "state": "closed", "body": None, "user": {"login": "bot"}},
+        {**TIMES, "title": "D", "number": 3, "state": "open", "body": "t", "user": {"login": "kim"}},
     ]
     api.answers["GET", f"{HUB}/issues"] = Answer(200, tea)
 
     issues = {kind: list(dialect_of(api, kind).issues()) for kind in DIALECTS}
 
     assert issues == {
-        "github": [Issue(1, "t", is_open=True, times=(2,)), Issue(2, "t", is_open=False, times=(2,))],
-        "gitlab": [Issue(1, "", is_open=True, times=(1, 2)), Issue(2, "", is_open=False, times=(1, 2))],
-        "gitea": [Issue(1, "t", is_open=True, times=(1, 2)), Issue(2, "", is_open=False, times=(1, 2))],
+        "github": [Issue(1, "t", True, (2,), "D"), Issue(2, "t", False, (2,), "D")],
+        "gitlab": [Issue(1, "", True, (1, 2), "D"), Issue(2, "", False, (1, 2), "D")],
+        "gitea": [Issue(1, "t", True, (1, 2), "D"), Issue(2, "", False, (1, 2), "D")],
     }
     assert api.log[0] == graphql(github.ISSUES, owner="acme", name="team one", after=None)
     assert [query for query in api.queries if query] == [

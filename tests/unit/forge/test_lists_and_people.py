@@ -288,11 +288,14 @@ def test_gitlab_merges_when_the_pipeline_succeeds(api: RecordingApi) -> None:
 def test_gitea_merges_when_the_checks_succeed_and_is_asked_once(api: RecordingApi) -> None:
     merge = f"{HUB}/pulls/5/merge"
     api.answers["GET", f"{HUB}/pulls/5"] = Answer(200, ITEMS["gitea"])
+    api.answers["GET", f"{HUB}/statuses/c0ffee"] = Answer(
+        200, [{"context": "ci", "status": "pending", "id": 1}]
+    )
     dialect = dialect_of(api, "gitea")
 
     dialect.enable_auto_merge(READY, "c0ffee")
     body = {"Do": "merge", "head_commit_id": "c0ffee", "merge_when_checks_succeed": True}
-    assert api.log[1:] == [Request("POST", merge, body), Request("GET", f"{HUB}/pulls/5")]
+    assert api.log[2:] == [Request("POST", merge, body), Request("GET", f"{HUB}/pulls/5")]
 
     api.series["POST", merge] = [
         Answer(409, {"message": "already scheduled"}),
@@ -582,6 +585,9 @@ class Unreadable:
         if self.answer is None:
             raise UnavailableError("down")
         return self.answer
+
+    def is_empty(self) -> bool:
+        return self.answer is None and self.has_pulls()
 
 
 OFF = "Pull requests of acme/edge are switched off"
