@@ -92,9 +92,6 @@ KNOWN: tuple[Known, ...] = (
     """,
         ),
     ),
-    Known(
-        "H1", r"nobody edited it", _of("run_updates", "nephio-controllers network-config resource-backend")
-    ),
 )
 """Each input here must still have its fault: a mended one fails until it is taken off the list."""
 
