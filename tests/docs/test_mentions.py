@@ -34,7 +34,8 @@ OF_PEOPLE = {"RECONCILER_APP_KEY", ".github/CODEOWNERS"}
 """Names that people give to secrets and files of their own."""
 OF_TESTS = {
     *("RECONCILER_CONFORMANCE", "RECONCILER_FAULTS_SEED", "RECONCILER_GITEA_URL", "RECONCILER_GITEA_TOKEN"),
-    *("RECONCILER_CONTAINERS", "RECONCILER_ECOSYSTEM", "RECONCILER_GRAPHQL_SCHEMA", "RECONCILER_DOCS_REPOSITORY"),
+    *("RECONCILER_CONTAINERS", "RECONCILER_GRAPHQL_SCHEMA", "RECONCILER_DOCS_REPOSITORY"),
+    "RECONCILER_ECOSYSTEM",
 }
 """Variables that tests, make and the site read."""
 MISSPELT = {"spec.upstream.pacakge", "spec.upstream.revison"}

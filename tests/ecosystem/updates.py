@@ -90,7 +90,7 @@ def _update(session: Session, given: Given) -> None:
     base, mine = files_of_bytes(given.fetched), files_of_bytes(given.local)
     if not given.edits and not outcomes["asked"].error:
         asked = outcomes["asked"]
-        differs = difference(_published(asked.files), _published(upstream))
+        differs = difference(_published(asked.files), _published(upstream), loose=True)
         session.law(
             not asked.conflicts, f"{name}: nobody edited it, and a person is asked: {sorted(asked.conflicts)}"
         )

@@ -98,7 +98,12 @@ def rows(update: Update) -> Iterator[Row]:
             found = [
                 _comments(files.get(path)) for files in (*update[:3], update.kpts.files, update.ours.files)
             ]
-            if found[3] != found[4] and not path.endswith("Kptfile"):
+            is_text = any(
+                "#" in str(documents(files[path].data))
+                for files in (update.ours.files, update.upstream)
+                if path in files
+            )
+            if found[3] != found[4] and not path.endswith("Kptfile") and not is_text:
                 yield Row(update, path, COMMENTS, *found)
 
 
@@ -393,6 +398,7 @@ BOTH: dict[str, Explains] = {
 
 DEFAULT: dict[str, Explains] = {
     "null": lambda r: r.kpts == ABSENT and r.ours is None and None in (r.upstream, r.local),
+    "empty-map": lambda r: r.ours == r.upstream == ABSENT and without_nothing({"": r.kpts}) == {},
     "order": _in_order,
     "list-deleted": lambda r: r.upstream == ABSENT and isinstance(r.local, list) and is_union(r),
     "default-of-key": _one_port,
