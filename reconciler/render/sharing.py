@@ -136,7 +136,7 @@ class _Inputs(Struct):
     _copies: dict[Oid, bool] = field(default_factory=dict)
 
     def mask(self, resolved: ResolvedVariant) -> _Masked | None:
-        """Return the masked inputs of a variant, None if its values may decide about more than themselves."""
+        """Return the masked inputs of a variant, None if its functions may do more than copy its values."""
         sources = tuple(tree for _, tree in variant_trees(resolved) if tree != resolved.local)
         policy = self.inventory.policy.functions
         for tree in sources:
@@ -157,7 +157,7 @@ class _Inputs(Struct):
             binary = b"\0" in file.data
             data = own.mask(file.data.replace(b"\0", b"\n") if binary else file.data)
             if b"\0" in data:
-                if binary or _DECIDES.search(data):
+                if binary:
                     return None
                 masked[path] = data
             content = hashlib.sha256(data).hexdigest() if path in masked else file.oid
@@ -192,14 +192,14 @@ class _Inputs(Struct):
     def make_class(
         self, number: int, masked: _Masked, members: list[tuple[ResolvedVariant, OwnValues]]
     ) -> VariantClass | None:
-        """Return a class with its sample, None if the functions of the sample may not copy values only."""
+        """Return a class with its sample, None if values may decide about more than themselves."""
         mark = f"own{number}x"
         places = range(len(masked.own.values))
         placeholders = OwnValues(tuple(f"{mark}{place}value".encode() for place in places))
         first = members[0][0]
         original = self.contents[first.local] if first.local is not None else {}
         inputs = (self._shared[masked.sources], masked.facts, *(file.data for file in original.values()))
-        if any(mark.encode() in data for data in inputs):
+        if any(mark.encode() in data for data in inputs) or any(map(_DECIDES.search, masked.local.values())):
             return None
         filled = {
             path: File.of(placeholders.fill(d), original[path].mode) for path, d in masked.local.items()
