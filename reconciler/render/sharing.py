@@ -7,7 +7,7 @@ wherever a value was copied to.
 That is exact because rendering compares these values with nothing else and takes none apart: they are words
 of letters, digits, dots and hyphens that no other input of the class contains, no key, kind or path has one,
 and all functions are builtins that only copy them. Packages of which that is not certain are rendered by
-themselves, and so are those whose result tells about a value, as a conflict may.
+themselves, and so are those with a value in a text of the result, as conflicts may have.
 """
 
 import hashlib
@@ -92,13 +92,13 @@ def find_classes(
 ) -> list[VariantClass]:
     """Return the classes of two variants or more. All others are rendered by themselves."""
     inputs = _Inputs(contents, inventory)
-    found: dict[object, tuple[_Masked, list[tuple[ResolvedVariant, OwnValues]]]] = {}
+    by_key: dict[object, tuple[_Masked, list[tuple[ResolvedVariant, OwnValues]]]] = {}
     for resolved in variants:
         masked = inputs.mask(resolved) if _may_share(resolved, contents) else None
         if masked is not None:
             # Of the masked files of a class one copy is kept.
-            found.setdefault(masked.key, (masked, []))[1].append((resolved, masked.own))
-    numbered = enumerate(each for each in found.values() if len(each[1]) > 1)
+            by_key.setdefault(masked.key, (masked, []))[1].append((resolved, masked.own))
+    numbered = enumerate(each for each in by_key.values() if len(each[1]) > 1)
     classes = (inputs.make_class(number, *each) for number, each in numbered)
     return [each for each in classes if each is not None]
 

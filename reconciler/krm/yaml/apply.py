@@ -120,8 +120,8 @@ class _Touched(NamedTuple):
             return True
         # A new key, and the comment of a key, are outside of the values below.
         return any(
-            (one.added or one.is_comment) and two.is_inside(one)
-            for one, two in ((self, other), (other, self))
+            (outer.added or outer.is_comment) and inner.is_inside(outer)
+            for outer, inner in ((self, other), (other, self))
         )
 
 
