@@ -85,19 +85,32 @@ def _splice_all(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits) -> str:
     """Splice all edits; the document is parsed again only before an edit of what an earlier one changes."""
     if ODD_BREAK.search(tree.text):
         raise CannotSpliceError
+    try:
+        return _splice_together(tree, edits, limits)
+    except CannotSpliceError:
+        # A deletion may take the line break behind which a key is added.
+        for edit in edits[:-1]:
+            tree = _parse(splice(tree.text, [plan_splice(tree, edit)]), limits)
+        return splice(tree.text, [plan_splice(tree, edits[-1])])
+
+
+def _splice_together(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits) -> str:
     pending: list[_Pending] = []
     for edit in edits:
         planned = _plan(tree, edit, pending)
         if planned is None:
-            try:
-                tree = Tree.parse(_splice_pending(tree, pending), limits)
-            except YamlError as error:
-                raise CannotSpliceError from error
-            pending = []
+            tree, pending = _parse(_splice_pending(tree, pending), limits), []
             planned = _plan(tree, edit, pending)
         if planned is not None:
             pending.append(planned)
     return _splice_pending(tree, pending)
+
+
+def _parse(text: str, limits: YamlLimits) -> Tree:
+    try:
+        return Tree.parse(text, limits)
+    except YamlError as error:
+        raise CannotSpliceError from error
 
 
 class _Touched(NamedTuple):
