@@ -7,7 +7,10 @@ from typing import Final, Self
 from msgspec import Struct
 
 _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
-_SIMPLE: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9./-]*[A-Za-z0-9])?")
+_SIMPLE: Final = re.compile(
+    r"(?=[A-Za-z]|[0-9][A-Za-z0-9-]*[g-npqrsuvwyG-NPQRSUVWY])[A-Za-z0-9](?:[A-Za-z0-9./-]*[A-Za-z0-9])?"
+)
+"""Words that start with a letter, or have one that no number or time has."""
 _READ_OTHERWISE: Final = re.compile(
     r"y|n|yes|no|on|off|true|false|null|inf|nan|e[0-9]+(?:\.[0-9]*)?", re.IGNORECASE
 )

@@ -200,7 +200,7 @@ def test_packages_rendered_together_are_those_rendered_alone(  # noqa: PLR0917 -
 # Packages of many repositories
 
 CLUSTERS = [
-    *("c07", "c08", "edge-1", "edge-10", "edge-100", "paris.eu", "a-b-c"),  # such names share
+    *("c07", "c08", "edge-1", "edge-10", "edge-100", "paris.eu", "5g-core"),  # such names share
     *("web", "app", "metadata", "kind", "Secret", "upstream", "default", "pipeline", "kptfile.kpt.dev"),
     *("on", "1e3", "e5", "0x1", "null", "Big_1", "caf\u00e9", "x" * 70, "v1", "ConfigMap", "3"),
 ]
