@@ -7,17 +7,20 @@ from typing import Final, Self
 from msgspec import Struct
 
 _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
-_SIMPLE: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9./-]*[A-Za-z0-9])?")
+_SIMPLE: Final = re.compile(
+    r"(?=[A-Za-z]|[0-9][A-Za-z0-9-]*[g-npqrsuvwyG-NPQRSUVWY])[A-Za-z0-9](?:[A-Za-z0-9./-]*[A-Za-z0-9])?"
+)
+"""Words that start with a letter, or have one that no number or time has."""
 _READ_OTHERWISE: Final = re.compile(
     r"y|n|yes|no|on|off|true|false|null|inf|nan|e[0-9]+(?:\.[0-9]*)?", re.IGNORECASE
 )
-"""What YAML takes for no string, by itself or behind a dot."""
+"""Texts that YAML does not take for strings, by themselves or behind a dot."""
 
 
 class OwnValues(Struct, frozen=True):
     """The own values of a package, such as the name of its repository: each once, in the order of roles.
 
-    They are letters, digits, dots, slashes and hyphens, and part of a string wherever they stand in YAML:
+    They are letters, digits, dots, slashes and hyphens, and part of a string wherever YAML has them:
     replacing one by another changes neither types nor quotes. Others are left out.
     """
 

@@ -7,7 +7,7 @@ wherever a value was copied to.
 That is exact because rendering compares these values with nothing else and takes none apart: they are words
 of letters, digits, dots and hyphens that no other input of the class contains, no key, kind or path has one,
 and all functions are builtins that only copy them. Packages of which that is not certain are rendered by
-themselves, and so are those whose result tells about a value, as a conflict may.
+themselves, and so are those with a value in a text of the result, as conflicts may have.
 """
 
 import hashlib
@@ -92,13 +92,13 @@ def find_classes(
 ) -> list[VariantClass]:
     """Return the classes of two variants or more. All others are rendered by themselves."""
     inputs = _Inputs(contents, inventory)
-    found: dict[object, tuple[_Masked, list[tuple[ResolvedVariant, OwnValues]]]] = {}
+    by_key: dict[object, tuple[_Masked, list[tuple[ResolvedVariant, OwnValues]]]] = {}
     for resolved in variants:
         masked = inputs.mask(resolved) if _may_share(resolved, contents) else None
         if masked is not None:
             # Of the masked files of a class one copy is kept.
-            found.setdefault(masked.key, (masked, []))[1].append((resolved, masked.own))
-    numbered = enumerate(each for each in found.values() if len(each[1]) > 1)
+            by_key.setdefault(masked.key, (masked, []))[1].append((resolved, masked.own))
+    numbered = enumerate(each for each in by_key.values() if len(each[1]) > 1)
     classes = (inputs.make_class(number, *each) for number, each in numbered)
     return [each for each in classes if each is not None]
 
@@ -136,7 +136,7 @@ class _Inputs(Struct):
     _copies: dict[Oid, bool] = field(default_factory=dict)
 
     def mask(self, resolved: ResolvedVariant) -> _Masked | None:
-        """Return the masked inputs of a variant, None if its values may decide about more than themselves."""
+        """Return the masked inputs of a variant, None if its functions may do more than copy its values."""
         sources = tuple(tree for _, tree in variant_trees(resolved) if tree != resolved.local)
         policy = self.inventory.policy.functions
         for tree in sources:
@@ -157,7 +157,7 @@ class _Inputs(Struct):
             binary = b"\0" in file.data
             data = own.mask(file.data.replace(b"\0", b"\n") if binary else file.data)
             if b"\0" in data:
-                if binary or _DECIDES.search(data):
+                if binary:
                     return None
                 masked[path] = data
             content = hashlib.sha256(data).hexdigest() if path in masked else file.oid
@@ -192,14 +192,14 @@ class _Inputs(Struct):
     def make_class(
         self, number: int, masked: _Masked, members: list[tuple[ResolvedVariant, OwnValues]]
     ) -> VariantClass | None:
-        """Return a class with its sample, None if the functions of the sample may not copy values only."""
+        """Return a class with its sample, None if values may decide about more than themselves."""
         mark = f"own{number}x"
         places = range(len(masked.own.values))
         placeholders = OwnValues(tuple(f"{mark}{place}value".encode() for place in places))
         first = members[0][0]
         original = self.contents[first.local] if first.local is not None else {}
         inputs = (self._shared[masked.sources], masked.facts, *(file.data for file in original.values()))
-        if any(mark.encode() in data for data in inputs):
+        if any(mark.encode() in data for data in inputs) or any(map(_DECIDES.search, masked.local.values())):
             return None
         filled = {
             path: File.of(placeholders.fill(d), original[path].mode) for path, d in masked.local.items()

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -199,7 +200,7 @@ def test_packages_rendered_together_are_those_rendered_alone(  # noqa: PLR0917 -
 # Packages of many repositories
 
 CLUSTERS = [
-    *("c07", "c08", "edge-1", "edge-10", "edge-100", "paris.eu", "a-b-c"),  # such names share
+    *("c07", "c08", "edge-1", "edge-10", "edge-100", "paris.eu", "5g-core"),  # such names share
     *("web", "app", "metadata", "kind", "Secret", "upstream", "default", "pipeline", "kptfile.kpt.dev"),
     *("on", "1e3", "e5", "0x1", "null", "Big_1", "caf\u00e9", "x" * 70, "v1", "ConfigMap", "3"),
 ]
@@ -314,21 +315,33 @@ def test_packages_of_many_repositories_are_those_rendered_alone(  # noqa: PLR091
         assert _render([update], trees, inventory) == {update.variant.key: together[update.variant.key]}
 
 
-def test_one_sample_is_rendered_for_repositories_with_plain_names() -> None:
-    old = package({KPTFILE: HEADER + PIPELINES[1], "app.yaml": APPS[0]})
-    clusters = ["c07", "edge-1", "edge-10", "metadata", "app"]
+PLAIN = ["c07", "edge-1", "edge-10"]
+
+
+@pytest.mark.parametrize(
+    ("clusters", "pipeline", "value", "rendered"),
+    [
+        pytest.param(PLAIN, PIPELINES[1], "CLUSTER", 1, id="plain names"),
+        pytest.param([*PLAIN, "metadata", "app"], PIPELINES[1], "CLUSTER", 3, id="words of the package"),
+        pytest.param(["on", "e5", "1e3"], PIPELINES[1], "CLUSTER", 3, id="what YAML may read otherwise"),
+        pytest.param(PLAIN, PIPELINES[3], "CLUSTER", 3, id="a function that takes values apart"),
+    ],
+)
+def test_one_sample_is_rendered_where_values_are_only_copied(
+    clusters: list[str], pipeline: str, value: str, rendered: int
+) -> None:
+    old = package({KPTFILE: HEADER + pipeline, "app.yaml": APPS[0]})
     view = _views()[0]
     views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
     inventory = world(views=tuple(views), snapshot=snapshot())
     pin = a_pin(1, tree=tree_id(old))
-    variants = [_of_cluster(n, name, "CLUSTER", FUNCTIONS[0], pin) for n, name in enumerate(clusters)]
-    trees = {tree_id(old): old}
+    variants = [_of_cluster(n, name, value, FUNCTIONS[0], pin) for n, name in enumerate(clusters)]
     runs: list[int] = []
 
     def run(packages: Any) -> Any:
         runs.append(len(packages))
         return [run_pipeline(files) for files in packages]
 
-    render_packages(Resolution(tuple(variants)), trees, inventory, run)
+    render_packages(Resolution(tuple(variants)), {tree_id(old): old}, inventory, run)
 
-    assert sum(runs) == 1 + 2, "a sample, and two repositories with words of the package"
+    assert sum(runs) == rendered

@@ -223,6 +223,8 @@ def frequent_edits(draw: st.DrawFn, value: Any) -> Edit:
         kinds.append(AddKey(path, key, draw(st.sampled_from([texts, {"q": texts}])), after=after))
     elif path and not isinstance(found, list):
         kinds += [SetValue(path, texts), SetLineComment(path, "note")]
+    if path and isinstance(path[-1], str):
+        kinds.append(DeleteKey(path))
     return draw(st.sampled_from(kinds)) if kinds else SetValue(path, texts)
 
 

@@ -32,13 +32,32 @@ def test_masked_text_is_filled_with_its_values(text: str, own: OwnValues) -> Non
 
 
 @pytest.mark.parametrize(
-    "value", ["", "on", "Null", "e5", "inf", "1", "a b", "a:b", "\u00e9", "-a", "a-", "a_b"]
+    "value",
+    [
+        "",
+        "on",
+        "Null",
+        "e5",
+        "inf",
+        "1",
+        "1e3",
+        "0x1f",
+        "2026-01-01t1",
+        "a b",
+        "a:b",
+        "\u00e9",
+        "-a",
+        "a-",
+        "a_b",
+    ],
 )
 def test_value_that_yaml_may_read_otherwise_is_none(value: str) -> None:
     assert OwnValues.of([value]) == OwnValues(())
 
 
-@given(st.text("abef019.-/", min_size=1, max_size=6), st.sampled_from(["", "1.", ".", "0:", "+", "a/", "1-"]))
+@given(
+    st.text("abefgt019.-/", min_size=1, max_size=6), st.sampled_from(["", "1.", ".", "0:", "+", "a/", "1-"])
+)
 def test_any_value_keeps_type_and_quotes_of_a_text(value: str, before: str) -> None:
     own, text = OwnValues.of([value]), before + value
     if own.values and own.mask_text(text) != text:

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from reconciler.krm.yaml.edits import (
     AddKey,
@@ -12,6 +14,8 @@ from reconciler.krm.yaml.edits import (
     Edit,
     EditResult,
     InsertItem,
+    SetHeadComment,
+    SetLineComment,
     SetValue,
     canonical,
     edited,
@@ -20,7 +24,7 @@ from reconciler.krm.yaml.edits import (
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlError, YamlLimits
 from reconciler.krm.yaml.load import Path
 from reconciler.krm.yaml.splice import ODD_BREAK, CannotSpliceError, Replacement, plan_splice, splice
-from reconciler.krm.yaml.tree import Tree
+from reconciler.krm.yaml.tree import Mapping, Tree
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
@@ -78,40 +82,125 @@ def _parses_to(text: str, expected: bytes, limits: YamlLimits) -> bool:
 
 
 def _splice_all(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits) -> str:
-    """Splice all edits; those with disjoint paths share one pass over the text."""
+    """Splice all edits; the document is parsed again only before an edit of what an earlier one changes."""
     if ODD_BREAK.search(tree.text):
         raise CannotSpliceError
-    pending: list[Replacement] = []
-    touched: list[Path] = []
-    for edit in edits:
-        affected = _affected_path(edit, tree)
-        if any(affected[: len(path)] == path or path[: len(affected)] == affected for path in touched):
-            tree = _parse_again(tree, pending, limits)
-            pending, touched = [], []
-            affected = _affected_path(edit, tree)
-        pending.append(plan_splice(tree, edit))
-        touched.append(affected)
-    return splice(tree.text, pending)
-
-
-def _parse_again(tree: Tree, pending: list[Replacement], limits: YamlLimits) -> Tree:
     try:
-        return Tree.parse(splice(tree.text, pending), limits)
+        return _splice_together(tree, edits, limits)
+    except CannotSpliceError:
+        # A deletion may take the line break behind which a key is added.
+        for edit in edits[:-1]:
+            tree = _parse(splice(tree.text, [plan_splice(tree, edit)]), limits)
+        return splice(tree.text, [plan_splice(tree, edits[-1])])
+
+
+def _splice_together(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits) -> str:
+    pending: list[_Pending] = []
+    for edit in edits:
+        planned = _plan(tree, edit, pending)
+        if planned is None:
+            tree, pending = _parse(_splice_pending(tree, pending), limits), []
+            planned = _plan(tree, edit, pending)
+        if planned is not None:
+            pending.append(planned)
+    return _splice_pending(tree, pending)
+
+
+def _parse(text: str, limits: YamlLimits) -> Tree:
+    try:
+        return Tree.parse(text, limits)
     except YamlError as error:
         raise CannotSpliceError from error
 
 
-def _affected_path(edit: Edit, tree: Tree) -> Path:
-    """Return the path of the field or whole collection that an edit may change."""
+class _Touched(NamedTuple):
+    """The part of a document that an edit changes: the value at `path`, or only its comment.
+
+    With `added`, the path of a new value, everything at `path` stays: a block mapping gets one more key.
+    """
+
+    path: Path
+    added: Path = ()
+    is_comment: bool = False
+
+    def is_inside(self, other: "_Touched") -> bool:
+        """Tell whether this part is below the path of another one."""
+        return len(self.path) > len(other.path) and self.path[: len(other.path)] == other.path
+
+    def is_apart(self, other: "_Touched") -> bool:
+        """Tell whether neither edit changes what the other one reads."""
+        related = self.path == other.path or self.is_inside(other) or other.is_inside(self)
+        if not related or (self.is_comment and other.is_comment):
+            return self.path != other.path
+        if (self.added or self.is_comment) and (other.added or other.is_comment):
+            return True
+        # A new key, and the comment of a key, are outside of the values below.
+        return any(
+            (outer.added or outer.is_comment) and inner.is_inside(outer)
+            for outer, inner in ((self, other), (other, self))
+        )
+
+
+class _Pending(NamedTuple):
+    """A planned edit; a key is added behind the entry `anchor`, by default the last one."""
+
+    touched: _Touched
+    replacement: Replacement
+    anchor: str | None = None
+
+
+def _plan(tree: Tree, edit: Edit, pending: list[_Pending]) -> _Pending | None:
+    """Return an edit of a tree as planned, None if it depends on pending edits."""
+    touched, anchor = _touched(tree, edit), None
+    path = edit.path
+    for each in pending:
+        is_in_new = bool(each.touched.added) and path[: len(each.touched.added)] == each.touched.added
+        if is_in_new or touched.added == (each.touched.added or None) or not touched.is_apart(each.touched):
+            return None
+    if not isinstance(edit, AddKey) or not touched.added:
+        return _Pending(touched, plan_splice(tree, edit))
+    anchor = edit.after
+    added = [each for each in pending if each.touched.added and each.touched.path == touched.path]
+    previous = next((each for each in added if each.touched.added[-1] == edit.after), None)
+    if previous is not None:
+        anchor = previous.anchor
+    planned = _Pending(touched, plan_splice(tree, replace(edit, after=anchor)), anchor)
+    same_place = [each for each in added if each.replacement.start == planned.replacement.start]
+    # What is added at one place stays in the order of the edits.
+    if (
+        same_place
+        and same_place[-1] is not previous
+        and tree.slot((*edit.path, edit.after or "")) is not None
+    ):
+        return None
+    return None if previous is not None and same_place[-1] is not previous else planned
+
+
+def _splice_pending(tree: Tree, pending: list[_Pending]) -> str:
+    # At one place, what is deeper in the document comes first.
+    ordered = sorted(pending, key=lambda each: -len(each.touched.path))
+    return splice(tree.text, [each.replacement for each in ordered])
+
+
+def _touched(tree: Tree, edit: Edit) -> _Touched:
+    """Return the part of a tree that an edit changes."""
     match edit:
-        case SetValue(path) | AddKey(path) | InsertItem(path):
-            while path and tree.find(path) is None:
-                path = path[:-1]
-            return path
+        case SetLineComment(path) | SetHeadComment(path):
+            return _Touched(path, is_comment=True)
         case DeleteKey(path) | DeleteItem(path):
-            return path[:-1]
+            return _Touched(path[:-1])
+        case AddKey(path, key, before=None):
+            new = (*path, key)
+        case SetValue(path):
+            new = path
         case _:
-            return edit.path
+            new = ()
+    path = edit.path
+    while path and tree.find(path) is None:
+        path = path[:-1]
+    node = tree.find(path)
+    is_new = len(path) < len(new) and isinstance(node, Mapping) and node.last is not None
+    return _Touched(path, new[: len(path) + 1] if is_new else ())
 
 
 def _edit_round_trip(tree: Tree, edits: tuple[Edit, ...]) -> str:

@@ -58,7 +58,7 @@ class CannotSpliceError(Exception):
 
 
 def splice(text: str, replacements: Iterable[Replacement]) -> str:
-    """Apply all replacements; CRLF files get CRLF in the new text.
+    """Apply all replacements, insertions at one place in their order; CRLF files get CRLF in the new text.
 
     Raises:
         CannotSpliceError: Two replacements overlap.
@@ -66,7 +66,7 @@ def splice(text: str, replacements: Iterable[Replacement]) -> str:
     crlf = "\r\n" in text
     parts: list[str] = []
     position = 0
-    for start, end, new in sorted(replacements):
+    for start, end, new in sorted(replacements, key=lambda each: each[:2]):
         if start < position:
             raise CannotSpliceError
         parts += (text[position:start], new.replace("\n", "\r\n") if crlf else new)

@@ -1,0 +1,198 @@
+"""What a fleet of real packages costs: 13 packages of Nephio on 50 clusters, each with a label of its own.
+
+Run as `python tests/bench/bench_fleet.py`, with the packages in RECONCILER_ECOSYSTEM. Times and memory are of
+the command line. Counters and ratios are of the same packages on 10 and on 50 clusters, and no load of the
+machine moves them: pipelines that run, texts that are parsed, and CPU time on 50 clusters against 10.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from reconciler.functions import pipeline
+from reconciler.functions.catalog import COPYING
+from reconciler.functions.pipeline import StepEngine, find_engine
+from reconciler.git.working_copy import NewCommit, create_bare
+from reconciler.krm.yaml import compose
+from reconciler.run.options import RunOptions
+from reconciler.run.plan import plan_run
+from tests.bench.bench_noop import EPOCH, HEAD, PORCH, START
+from tests.bench.goals import Goals
+from tests.bench.process import PROJECT, Cost, measure
+
+ECOSYSTEM = Path(os.environ.get("RECONCILER_ECOSYSTEM", PROJECT.parent / "shared" / "ecosystem"))
+CLUSTERS = (10, 50)
+REFUSED = ("v1alpha1", "nephio/", "config-management", "gcp-services", "set-namespace:v0.1")
+"""Parts of Kptfiles with functions that nothing here runs."""
+TEMPLATE = """      pipeline:
+        mutators:
+        - image: ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2.0
+          configMapExprs:
+          - {key: cluster, valueExpr: repository.name}
+"""
+
+
+def packages(root: Path) -> dict[str, tuple[Path, Path]]:
+    """Return the directories of two revisions of each package."""
+    found = {}
+    for directory in sorted((root / "nephio").iterdir()):
+        revisions = [each for each in sorted(directory.iterdir()) if (each / "Kptfile").is_file()][:2]
+        text = "".join((each / "Kptfile").read_text() for each in revisions)
+        if len(revisions) == len(("v1", "v2")) and not any(word in text for word in REFUSED):
+            found[directory.name] = (revisions[0], revisions[1])
+    return found
+
+
+class World:
+    """A fleet in a directory, with a repository for each cluster."""
+
+    def __init__(self, root: Path, clusters: int) -> None:
+        self.root = root
+        self.clusters = [f"c{number:02}" for number in range(clusters)]
+        self.packages = packages(ECOSYSTEM)
+        self.wanted = dict.fromkeys(self.packages, 1)
+        releases = [
+            NewCommit(
+                f"Release {number}",
+                {
+                    f"{name}/{path.relative_to(revisions[number - 1])}": path.read_bytes()
+                    for name, revisions in self.packages.items()
+                    for path in revisions[number - 1].rglob("*")
+                    if path.is_file()
+                },
+                EPOCH + number,
+                tuple(f"{name}/v{number}" for name in self.packages),
+            )
+            for number in (1, 2)
+        ]
+        create_bare(root / "blueprints.git", releases)
+        for name in self.clusters:
+            create_bare(root / f"{name}.git", [START])
+        self.ask(1)
+
+    def ask(self, revision: int, *names: str) -> None:
+        """Let the sets ask for a revision: of these packages, by default of all."""
+        self.wanted |= dict.fromkeys(names or self.packages, revision)
+        shutil.rmtree(self.root / "control.git", ignore_errors=True)
+        asked = sum(self.wanted.values())
+        commits = [NewCommit(f"Ask {asked}", dict(self._control()), EPOCH + asked)]
+        create_bare(self.root / "control.git", commits)
+
+    def _control(self) -> Iterator[tuple[str, bytes]]:
+        yield "reconciler.yaml", HEAD.format("reconciler.dev/v1alpha1", "Reconciler", "fleet").encode()
+        registered = []
+        for name in ("blueprints", *self.clusters):
+            role = "  labels: {role: cluster}\n" if name in self.clusters else ""
+            deployment = str(name in self.clusters).lower()
+            spec = f"spec:\n  deployment: {deployment}\n  git:\n    repo: ../{name}.git\n    branch: main\n"
+            registered.append(f"{HEAD.format(f'{PORCH}v1alpha1', 'Repository', name)}{role}{spec}")
+        yield "manifests/repositories.yaml", "---\n".join(registered).encode()
+        for name, revision in self.wanted.items():
+            head = HEAD.format(f"{PORCH}v1alpha2", "PackageVariantSet", name)
+            upstream = f"{{repo: blueprints, package: {name}, revision: {revision}}}"
+            targets = "  targets:\n  - repositorySelector: {matchLabels: {role: cluster}}\n    template:\n"
+            yield (
+                f"manifests/{name}.yaml",
+                f"{head}spec:\n  upstream: {upstream}\n{targets}{TEMPLATE}".encode(),
+            )
+
+    def run(self, *arguments: str) -> Cost:
+        """Run a command of the command line."""
+        where = ("--control", "control.git", "--cache-dir", "cache")
+        command = (sys.executable, "-m", "reconciler.cli.main", *arguments, *where)
+        return measure(command, self.root, times=1, warm=False)
+
+    def count(self) -> Counter[str]:
+        """Plan, and count pipelines of functions that copy values, and parsed texts."""
+        counts: Counter[str] = Counter()
+        texts = set[int]()
+        run_steps, roots = pipeline.run_steps, compose._roots
+
+        def counting_steps(files: Any, steps: Any, runtimes: Any, policy: Any, *rest: Any) -> Any:
+            engines = [find_engine(step, (), policy) for step in steps]
+            copies = all(isinstance(each, StepEngine) and each.builtin in COPYING for each in engines)
+            counts["pipelines of copies" if copies else "other pipelines"] += 1
+            return run_steps(files, steps, runtimes, policy, *rest)
+
+        def counting_roots(text: str, *rest: Any, **how: Any) -> Any:
+            counts["parses"] += 1
+            texts.add(hash(text))
+            return roots(text, *rest, **how)
+
+        pipeline.run_steps, compose._roots = counting_steps, counting_roots
+        try:
+            plan_run(RunOptions(str(self.root / "control.git"), self.root / "counted"))
+        finally:
+            pipeline.run_steps, compose._roots = run_steps, roots
+        shutil.rmtree(self.root / "counted")
+        counts["texts"] = len(texts)
+        return counts
+
+
+def life(root: Path, clusters: int) -> tuple[dict[str, Cost], dict[str, Counter[str]]]:
+    """Return what each step of a fleet costs: new, settled, one and all packages at their next revision."""
+    world = World(root, clusters)
+    costs, counts = {}, {"new": world.count()}
+    costs["plan from nothing"] = world.run("plan")
+    costs["apply"] = world.run("apply")
+    world.run("approve", "--all")
+    world.run("plan")
+    costs["settled, computed anew"] = world.run("plan", "--full")
+    world.ask(2, "cert-manager")
+    costs["one package to its next revision: plan"] = world.run("plan")
+    costs["one package to its next revision: apply"] = world.run("apply")
+    world.run("approve", "--all")
+    world.ask(2)
+    counts["next revision"] = world.count()
+    costs["all packages to their next revision: plan"] = world.run("plan")
+    costs["all packages to their next revision: apply"] = world.run("apply")
+    return costs, counts
+
+
+LIMITS = {
+    "plan from nothing": 2.0,
+    "apply": 3.0,
+    "settled, computed anew": 0.45,
+    "one package to its next revision: plan": 0.6,
+    "one package to its next revision: apply": 1.2,
+    "all packages to their next revision: plan": 4.0,
+    "all packages to their next revision: apply": 5.0,
+}
+"""In seconds, of 50 clusters."""
+
+
+def main() -> int:
+    goals = Goals(__file__)
+    if not (ECOSYSTEM / "nephio").is_dir():
+        why = f"skipped: there are no packages in {ECOSYSTEM} (RECONCILER_ECOSYSTEM)"
+        goals.at_most("a fleet of real packages", None, 0, note=why)
+        return goals.finish()
+    lives = {}
+    for clusters in CLUSTERS:
+        with tempfile.TemporaryDirectory() as name:
+            lives[clusters] = life(Path(name), clusters)
+    few, many = (lives[clusters] for clusters in CLUSTERS)
+    for what, limit in LIMITS.items():
+        goals.cpu(what, many[0][what].cpu_s, limit)
+    goals.at_most("memory, the most of these", max(cost.peak_mib for cost in many[0].values()), 200, "MiB")
+    for what in ("plan from nothing", "all packages to their next revision: plan"):
+        ratio = many[0][what].cpu_s / few[0][what].cpu_s
+        goals.at_most(f"50 clusters against 10, {what}", ratio, 1.5, "x")
+    for what, counts in many[1].items():
+        before = few[1][what]
+        copies = counts["pipelines of copies"] / before["pipelines of copies"]
+        goals.at_most(f"pipelines that only copy values, 50 clusters against 10, {what}", copies, 1, "x")
+        goals.at_most(f"parses of each distinct text, {what}", counts["parses"] / counts["texts"], 2)
+        print(what, dict(before), dict(counts))
+    return goals.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
