@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.base.errors import ConfigurationError, Exit, UsageError
+from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, UsageError
 from reconciler.base.suggestions import suggest
+from reconciler.base.wording import plural
 from reconciler.cli.output import Command, Output, make_printer, output_options, show_files
 
 if TYPE_CHECKING:
@@ -166,30 +167,120 @@ def add(control: str, environment: str, cluster: str, interface: str, output: st
       reconciler index add x.example.com/acme/aws v1.2.0 --manifest crossplane.yaml
       reconciler index add bundle:r.example.com/helm-mysql 1.0.0 --interface mysql
     """
-    from reconciler.read.dependencies import parse_version
-    from reconciler.workdir.control_files import HEADER, add_version, version_folder
+    from reconciler.workdir.control_files import HEADER
 
     _one_layer(environment, cluster)
     root = _root(control)
     ecosystem, source = _split_source(options.pop("source"))
     options |= {"source": source, "ecosystem": ecosystem, "interface": interface}
-    folder = version_folder(source, options["version"])
     files = {path.name: path.read_bytes() for path in options["manifests"]}
     if HEADER in files:
         raise UsageError(f"{HEADER} is the name of the header that this command writes")
-    files[HEADER] = _header(options)
-    reading = parse_version({f"{folder}/{name}": data for name, data in files.items()})
-    if reading.problems:
-        problem = reading.problems[0]
-        raise ConfigurationError(problem.message, location=problem.location, hint=problem.hint)
-    add_version(root, folder, files)
-    id_ = reading.candidates[0].id
-    lines, written = [f"added {id_} {options['version']} as {folder}"], [f"{folder}/{name}" for name in files]
+    id_, folder, written = _add(root, files, options)
+    lines = [f"added {id_} {options['version']} as {folder}"]
     if interface:
         chosen = _choose(root, interface, id_, environment, cluster)
         lines, written = [*lines, chosen.line], [*written, chosen.path]
     show_files(make_printer(), output, lines, written=written)
     return Exit.DONE
+
+
+def _add(root: Path, files: dict[str, bytes], options: dict[str, Any]) -> "tuple[PackageId, str, list[str]]":
+    """Write a version with its header; return its package, its folder, and the files, none if it is there.
+
+    Raises:
+        ConfigurationError: It is not understood.
+        RefusedError: It is there with another content: what was published is not changed.
+    """
+    from reconciler.read.dependencies import parse_version
+    from reconciler.workdir.control_files import HEADER, add_version, version_folder
+
+    folder = version_folder(options["source"], options["version"])
+    files = {**files, HEADER: _header(options)}
+    reading = parse_version({f"{folder}/{name}": data for name, data in files.items()})
+    if reading.problems:
+        problem = reading.problems[0]
+        raise ConfigurationError(problem.message, location=problem.location, hint=problem.hint)
+    target = root / folder
+    is_there = target.is_dir() and {p.name: p.read_bytes() for p in target.iterdir() if p.is_file()} == files
+    if not is_there or options.get("manifests") is not None:
+        add_version(root, folder, files)
+        is_there = False
+    return reading.candidates[0].id, folder, [] if is_there else [f"{folder}/{name}" for name in files]
+
+
+@index.command(name="import")
+@_control
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[PATH]...")
+@click.option("--source", default="", metavar="REGISTRY/NAME", help="The name in the registry.")
+@click.option("--git", "repository", default="", metavar="REPOSITORY", help="Import all tags of it.")
+@click.option("--path", default="", metavar="FILE", help="The manifest in that repository.")
+@output_options(Output.TEXT, Output.JSON)
+def import_(
+    control: str, output: str, *, paths: tuple[Path, ...], source: str, repository: str, path: str
+) -> Exit:
+    r"""Import every package version that files or directories hold, with its own name and version.
+
+    Read are Carvel Packages, a PackageRepository with the packages in it, crossplane.yaml, package.yaml of
+    an unpacked package, upbound.yaml, porter.yaml and bundle.json. A crossplane.yaml says neither name nor
+    version: --source is the name, with * for the one in the manifest, and a directory named by a version or
+    the tag is the version. What is there already stays; another content for it is a problem.
+
+    \b
+    Examples:
+      reconciler index import packages/
+      reconciler index import --source 'x.example.com/acme/*' configurations/
+      reconciler index import --git https://example.com/acme/aws.git --source x.example.com/acme/aws
+    """
+    from reconciler.base.reasons import Reason
+    from reconciler.names.problems import Problem
+    from reconciler.read.index_import import find_tagged_versions, find_versions
+    from reconciler.report.text import problem_lines
+    from reconciler.run.options import RunOptions, open_mirrors
+
+    if bool(paths) == bool(repository):
+        raise UsageError("Name files or directories, or a repository with --git")
+    root = _root(control)
+    if repository:
+        mirror = open_mirrors(RunOptions(control=control)).open(repository)
+        found, looked = find_tagged_versions(mirror, path=path, source=source)
+        what = plural(looked, "tag")
+    else:
+        files = sorted({file for given in paths for file in _files(given)})
+        found = find_versions(((str(file), file.read_bytes()) for file in files), source=source)
+        what = plural(len(files), "file")
+    problems, written, kept = list(found.problems), list[str](), 0
+    for each in found.versions:
+        try:
+            header = {"source": each.source, "version": each.version}
+            _, _, own = _add(root, dict(each.files), header)
+        except ReconcilerError as error:
+            problems.append(Problem(each.location, Reason.INVALID_MANIFEST, str(error), error.hint))
+            continue
+        written += own
+        kept += not own
+    printer = make_printer()
+    printer.lines(problem_lines(sorted(problems)), err=True)
+    names = {each.source for each in found.versions}
+    added = len({name.rpartition("/")[0] for name in written})
+    line = (
+        f"{what}: {plural(added, 'version')} added, {kept} there already, of {plural(len(names), 'package')}"
+    )
+    show_files(printer, output, [line], written=written)
+    if not found.versions and not problems:
+        raise UsageError(f"{what} hold no version of a package", hint="See `reconciler index import --help`.")
+    return Exit.INVALID_INPUT if problems else Exit.DONE
+
+
+def _files(path: Path) -> Iterable[Path]:
+    """Return a file, or every file below a directory that may hold a manifest."""
+    from reconciler.read.dependencies import INDEX_SUFFIXES
+
+    return (
+        (p for p in path.rglob("*") if p.suffix in INDEX_SUFFIXES and p.is_file())
+        if path.is_dir()
+        else [path]
+    )
 
 
 @index.command()
@@ -354,15 +445,15 @@ def _header(options: dict[str, Any]) -> bytes:
     from reconciler.dependencies.dialects.reading import canonical_interface
     from reconciler.krm.yaml import emit
 
-    bare = options["interface"] and not options["manifests"]
-    labels = _label_pairs(options["labels"])
+    bare = options.get("interface") and not options["manifests"]
+    labels = _label_pairs(options.get("labels", ()))
     optional = {
-        "ecosystem": options["ecosystem"] or ("bundle" if bare else ""),
+        "ecosystem": options.get("ecosystem") or ("bundle" if bare else ""),
         "interfaces": {canonical_interface(options["interface"]): ""} if bare else {},
-        "digest": options["digest"],
-        "provides": sorted(options["provides"]),
+        "digest": options.get("digest"),
+        "provides": sorted(options.get("provides", ())),
         "labels": dict(sorted(labels.items())),
-        "keywords": sorted(options["keywords"]),
+        "keywords": sorted(options.get("keywords", ())),
     }
     head = {
         "apiVersion": INDEX_API_VERSION,

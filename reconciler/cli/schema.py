@@ -18,7 +18,7 @@ OUTPUTS = {
     "Diagnosis": ("doctor",),
     "Expansion": ("expand",),
     "Explanation": ("explain",),
-    "Files": ("index add", "index remove", "index set-default", "init", "demo", "repo add"),
+    "Files": ("index add", "index import", "index remove", "index set-default", "init", "demo", "repo add"),
     "Functions": ("functions list",),
     "Graph": ("graph",),
     "Images": ("functions pull",),

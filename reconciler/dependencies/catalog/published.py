@@ -169,7 +169,7 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
         source = pairs[0][1] if pairs else Source(Location(""))
         notes = Diagnostics(source, "package version")
         message = f"A version's folder has one {VERSION_KIND}, not {len(headers)}"
-        notes.refuse((), message, hint="" if headers else "Write it with `reconciler index add`.")
+        notes.refuse((), message, hint="" if headers else "Write it with `reconciler index import PATH`.")
         return notes.reading()
     document, source = headers[0]
     notes = Diagnostics(source, manifest_label({**document, "metadata": {"name": document.get("source")}}))
@@ -214,7 +214,7 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     return ParsedManifest((candidate,), warnings=reading.warnings)
 
 
-_ONE_MANIFEST = "Give each version a folder of its own; `reconciler index add` does."
+_ONE_MANIFEST = "Give each version a folder of its own; `reconciler index import FILE` does."
 
 
 def _is_package(document: Document) -> bool:
@@ -276,7 +276,7 @@ def _agree(stated: str, own: object, path: tuple[str, ...], name: str, notes: Di
     """Refuse a manifest that has another name or version than its header."""
     if own and str(own).removeprefix("v") != stated.removeprefix("v"):
         message = f"The manifest is of {own}, but the {VERSION_KIND} beside it says {name} {stated}"
-        notes.refuse(path, message, hint="Import the file: `reconciler index add` takes both from it.")
+        notes.refuse(path, message, hint="`reconciler index import FILE` takes both from the file.")
 
 
 def _bare(header: PackageVersion, source: Source) -> ParsedManifest:

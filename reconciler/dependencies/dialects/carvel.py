@@ -72,7 +72,7 @@ def read_carvel(document: Document, source: Source) -> ParsedManifest:
             notes.warn(
                 ("kind",),
                 "A PackageRepository is not fetched: packages come from the index in Git",
-                hint="Add its packages with `index add`",
+                hint="Pull its packages, and bring them there: `reconciler index import PATH`.",
             )
         case kind:
             notes.refuse(

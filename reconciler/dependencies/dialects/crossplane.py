@@ -92,7 +92,7 @@ def read_crossplane(document: Document, source: Source) -> ParsedManifest:
         notes.warn(
             ("kind",),
             "What a package needs is read from the index, not from manifests",
-            hint="Bring it there with `reconciler index add`, and remove it here.",
+            hint="Bring it there with `reconciler index import FILE`, and remove it here.",
         )
     elif kind in _INSTALLS:
         return _read_install(document, notes)

@@ -192,3 +192,72 @@ def test_only_a_working_copy_has_an_index_to_change(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "bare.git")
 
     assert isinstance(invoke(tmp_path / "bare.git", "list").exception, UsageError)
+
+
+PACKAGE = """apiVersion: data.packaging.carvel.dev/v1alpha1
+kind: Package
+metadata: {name: db.io.VERSION}
+spec: {refName: db.io, version: VERSION}
+"""
+CONFIGURATION = """apiVersion: meta.pkg.crossplane.io/v1
+kind: Configuration
+metadata: {name: platform}
+spec: {dependsOn: [{provider: x.io/aws, version: '>=v1.0.0'}]}
+"""
+CRD = """---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: buckets.s3.io}
+spec: {group: s3.io, names: {kind: Bucket, plural: buckets}, versions: [{name: v1, served: true, schema: {}}]}
+"""
+
+
+def test_import_takes_names_and_versions_from_the_files_and_says_what_is_there(copy: Path) -> None:
+    given = copy.parent / "given"
+    repository = "apiVersion: packaging.carvel.dev/v1alpha1\nkind: PackageRepository\nmetadata: {name: r}\n"
+    inline = "".join(f"        {line}\n" for line in PACKAGE.replace("VERSION", "3.0.0").splitlines())
+    for path, text in {
+        "packages/stream.yaml": "---\n".join(PACKAGE.replace("VERSION", v) for v in ("1.0.0", "2.0.0")),
+        "repository.yml": f"{repository}spec:\n fetch:\n  inline:\n   paths:\n    a.yml: |\n{inline}",
+        "platform/v1.2.0/package.yaml": CONFIGURATION + CRD,
+        "shop/bundle.json": '{"name": "shop", "reference": "r.io/shop", "version": "1.0.0"}',
+        "values.yaml": "a: 1",
+    }.items():
+        (given / path).parent.mkdir(parents=True, exist_ok=True)
+        (given / path).write_text(text)
+
+    first = run(copy, "import", str(given), "--source", "x.io/*")
+    again = run(copy, "import", str(given), "--source", "x.io/*")
+
+    assert first == ["5 files: 5 versions added, 0 there already, of 3 packages"]
+    assert again == ["5 files: 0 versions added, 5 there already, of 3 packages"]
+    assert run(copy, "show", "db.io")[0].startswith("carvel:db.io 1.0.0")
+    assert run(copy, "show", "xpkg:x.io/platform")[1:] == [
+        "  needs x.io/aws >=v1.0.0",
+        "  provides s3.io/buckets",
+        "  provides s3.io/v1/Bucket",
+    ]
+    (given / "platform/v1.2.0/package.yaml").write_text(CONFIGURATION.replace("v1.0.0", "v1.1.0"))
+    assert "exists already" in invoke(copy, "import", str(given), "--source", "x.io/*").output
+    assert "what the package is called" in invoke(copy, "import", str(given / "platform")).output
+
+
+def test_import_makes_a_version_of_every_tag_of_a_repository(copy: Path) -> None:
+    upstream = copy.parent / "upstream"
+    upstream.mkdir()
+    git(upstream, "init", "-q")
+    for tag in ("v1.0.0", "v1.1.0", "latest"):
+        (upstream / "crossplane.yaml").write_text(CONFIGURATION.replace(">=v1.0.0", f">={tag}"))
+        (upstream / "apis").mkdir(exist_ok=True)
+        (upstream / "apis/crd.yaml").write_text(CRD)
+        git(upstream, "add", ".")
+        git(upstream, "commit", "-qm", tag)
+        git(upstream, "tag", tag)
+
+    said = run(copy, "import", "--git", str(upstream), "--source", "x.io/platform")
+
+    assert said == ["2 tags: 2 versions added, 0 there already, of 1 package"]
+    assert [line for line in run(copy, "show", "x.io/platform") if "needs" in line] == [
+        "  needs x.io/aws >=v1.0.0",
+        "  needs x.io/aws >=v1.1.0",
+    ]

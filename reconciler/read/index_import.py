@@ -1,0 +1,241 @@
+"""Find the versions of packages in files that other tools wrote, with their names and versions."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from msgspec import Struct, field
+
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
+from reconciler.dependencies.catalog.published import CONTENT_KINDS
+from reconciler.dependencies.dialects import META_GROUPS, version_of
+from reconciler.dependencies.dialects.reading import manifest_label, parse_image
+from reconciler.dependencies.versions import VersionError, parse_loose
+from reconciler.git.repository import Mirror
+from reconciler.git.trees import PackageRefusedError
+from reconciler.krm.yaml import emit
+from reconciler.names.ids import Oid, group_of
+from reconciler.names.problems import Problem
+from reconciler.policy import Limits
+from reconciler.read.dependencies import INDEX_SUFFIXES
+from reconciler.read.documents import SourcePosition, parse_file, yaml_limits
+from reconciler.read.files import Walk, fetch_paths
+
+MANIFESTS = ("crossplane.yaml", "upbound.yaml", "package/crossplane.yaml", "porter.yaml", "bundle.json")
+"""Where a repository has the manifest of its package, the first that is there."""
+_BUNDLES = ("porter.yaml", "bundle.json")
+_ASIDE = frozenset({"examples", "example", "tests", "test"})
+"""Directories beside a Crossplane package that are none of it."""
+_CARVEL = "data.packaging.carvel.dev"
+_APIS = "apis.yaml"
+_SOURCE_HINT = "Name it: `--source REGISTRY/NAME`, where an asterisk stands for the name in the manifest."
+_VERSION_HINT = "Name its directory by the version, or import the tags of its repository with `--git`."
+
+
+class FoundVersion(Struct, frozen=True):
+    """One version of a package: what its header says, and the files beside it."""
+
+    source: str
+    version: str
+    files: Mapping[str, bytes]
+    location: Location
+
+
+class FoundVersions(Struct):
+    """The versions that were found, and what could not be understood."""
+
+    versions: list[FoundVersion] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+class _Finder(Struct):
+    """Collects the versions of files. `source` and `version` are what the user says, where no file does."""
+
+    source: str
+    version: str
+    limits: Limits
+    found: FoundVersions = field(default_factory=FoundVersions)
+    metas: list[tuple[str, Mapping[str, Any], SourcePosition]] = field(default_factory=list)
+    contents: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+
+    def read(self, path: str, data: bytes) -> None:
+        content = parse_file(path, data, yaml_limits(self.limits))
+        self.found.problems += (broken.problem for broken in content.broken)
+        for value, place in content.objects:
+            if not isinstance(value, Mapping):
+                continue
+            group, kind = group_of(str(value.get("apiVersion") or "")), value.get("kind")
+            if group == _CARVEL and kind == "Package":
+                self._package(value, place)
+            elif group == "packaging.carvel.dev" and kind == "PackageRepository":
+                self._repository(value, place)
+            elif group in META_GROUPS:
+                self.metas.append((path, value, place))
+            elif kind in CONTENT_KINDS:
+                self.contents.append((path, value))
+            elif not value.get("apiVersion") and path.rpartition("/")[2] in _BUNDLES:
+                self._bundle(path, value, place)
+
+    def _package(self, value: Mapping[str, Any], place: SourcePosition) -> None:
+        spec = value["spec"] if isinstance(value.get("spec"), Mapping) else {}
+        name, version = str(spec.get("refName") or ""), str(spec.get("version") or "")
+        self._add(name, version, {"package.yaml": _text(value)}, value, place)
+
+    def _repository(self, value: Mapping[str, Any], place: SourcePosition) -> None:
+        """Read the packages that a PackageRepository has in itself."""
+        spec = value.get("spec")
+        fetch = spec.get("fetch") if isinstance(spec, Mapping) else None
+        inline = fetch.get("inline") if isinstance(fetch, Mapping) else None
+        paths = inline.get("paths") if isinstance(inline, Mapping) else None
+        if not isinstance(paths, Mapping) or not all(isinstance(text, str) for text in paths.values()):
+            message = "The packages of this PackageRepository are not in the file"
+            hint = "Pull what it fetches, and import that directory."
+            self._refuse(value, place, Reason.NOT_FOUND, message, hint)
+            return
+        for name, text in sorted(paths.items()):
+            self.read(f"{place.path}/{name}", text.encode())
+
+    def _bundle(self, path: str, value: Mapping[str, Any], place: SourcePosition) -> None:
+        name, tag, _ = parse_image(str(value.get("reference") or ""))
+        registry, own = str(value.get("registry") or ""), str(value.get("name") or "")
+        source = self.source.replace("*", own) or name or (f"{registry}/{own}" if registry and own else "")
+        version = str(value.get("version") or tag or self.version)
+        self._add(source, version, {path.rpartition("/")[2]: _text(value)}, value, place)
+
+    def finish(self) -> FoundVersions:
+        """Return everything, Crossplane packages with the APIs that stand below their manifests."""
+        roots = {path.rpartition("/")[0] for path, _, _ in self.metas}
+        below: dict[str, list[Mapping[str, Any]]] = {}
+        for path, value in self.contents:
+            parents = [str(parent) for parent in PurePosixPath(path).parents]
+            nearest = next((p if p != "." else "" for p in parents if (p if p != "." else "") in roots), None)
+            if nearest is not None and _ASIDE.isdisjoint(path[len(nearest) :].split("/")[:-1]):
+                below.setdefault(nearest, []).append(value)
+        for path, value, place in self.metas:
+            directory, _, file = path.rpartition("/")
+            files = {file: _text(value)}
+            if apis := below.get(directory):
+                files[_APIS] = b"---\n".join(_text(_slim(api)) for api in apis)
+            metadata, spec = (value.get(key) or {} for key in ("metadata", "spec"))
+            own = str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
+            stated = str(spec.get("repository") or "") if isinstance(spec, Mapping) else ""
+            named = next((p for p in reversed(directory.split("/")) if _is_version(p)), "")
+            self._add(self.source.replace("*", own) or stated, self.version or named, files, value, place)
+        return self.found
+
+    def _add(
+        self,
+        source: str,
+        version: str,
+        files: dict[str, bytes],
+        value: Mapping[str, Any],
+        place: SourcePosition,
+    ) -> None:
+        if not source:
+            message = "The file does not say what the package is called in its registry"
+            self._refuse(value, place, Reason.MISSING_FIELD, message, _SOURCE_HINT)
+        elif not version:
+            message = "Neither the file nor its directory says the version of the package"
+            self._refuse(value, place, Reason.MISSING_FIELD, message, _VERSION_HINT)
+        else:
+            self.found.versions.append(FoundVersion(source, version, files, place.location))
+
+    def _refuse(
+        self, value: Mapping[str, Any], place: SourcePosition, reason: Reason, message: str, hint: str
+    ) -> None:
+        self.found.problems.append(Problem(place.location, reason, message, hint, manifest_label(value)))
+
+
+def find_versions(
+    files: Iterable[tuple[str, bytes]],
+    *,
+    source: str = "",
+    version: str = "",
+    limits: Limits = Limits(),  # noqa: B008 - a frozen value
+) -> FoundVersions:
+    """Return the package versions in files by path. Total.
+
+    Carvel Packages and bundles name themselves. A Crossplane package is called `source`, with its own name
+    for an asterisk, or as a Project says; its version is `version`, else the nearest directory named by one.
+    Files with a PackageVersion are read by the index as they are.
+    """
+    finder = _Finder(source, version, limits)
+    for path, data in files:
+        finder.read(path, data)
+    return finder.finish()
+
+
+def find_tagged_versions(
+    mirror: Mirror,
+    *,
+    path: str = "",
+    source: str = "",
+    limits: Limits = Limits(),  # noqa: B008 - a frozen value
+) -> tuple[FoundVersions, int]:
+    """Return the version of every tag of a repository, and how many tags were looked at.
+
+    Tags without the manifest, and those that are no versions, have none.
+
+    Raises:
+        UnavailableError: The repository is unreadable.
+    """
+    found, count = FoundVersions(), 0
+    for ref, commit in sorted(mirror.refs().items()):
+        tag = ref.rpartition("/")[2]
+        if not ref.startswith("refs/tags/") or not _is_version(version_of(tag)):
+            continue
+        count += 1
+        listed = [path] if path else MANIFESTS
+        manifest = next((name for name in listed if mirror.blob_at(commit, name)), None)
+        if manifest is None:
+            continue
+        try:
+            files = [(f"{tag}/{name}", data) for name, data in _at_tag(mirror, commit, manifest, limits)]
+        except PackageRefusedError as error:
+            where = Location(f"{tag}/{manifest}")
+            found.problems.append(Problem(where, Reason.MANIFEST_UNREADABLE, error.reason, subject=tag))
+            continue
+        one = find_versions(files, source=source, version=tag, limits=limits)
+        found.versions += one.versions
+        found.problems += one.problems
+    return found, count
+
+
+def _at_tag(mirror: Mirror, commit: Oid, manifest: str, limits: Limits) -> Iterator[tuple[str, bytes]]:
+    """Yield the manifest of a package and, of Crossplane's, the files below it."""
+    directory, _, name = manifest.rpartition("/")
+    for file in fetch_paths(mirror, commit, directory, Walk(INDEX_SUFFIXES, depth=limits.path_depth))[0]:
+        is_hidden = any(part.startswith(".") or part in _ASIDE for part in file.path.split("/"))
+        if file.path == manifest or (name not in _BUNDLES and not is_hidden):
+            yield file.path, mirror.blob(file.oid, limits.manifest_bytes)
+
+
+def _is_version(text: str) -> bool:
+    try:
+        return not parse_loose(text).is_partial
+    except VersionError:
+        return False
+
+
+def _text(value: Any) -> bytes:
+    return f"{emit(value)}\n".encode()
+
+
+def _slim(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of an API or a Composition what tells what it is: schemas would make the index large."""
+    metadata = document["metadata"] if isinstance(document.get("metadata"), Mapping) else {}
+    slim = {key: document[key] for key in ("apiVersion", "kind") if key in document}
+    slim["metadata"] = {"name": metadata.get("name")}
+    spec = document.get("spec")
+    if document.get("kind") == "Composition" or not isinstance(spec, Mapping):
+        return slim
+    kept = {key: value for key, value in spec.items() if key not in ("versions", "conversion", "validation")}
+    versions = spec.get("versions")
+    if isinstance(versions, list):
+        kept["versions"] = [
+            {key: version[key] for key in ("name", "served") if key in version}
+            for version in versions
+            if isinstance(version, Mapping)
+        ]
+    return {**slim, "spec": kept}
