@@ -12,7 +12,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.overview import package_overviews
-from reconciler.plan.provenance import find_origins
+from reconciler.plan.provenance import find_request
 from reconciler.plan.status import current_statuses
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
@@ -153,9 +153,8 @@ def _request(
             message, f"Run `reconciler lock follow {resolved.variant.key}`, or merge its pull request."
         )
         return
-    origin = next(iter(find_origins(resolved, {}, context.inventory, trace.get(resolved.variant.key, {}))))
-    place = f" ({origin.location})" if origin.location else ""
-    yield Obstacle(f"The manifest asks for {requested}: {origin.source}{place}", "Change it there.")
+    source, location = find_request(resolved, context.inventory, trace.get(resolved.variant.key, {}))
+    yield Obstacle(f"The manifest asks for {requested}: {source} ({location})", "Change it there.")
 
 
 def _is_floating(pin: Pin, offers: Pin | None) -> bool:
@@ -174,7 +173,8 @@ def _state(plan: Plan, change: Change, name: str) -> Iterator[Obstacle]:
             step = "Wait, or change the limits and schedules in spec.pullRequests."
         elif change.reason is Reason.AWAITING_WAVE:
             step = "Run `reconciler plan`: it has every wave."
-        message = status.message or change.detail
+        why = change.detail if status.phase is Phase.PENDING else ""
+        message = "; ".join(dict.fromkeys(filter(None, (status.message or change.detail, why))))
         pull = f" as #{status.pull}" if status.pull else ""
         state = "in conflict" if status.phase is Phase.CONFLICT else status.phase
         yield Obstacle(f"It is {state}{pull}{f': {message}' if message else ''}", step)
