@@ -215,10 +215,16 @@ class AnswerNote(NamedTuple):
 
 
 class Postponed(NamedTuple):
-    """Why a pull request is not opened yet, in words that stay while it waits."""
+    """Why a pull request is not opened yet, in words that stay while it waits, and when that ends."""
 
     reason: Reason
     message: str
+    opens: str = ""
+
+    @property
+    def when(self) -> str:
+        """The message, with the time at which the schedule opens."""
+        return f"{self.message}; it opens at {self.opens}" if self.opens else self.message
 
 
 class Change(Struct, frozen=True):
