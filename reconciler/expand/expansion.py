@@ -215,7 +215,7 @@ def _order(candidate: VariantCandidate) -> tuple[ObjectKey, tuple[tuple[int, str
 
 
 def empty_selections(desired: Desired, inventory: Inventory) -> Iterator[str]:
-    """Yield a sentence about each set that is valid and selects no target: nobody may have meant that."""
+    """Yield a sentence about each valid set that selects no target, which is often a mistake."""
     for pvs in inventory.sets:
         if desired.targets.get(pvs.key) == 0:
             yield f"{pvs.source.location}: PackageVariantSet {pvs.key} selects no target"

@@ -102,8 +102,8 @@ def _cluster_row(
     phase, waiting = delivery.phase, overview.waiting_for
     if delivery.repository is not None and waiting:
         waiting = f"{delivery.repository.name}/{delivery.name}: {waiting}"
-    found = owner["status"]
-    version = found.get("version") or found.get("currentIdentifier", "").rpartition(":")[2]
+    locked = owner["status"]
+    version = locked.get("version") or locked.get("currentIdentifier", "").rpartition(":")[2]
     versions = (version, "") if phase is Phase.PUBLISHED else ("", version)
     if conditions.get("Ready") == "False":
         phase = Phase.STALLED if conditions.get("Stalled") == "True" else Phase.NOT_READY
