@@ -55,7 +55,9 @@ class Approved(NamedTuple):
 @writing_control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("names", nargs=-1, metavar="[REPO/PACKAGE]...")
-@click.option("--all", "every", is_flag=True, help="Every open pull request of every repository.")
+@click.option(
+    "--all", "every", is_flag=True, help="Every open pull request, except those of other instances."
+)
 @filter_options
 @click.option("--propose-only", is_flag=True, help="Only mark as ready for review; another person approves.")
 @dry_run_option
@@ -105,6 +107,8 @@ def approve(
     chosen_by.check_sets(world.inventory)
     listed = list_pulls(world)
     chosen = [f for f in listed if f.pull.state is PullState.OPEN]
+    left = [] if names else [f for f in chosen_by.select(chosen) if f.instance]
+    chosen = [f for f in chosen if f not in left]
     if names:
         find = find_pulls if dry_run else partial(find_or_open_pulls, world)
         chosen = [f for name in names for f in find(listed, name)]
@@ -117,12 +121,17 @@ def approve(
         results = _approve_all(list(once), world, plans, dry_run=dry_run)
     unread = {} if names else find_unread(world.inventory)
     printer = make_printer()
+    printer.notes(
+        f"{terminal(f.name)}, {terminal(f.package)}, belongs to instance {terminal(f.instance)} and is left; "
+        "name it to approve it"
+        for f in left
+    )
     if output == Output.JSON:
         printer.value(listing("Approval", (_value(result) for result in results)))
     else:
         which = " that matches" if chosen_by else ""
         where = " in the repositories that were read" if unread else ""
-        none = f"Nothing{which} is open{where}."
+        none = f"Nothing{which}{' of this instance' if left else ''} is open{where}."
         printer.lines(_lines(results, none, propose_only=propose_only))
     return worst(
         show_unread(printer, unread) | {result.error.exit_code for result in results if result.error}

@@ -48,6 +48,7 @@ def expand(
       reconciler expand default/edge --trace   one set, and where each field comes from
       reconciler expand -o json | jq '.variants | length'
     """
+    from reconciler.expand.expansion import empty_selections
     from reconciler.plan.unread import find_unread
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import resolve_inputs
@@ -65,6 +66,7 @@ def expand(
     ]
     printer = make_printer()
     show_standing(printer, inventory.control.standing)
+    printer.notes(map(terminal, empty_selections(desired, inventory)))
     exits = show_unread(printer, find_unread(inventory))
     _show(make_printer(wraps=False), variants, desired, inventory, as_json=output == Output.JSON, trace=trace)
     return worst(exits | ({Exit.INVALID_INPUT} if desired.problems or inventory.problems else set()))

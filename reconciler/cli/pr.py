@@ -287,7 +287,8 @@ def _table(
     rows = []
     for each in listed:
         status = _recorded(each, recorded) or {}
-        why = ": ".join(filter(None, (status.get("phase"), status.get("message"))))
+        foreign = f"belongs to instance {each.instance}" if each.instance else ""
+        why = foreign or ": ".join(filter(None, (status.get("phase"), status.get("message"))))
         since = (status.get("since") or "")[:10]
         rows.append([*map(terminal, (each.name, _state(each), each.package, each.pull.title, since, why))])
     yield from table_lines(heads, rows, width)

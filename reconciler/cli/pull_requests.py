@@ -30,9 +30,12 @@ from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
 from reconciler.records.state import PackageVariantRecord, functions_failed
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.render.kptfile import unmet_gates
+from reconciler.resolve.ownership import is_foreign
 from reconciler.run.inputs import RunInputs
 from reconciler.run.plan import PlannedRun
 
+_OWN = re.compile(r"reconciler/(?P<instance>[^/]+)/")
+"""Branches that an instance makes under its own name: of groups, deletions and locks."""
 _PATTERN = re.compile(r"[*?\[]")
 _SET = "PackageVariantSet"
 _MOST_NAMES = 5
@@ -42,7 +45,8 @@ _LIST = "`reconciler pr list` shows what there is."
 class ListedPull(NamedTuple):
     """A pull request, the repository it is shown under, its forge and its clone.
 
-    `sets` are the PackageVariantSets that its packages were made by, as `namespace/name`.
+    `sets` are the PackageVariantSets that its packages were made by, as `namespace/name`, `instance` is
+    another instance that its packages belong to, "" for this one and for none.
     """
 
     view: RepositoryView
@@ -50,6 +54,7 @@ class ListedPull(NamedTuple):
     forge: Forge
     mirror: Mirror
     sets: frozenset[str] = frozenset()
+    instance: str = ""
 
     @property
     def is_local(self) -> bool:
@@ -76,11 +81,25 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
         views = list(world.inventory.views_of(url))
         mirror = world.mirrors.open(views[0].remote)
         forge = world.forges.of(mirror)
+        others = dict(_other_instances(views, world.inventory.policy.instance))
         for pull in world.inventory.pulls.get(url, ()):
             made_by = frozenset(name for head in _about(pull) for name in sets.get((url, head), ()))
-            listed.append(ListedPull(_view_of(views, pull), pull, forge, mirror, made_by))
+            named = _OWN.match(pull.head)
+            instance = named["instance"] if named else others.get(pull.head, "")
+            instance = "" if instance == world.inventory.policy.instance else instance
+            listed.append(ListedPull(_view_of(views, pull), pull, forge, mirror, made_by, instance))
     listed += _of_lock(world, {each.view.url for each in listed})
     return sorted(listed, key=lambda f: (f.view.key, f.pull.number))
+
+
+def _other_instances(views: Iterable[RepositoryView], instance: str) -> Iterator[tuple[str, str]]:
+    """Yield the branches of drafts that another instance owns, with its name."""
+    for view in views:
+        for package in view.packages.values():
+            for draft in package.drafts:
+                if is_foreign(draft.header, draft.path, instance):
+                    owner = draft.header.owner.partition("/")[0]
+                    yield from ((head, owner) for head in head_branches(short_branch(draft.ref)))
 
 
 def _sets(records: Iterable[PackageVariantRecord]) -> Mapping[tuple[str, str], frozenset[str]]:

@@ -93,6 +93,7 @@ def status(
       reconciler status -o csv > fleet.csv
       reconciler status --html fleet.html          one page for a browser, of the whole fleet
     """
+    from reconciler.expand.expansion import empty_selections
     from reconciler.report.status import StatusFilter
     from reconciler.run.queries import read_status
 
@@ -107,6 +108,8 @@ def status(
             click.clear()
         code = _show(printer, observed, filters, output, sort)
         show_standing(printer, observed.standing)
+        planned = observed.planned
+        printer.notes(map(terminal, empty_selections(planned.desired, planned.inputs.inventory)))
         if html_file is not None:
             from reconciler.run.html_report import status_report
 

@@ -1,7 +1,7 @@
 """Expand manifests into PackageVariants and detect conflicts between their owners."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -212,3 +212,10 @@ def _target(candidate: VariantCandidate) -> str:
 def _order(candidate: VariantCandidate) -> tuple[ObjectKey, tuple[tuple[int, str], ...], str]:
     steps = tuple((step, "") if isinstance(step, int) else (0, step) for step in candidate.path)
     return candidate.owner, steps, str(candidate.selected)
+
+
+def empty_selections(desired: Desired, inventory: Inventory) -> Iterator[str]:
+    """Yield a sentence about each valid set that selects no target, which is often a mistake."""
+    for pvs in inventory.sets:
+        if desired.targets.get(pvs.key) == 0:
+            yield f"{pvs.source.location}: PackageVariantSet {pvs.key} selects no target"

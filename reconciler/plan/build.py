@@ -12,6 +12,7 @@ from reconciler.dependencies import emit as generated_manifests
 from reconciler.dependencies import status as lock_status_files
 from reconciler.dependencies.update import changes as lock_changes
 from reconciler.dependencies.update.changes import MoveOp
+from reconciler.expand.expansion import empty_selections
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.krm.yaml import YamlError, load_documents
@@ -69,7 +70,12 @@ def build_plan(
         problems=tuple(sorted(problems)),
         refusals=decided.refusals,
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, context)),
-        notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
+        notes=(
+            *inventory.notes,
+            *empty_selections(fleet.desired, inventory),
+            *rendered.deliveries.notes,
+            *(f"{warning}" for warning in locks.warnings),
+        ),
         lock=proposal,
         # A reviewed lock is written by merging its proposal, which has a row for each.
         version_changes=lock_changes.version_changes(locks) if inventory.reviewed is None else (),

@@ -7,7 +7,7 @@ from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteGroup
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
@@ -105,8 +105,18 @@ def _variant(
     yield _ensured(change, error, injection, unwritten)
     yield _ready(change, error or injection or (missing_text(change, missing) if missing else ""))
     yield _draft(_has_draft(variant, change, context, missing))
-    yield _context(variant, error, context)
-    yield _config(error, injection)
+    # What was rendered may be there all the same: in a draft that a person closed, say.
+    absent = "" if isinstance(fresh, Package) and fresh.tree in _trees(variant, context) else error
+    yield _context(variant, absent, context)
+    yield _config(absent, injection)
+
+
+def _trees(variant: DesiredVariant, context: PlanContext) -> Iterator[Oid | None]:
+    """Yield the package as main and its draft have it, and as its draft was written last."""
+    resolved = context.resolved.get(variant.key)
+    if resolved is not None:
+        yield resolved.local
+        yield from (resolved.draft.tree, resolved.draft.written) if resolved.draft else ()
 
 
 def missing_text(change: Change, missing: Unfinished) -> str:

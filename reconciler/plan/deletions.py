@@ -159,6 +159,9 @@ def _propose(
     request = None if is_open else _request(target, head, "Delete")
     parts: dict[str, Any] = {"branches": branches, "close": close, "waits": waits}
     message = _cause(owner, context)
+    if waits:
+        theirs = (short_branch(d.ref) for d in target.drafts if d.append_only and d not in target.merged)
+        message += f"; a person committed to {', '.join(theirs)}: merge it, or delete the branch"
     if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(owner, context)):
         return _declined(target, owner, context, pull, **parts)
     # Where main changed a proposal cannot be approved: its pull request does not list what it removes.

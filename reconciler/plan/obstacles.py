@@ -12,7 +12,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.overview import package_overviews
-from reconciler.plan.provenance import find_origins
+from reconciler.plan.provenance import find_request
 from reconciler.plan.status import current_statuses
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
@@ -74,9 +74,10 @@ def find_obstacles(
     newest = revisions[-1] if revisions else ""
     goal = _full(version, resolved) or newest or requested
     is_missing = bool(version and revisions) and goal not in (*revisions, requested)
-    state = () if is_missing else tuple(_state(plan, change, name))
+    problems = tuple(_problems(plan, context.inventory, change.variant))
+    state = () if is_missing else tuple(_state(plan, change, name, explained=bool(problems)))
     obstacles = (
-        *_problems(plan, context.inventory, change.variant),
+        *problems,
         *(_request(resolved, goal, revisions, context, trace) if resolved else ()),
         *((Obstacle(_THERE.format(goal=goal)),) if state and goal and goal == main else ()),
         *state,
@@ -153,28 +154,29 @@ def _request(
             message, f"Run `reconciler lock follow {resolved.variant.key}`, or merge its pull request."
         )
         return
-    origin = next(iter(find_origins(resolved, {}, context.inventory, trace.get(resolved.variant.key, {}))))
-    place = f" ({origin.location})" if origin.location else ""
-    yield Obstacle(f"The manifest asks for {requested}: {origin.source}{place}", "Change it there.")
+    source, location = find_request(resolved, context.inventory, trace.get(resolved.variant.key, {}))
+    yield Obstacle(f"The manifest asks for {requested}: {source} ({location})", "Change it there.")
 
 
 def _is_floating(pin: Pin, offers: Pin | None) -> bool:
     return offers is not None and pin.commit.oid != offers.commit.oid
 
 
-def _state(plan: Plan, change: Change, name: str) -> Iterator[Obstacle]:
-    """Yield the state of the package, and what else waits with it."""
+def _state(plan: Plan, change: Change, name: str, *, explained: bool) -> Iterator[Obstacle]:
+    """Yield the state of the package, unless it is stalled and its problems explain that."""
     assert plan.context is not None  # noqa: S101 - the caller looked
     if plan.context.inventory.policy.suspend:
         yield Obstacle("spec.suspend is true, so nothing changes", "Set it to false in reconciler.yaml.")
     status = next((s for s in current_statuses(plan) if s.package == change.package), None)
-    if status is not None and status.phase is not Phase.PUBLISHED:
+    quiet = (Phase.PUBLISHED, Phase.STALLED) if explained else (Phase.PUBLISHED,)
+    if status is not None and status.phase not in quiet:
         step = _NEXT[status.phase].format(name=name)
         if change.postponed is not None:
             step = "Wait, or change the limits and schedules in spec.pullRequests."
         elif change.reason is Reason.AWAITING_WAVE:
             step = "Run `reconciler plan`: it has every wave."
-        message = status.message or change.detail
+        why = change.detail if status.phase is Phase.PENDING else ""
+        message = "; ".join(dict.fromkeys(filter(None, (status.message or change.detail, why))))
         pull = f" as #{status.pull}" if status.pull else ""
         state = "in conflict" if status.phase is Phase.CONFLICT else status.phase
         yield Obstacle(f"It is {state}{pull}{f': {message}' if message else ''}", step)

@@ -13,6 +13,7 @@ from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET
 from reconciler.inventory.inventory import FieldPath, Inventory
 from reconciler.names.objects import Files
+from reconciler.records.upstream_lock import lock_path
 from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.injection import choose_source, find_points, injected_field
 from reconciler.render.kptfile import function_name
@@ -20,6 +21,7 @@ from reconciler.render.package import cluster_snapshot
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.resolve.rollout_model import ROLL_BACK
 
 _SELECTORS = ("revision", "workspace_name", "tag", "version", "branch")
 
@@ -60,6 +62,13 @@ def find_origins(
     return tuple(origin for step in steps for origin in step())
 
 
+def find_request(
+    resolved: ResolvedVariant, inventory: Inventory, trace: Mapping[str, str]
+) -> tuple[str, Location]:
+    """Return the field of a manifest that asks for an upstream revision."""
+    return _Provenance(resolved, {}, inventory, trace).request()
+
+
 class _Provenance(Struct, frozen=True):
     resolved: ResolvedVariant
     files: Files
@@ -74,13 +83,36 @@ class _Provenance(Struct, frozen=True):
         resolved = self.resolved
         kept = resolved.draft_base or resolved.base if resolved.moved else None
         pin = kept or resolved.pin
-        spec = self.variant.spec.upstream
-        selectors = [name for name in _SELECTORS if spec and getattr(spec, name) is not None]
-        source, at = self._origin("upstream", *map(to_camel, selectors[:1]))
+        source, at = self._decision() or self.request()
         commit = f"{pin.ref} at commit {pin.commit.oid}"
         yield Origin(KPTFILE, "upstream", f"{pin.address} {pin.package.path} {pin.ref}", source, at)
         yield Origin(KPTFILE, "upstreamLock", pin.commit.oid, f"upstream {commit}")
         yield Origin("*", "", "", f"upstream {commit}, where nothing below and no person says otherwise")
+
+    def request(self) -> tuple[str, Location]:
+        """Return the field that asks for an upstream revision, which may not be the one that decided."""
+        spec = self.variant.spec.upstream
+        selectors = [name for name in _SELECTORS if spec and getattr(spec, name) is not None]
+        return self._origin("upstream", *map(to_camel, selectors[:1]))
+
+    def _decision(self) -> tuple[str, Location | None] | None:
+        """Return what keeps the package from the revision that is asked for, None if nothing does."""
+        resolved, key = self.resolved, self.variant.key
+        if resolved.target is not None:
+            ordered = (pvs for pvs in self.inventory.sets if pvs.key == self.variant.set_key)
+            order = next(
+                (pvs for pvs in ordered if ROLL_BACK in (pvs.manifest.metadata.annotations or {})), None
+            )
+            at = order.source.at("metadata", "annotations", ROLL_BACK) if order else None
+            return f"a rollout: {resolved.held}", at
+        if resolved.moved:
+            return f"the commit that it has: {resolved.moved}", None
+        if resolved.offers is None or resolved.offers.commit.oid == resolved.pin.commit.oid:
+            return None
+        reviewed = self.inventory.reviewed
+        lock = (reviewed.pins if reviewed else self.inventory.locks).get(key)
+        source = "the lock, held by a person" if lock and lock.held else "the lock"
+        return source, Location(lock_path(lock)) if lock and reviewed else None
 
     def ownership(self) -> Iterator[Origin]:
         view = self.inventory.repositories[self.resolved.view]

@@ -138,10 +138,13 @@ def _moves(plan: Plan) -> Iterator[str]:
 
 
 def _kept(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[str]:
-    """Return the number of kept packages with their states: `2 kept (1 in review, 1 published)`."""
+    """Return the number of kept packages with their states: `2 kept (1 in review, 1 not ours)`."""
     kept = [change.package for change in plan.changes if change.op is Op.KEEP]
     phases = Counter(statuses[package].phase for package in kept if package in statuses)
-    where = ", ".join(f"{phases[phase]} {phase}" for phase in Phase if phases[phase])
+    counts = [f"{phases[phase]} {phase}" for phase in Phase if phases[phase]]
+    if statuses and len(kept) > phases.total():
+        counts.append(f"{len(kept) - phases.total()} not ours")
+    where = ", ".join(counts)
     return [f"{len(kept)} kept{f' ({where})' if where else ''}"] if kept else []
 
 

@@ -11,6 +11,7 @@ from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
+from reconciler.expand.expansion import empty_selections
 from reconciler.expand.upstream import assume_upstreams
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
@@ -133,7 +134,7 @@ def check_proposal(
         head=proposal.head.commit.oid,
         branch=proposal.branch,
         unavailable=deep and OnUnavailable.FAIL in unread.values(),
-        notes=proposed.inventory.notes,
+        notes=(*proposed.inventory.notes, *empty_selections(new.desired, proposed.inventory)),
         control=control,
         trusted=trusted,
         proposed=planned,

@@ -5,9 +5,10 @@ from typing import Any
 
 import orjson
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.base.errors import Exit
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.status import status_entries
 from reconciler.inventory.standing import Standing
 from reconciler.names.ids import GroupKind, ObjectName, Oid
@@ -19,6 +20,7 @@ from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.render.needed_kinds import needed_kinds
 from reconciler.report.summary import exits_of
+from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Needs
 from reconciler.resolve.rollout_model import Rollout
 from reconciler.run.inputs import read_inputs
@@ -57,9 +59,20 @@ def read_status(options: RunOptions) -> FleetStatus:
     files = current_status(plan)
     values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
     owners: list[dict[str, Any]] = []
+    deliveries = {
+        cluster: (status, overviews[status.variant, status.package])
+        for status in statuses
+        if status.variant is not None and (cluster := cluster_of(status.variant))
+    }
     for owner in (entry for value in values for entry in status_entries(value)):
         key = ObjectName(owner["namespace"], owner["name"])
-        rows = [] if "cluster" in owner else packages.get((owner["kind"], key), [])
+        if "cluster" in owner:
+            moving = any(owner["cluster"] in move.clusters for move in plan.version_changes)
+            alone = PackageStatus(Phase.PENDING), PackageOverview(waiting_for="the next apply")
+            locked = alone if moving else (PackageStatus(Phase.PUBLISHED), PackageOverview())
+            owners.append(_cluster_row(owner, *deliveries.get(owner["cluster"], locked)))
+            continue
+        rows = packages.get((owner["kind"], key), [])
         owners += [_row(owner, status, overviews[key, status.package]) for status in rows] or [dict(owner)]
     standing = planned.inputs.inventory.control.standing
     return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts, standing)
@@ -76,6 +89,29 @@ def _row(owner: Mapping[str, Any], status: PackageStatus, overview: PackageOverv
     }
     downstream = [{"name": status.revision}] if status.revision else []
     return {**owner, "package": status_value(status), "downstreamTargets": downstream, "summary": summary}
+
+
+def _cluster_row(
+    owner: Mapping[str, Any], delivery: PackageStatus, overview: PackageOverview
+) -> dict[str, Any]:
+    """Return the row of a package of a cluster: the version of its lock, on main once that is delivered.
+
+    One that is neither stalled nor waits for its activation has the state of the package that delivers it.
+    """
+    conditions = {condition["type"]: condition["status"] for condition in owner["conditions"]}
+    phase, waiting = delivery.phase, overview.waiting_for
+    if delivery.repository is not None and waiting:
+        waiting = f"{delivery.repository.name}/{delivery.name}: {waiting}"
+    locked = owner["status"]
+    version = locked.get("version") or locked.get("currentIdentifier", "").rpartition(":")[2]
+    versions = (version, "") if phase is Phase.PUBLISHED else ("", version)
+    if conditions.get("Ready") == "False":
+        phase = Phase.STALLED if conditions.get("Stalled") == "True" else Phase.NOT_READY
+        waiting = ""
+    value = status_value(replace(delivery, phase=phase, repository=None, name="", head="", pull=0))
+    value |= {} if phase is delivery.phase else {"since": None, "reason": "", "message": ""}
+    summary = {"set": "", "cluster": owner["cluster"], **dict(zip(("main", "review"), versions, strict=True))}
+    return {**owner, "package": value, "summary": {**summary, "waitingFor": waiting}}
 
 
 class NeededKinds(Struct, frozen=True):

@@ -7,7 +7,7 @@ import pytest
 from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.small_world import _CONFIGURATION, manifest, write_world
-from tests.support.world import World
+from tests.support.world import World, git
 
 EDGE = ("edge-1",)
 
@@ -77,3 +77,21 @@ def test_a_plan_names_what_a_policy_approves(tmp_path: Path, kind: str) -> None:
     world.run("apply")
 
     assert "ApprovedByPolicy" in world.run("plan", "--output", kind).out
+
+
+def test_everything_is_what_this_instance_owns(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", EDGE)
+    world = World(tmp_path / "w")
+    world.run("apply")
+    text = git(world.control, "show", "main:reconciler.yaml").replace("fleet", "other")
+    gone = {manifest("edge-1", package): None for package in ("web", "db")}
+    Repo(world.control).commit({"reconciler.yaml": text, **gone})
+
+    listed, said = world.run("pr", "list").out, world.run("approve", "--all")
+
+    assert listed.count("belongs to instance fleet") == 2
+    assert (said.code, said.out) == (Exit.DONE, "Nothing of this instance is open.\n")
+    assert "edge-1/web, belongs to instance fleet and is left; name it to approve it" in said.err
+    assert tags(world) == set()
+    assert world.run("approve", "edge-1/web").code == Exit.DONE
+    assert tags(world) == {"refs/tags/web/v1"}

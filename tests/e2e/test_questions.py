@@ -83,7 +83,16 @@ def test_unknown_package_suggests_a_name(world: World) -> None:
     ("package", "revision", "messages", "hint"),
     [
         ("edge-1/web", "newest", ["It is in review as #3"], "reconciler approve edge-1/web"),
-        ("edge-1/web", "v1", ["The manifest asks for web/v2: spec.upstream.revision"], "Change it there"),
+        (
+            "edge-1/web",
+            "v1",
+            [
+                "The manifest asks for web/v2: spec.upstream.revision",
+                "Main has web/v1",
+                "It is in review as #3",
+            ],
+            "reconciler approve edge-1/web",
+        ),
         (
             "edge-1/web",
             "web/v7",

@@ -221,6 +221,12 @@ def test_request_about_one_pin_moves_no_other(world: World, words: tuple[str, ..
     assert git(world.root / "copy", "status", "--short").split() == ["M", API]
 
 
+def test_explain_cites_the_lock_that_decided(world: World) -> None:
+    fields = world.run("explain", "edge/web").out
+
+    assert f"Kptfile upstream = ../blueprints.git web web/stable\n      from the lock ({WEB})\n" in fields
+
+
 def test_losing_the_state_moves_nothing(world: World) -> None:
     world.run("apply")
     git(world.control, "update-ref", "-d", STATE)

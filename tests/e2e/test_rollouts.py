@@ -41,6 +41,18 @@ def played(root: Path, until: str) -> World:
     raise AssertionError(until)
 
 
+def test_explain_cites_the_order_to_roll_back(tmp_path: Path) -> None:
+    world = played(tmp_path / "w", "4-roll-back")
+
+    fields = world.run("explain", "edge-01/web").out
+    obstacles = world.run("explain", "edge-01/web", "--why-not", "newest").out
+
+    order = "from a rollout: Rollout web/v2 of web is rolled back (manifests/web.yaml:7:38)"
+    assert f"Kptfile upstream = ../blueprints.git web web/v1\n      {order}\n" in fields
+    assert "Nothing keeps it" not in obstacles
+    assert "Rollout web/v2 of web is rolled back\n       next: " in obstacles
+
+
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Return the fleet when the gate of the second wave has failed, and a run has seen it."""

@@ -67,7 +67,8 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 def _lines(world: World) -> Iterator[tuple[str, ...]]:
     """Yield the commands, those about one package with the first package of the fleet that has one."""
     items = json.loads(world.run("status", "-o", "json").out)["items"]
-    packages = [f"{p['repository']}/{p['name']}" for item in items if (p := item.get("package"))]
+    found = [item["package"] for item in items if item.get("package")]
+    packages = [f"{package['repository']}/{package['name']}" for package in found if package["repository"]]
     yield ("plan",)
     yield ("status",)
     if packages:

@@ -12,7 +12,7 @@ from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.schema import violations
 from tests.support.small_world import manifest, repository, variant, write_world
-from tests.support.world import World, git
+from tests.support.world import World, build_world, git
 
 PROJECT = Path(__file__).resolve().parents[2]
 LATER = 1_767_300_000
@@ -146,6 +146,10 @@ def test_closed_pull_request_is_rejected(world: World) -> None:
     found = package(world)
 
     assert (found["phase"], found["reason"], found["pullRequest"]["number"]) == ("rejected", "Rejected", 2)
+    (owner,) = json.loads(world.run("status", "default/web-edge-1", "-o", "json").out)["items"]
+    conditions = {c["type"]: c["status"] for c in owner["conditions"]}
+    assert (conditions["DownstreamEnsured"], conditions["Ready"]) == ("False", "False")
+    assert (conditions["DraftExists"], conditions["ConfigInjected"]) == ("True", "True")
 
 
 def test_paused_variant_is_paused(world: World) -> None:
@@ -305,3 +309,48 @@ def test_pull_requests_are_listed_with_age_and_status(world: World) -> None:
 
     assert re.search(r"edge-1#2 +draft +edge-1/web +Create web from web/v1 +2026-01-01 +in review", said.out)
     assert [item["status"]["phase"] for item in items] == ["in review", "in review"]
+
+
+EMPTY = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata: {name: sites, namespace: default}
+spec:
+  upstream: {repo: blueprints, package: web, revision: 1}
+  targets:
+  - repositorySelector: {matchLabels: {no: repository}}
+"""
+
+
+@pytest.mark.parametrize("command", ["plan", "status", "expand", "check"])
+def test_set_that_selects_nothing_is_told(world: World, command: str) -> None:
+    change(world, {"manifests/sites.yaml": EMPTY})
+
+    said = world.run(command)
+
+    assert said.code == Exit.DONE
+    note = "note: manifests/sites.yaml:1: PackageVariantSet default/sites selects no target"
+    assert note in said.out + said.err
+
+
+WORLDS = PROJECT / "fixtures/worlds"
+
+
+def test_packages_of_clusters_have_version_state_and_age(tmp_path: Path) -> None:
+    world = build_world(WORLDS / "70-crossplane-delivery", tmp_path / "cluster")
+    row = r"^dev/acme-net +dev +{} +2026-01-01"
+
+    assert re.search(row.format(r"v1\.5\.0 +pending"), world.run("status").out, re.MULTILINE)
+    world.run("apply")
+    reviewed = world.run("status").out
+    world.run("approve", "--all")
+
+    assert re.search(
+        row.format(r"v1\.5\.0 +in review") + " +dev/dependencies: review", reviewed, re.MULTILINE
+    )
+    said = world.run("status", "-o", "json", "dev/acme-net")
+    (item,) = json.loads(said.out)["items"]
+    assert (item["summary"]["main"], item["package"]["phase"]) == ("v1.5.0", "published")
+    schema = json.loads((PROJECT / "docs/schemas/status.schema.json").read_text())
+    assert violations(schema, json.loads(said.out)) == []
+    assert "dev/acme-net,dev,v1.5.0,,published,2026-01-01" in world.run("status", "-o", "csv").out

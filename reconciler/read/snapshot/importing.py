@@ -331,6 +331,9 @@ def _header(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> tuple
     spec: dict[str, Any] = {"time": format_time(options.time), "versions": dict(sorted(versions.items()))}
     if served is not None:
         spec["served"] = served
+    if spec["time"] < (old.spec.time or ""):  # as every import writes it
+        older = f"These lists are of {spec['time']}, older than the snapshot, which is of {old.spec.time}"
+        notes = (*notes, older)
     spec["lists"] = [_entry(listed, spec["time"]) for listed in _lists_after(old, lists, options)]
     value = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": cluster}, "spec": spec}
     return (emit(value) + "\n").encode(), notes

@@ -108,10 +108,11 @@ def test_untouched_draft_of_a_deleted_package_is_closed_with_its_pull_request() 
 
 def test_draft_of_people_stays_beside_the_proposal() -> None:
     touched = a_draft(has_foreign_commits=True)
+    step = f"{DELETED.message}; a person committed to {BRANCH}: merge it, or delete the branch"
 
-    assert decision(a_target(draft=touched)) == replace(DELETED, waits=True)
+    assert decision(a_target(draft=touched)) == replace(DELETED, message=step, waits=True)
     assert decision(a_target(merged=(touched,))) == replace(DELETED, writes=(CLOSE_DRAFT, REMOVAL))
-    assert decision(a_target(others=(touched,))) == replace(DELETED, waits=True)
+    assert decision(a_target(others=(touched,))) == replace(DELETED, message=step, waits=True)
 
 
 def test_package_that_was_never_on_main_goes_with_its_draft() -> None:

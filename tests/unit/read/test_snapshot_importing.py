@@ -98,6 +98,18 @@ def test_repeated_import_changes_only_the_time() -> None:
     assert [b for a, b in zip(old, new, strict=True) if a != b] == ['  time: "2026-01-02T00:00:00Z"']
 
 
+def test_older_lists_are_told() -> None:
+    files, first = imported({}, listing(obj("a")), options(T2))
+
+    _, older = imported(files, listing(obj("a")), options(T1))
+
+    told = (
+        "These lists are of 2026-01-01T00:00:00Z, older than the snapshot, which is of 2026-01-02T00:00:00Z"
+    )
+    assert told in older.notes
+    assert told not in first.notes
+
+
 def test_one_change_is_one_line() -> None:
     files, _ = imported({}, listing(*[obj(f"c{n}", spec={"size": n}) for n in range(9)]))
     after, _ = imported(files, listing(*[obj(f"c{n}", spec={"size": n * (n != 4)}) for n in range(9)]))

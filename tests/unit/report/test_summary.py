@@ -3,11 +3,12 @@
 import pytest
 
 from reconciler.base.errors import Exit, Location
-from reconciler.base.reasons import Reason
+from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.update.changes import MoveOp, VersionChange
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Plan, Refusal
+from reconciler.plan.status import PackageStatus
 from reconciler.report.summary import arrow, clusters_text, exits_of, summary_line
 from tests.support.values import replace
 from tests.unit.report.plans import EAST, NAMES, UPDATED, change
@@ -29,6 +30,14 @@ BUSY = {
 def test_plan_without_anything_to_report_has_nothing_to_do() -> None:
     assert summary_line(IDLE).startswith("Nothing to do: 1 kept")
     assert summary_line(Plan()) == "Nothing to do: no packages"
+
+
+def test_kept_package_without_a_state_is_not_ours() -> None:
+    other = replace(change(Op.KEEP), package=PackageKey("host/edge", "theirs"), reason=Reason.NOT_OURS)
+    plan = replace(IDLE, changes=(*IDLE.changes, other))
+    states = {IDLE.changes[0].package: PackageStatus(Phase.PUBLISHED)}
+
+    assert summary_line(plan, states) == "Nothing to do: 2 kept (1 published, 1 not ours)"
 
 
 @pytest.mark.parametrize("case", BUSY)
