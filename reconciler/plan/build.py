@@ -66,7 +66,12 @@ def build_plan(
         problems=tuple(sorted(problems)),
         refusals=decided.refusals,
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, context)),
-        notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
+        notes=(
+            *inventory.notes,
+            *context.resolution.notes,
+            *rendered.deliveries.notes,
+            *(f"{warning}" for warning in locks.warnings),
+        ),
         lock=proposal,
         version_changes=lock_changes.version_changes(locks) if locks.scopes else (),
         rollouts=context.resolution.rollouts,

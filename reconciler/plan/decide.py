@@ -15,9 +15,11 @@ from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
 from reconciler.plan.draft_decision import Case, decide_output, upstream_labels
 from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.path_conflicts import find_obstacle
+from reconciler.plan.rejection import retry_text
 from reconciler.render.rendered import Blocked
 from reconciler.resolve.ownership import find_pause
 from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.resolve.rollout_model import RolloutPhase
 
 _FAULTS = frozenset({Reason.BASE_NOT_FOUND, Reason.PROTECTED_FIELD})
 """Reasons to block a package that are reported at its variant, with a hint."""
@@ -69,10 +71,20 @@ def _in_rollout(change: Change, target: PlanTarget, context: PlanContext) -> Cha
     key = change.variant
     why = context.held.get(key, "") if key else ""
     is_same = change.op is Op.KEEP and change.reason is Reason.UP_TO_DATE and target.draft is None
-    if why and (is_same or change.op is Op.CLOSE):
-        return replace(change, reason=Reason.AWAITING_WAVE, message=why)
+    if key and why and (is_same or change.op is Op.CLOSE):
+        return _held(change, context.variants[key], context)
     why = why or (context.stopped.get(key, "") if key else "")
     return replace(change, message="; ".join(filter(None, (change.message, why)))) if why else change
+
+
+def _held(change: Change, variant: DesiredVariant, context: PlanContext) -> Change:
+    """Return the change of a package that its rollout keeps; what people took back waits for them."""
+    why, rollout = context.held[variant.key], context.rollouts.get(variant.key)
+    if rollout is not None and variant.key in rollout.rejected:
+        again = retry_text(variant, context.inventory.records.get(variant.key))
+        return replace(change, reason=Reason.REJECTED, message=f"{why}. {again}", waits=True)
+    is_back = rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
+    return replace(change, reason=Reason.ROLLED_BACK if is_back else Reason.AWAITING_WAVE, message=why)
 
 
 def _faults(case: Case, change: Change) -> Iterator[Problem]:
@@ -150,7 +162,7 @@ def _blank(target: PlanTarget, variant: DesiredVariant) -> Change:
 def _unresolved(change: Change, target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Change:
     """Keep the package of a variant without upstream or pin; block a new one."""
     if variant.key in context.held:
-        return replace(change, reason=Reason.AWAITING_WAVE, message=context.held[variant.key])
+        return _without_draft(_held(change, variant, context), target)
     if variant.key in context.waiting:
         return replace(change, reason=Reason.LOCK_PENDING, message=context.waiting[variant.key])
     mine = [p for p in context.resolution.problems if p.owner == variant.owner]
@@ -158,6 +170,18 @@ def _unresolved(change: Change, target: PlanTarget, variant: DesiredVariant, con
     if target.package.exists or not mine:
         return replace(change, reason=Reason.OWNER_STALLED, message=message)
     return replace(change, op=Op.BLOCK, reason=Reason(mine[0].reason), message=message)
+
+
+def _without_draft(change: Change, target: PlanTarget) -> Change:
+    """Return the change of a package that waits for its first revision: a draft of another one goes."""
+    draft = target.draft
+    if draft is None or target.package.main_tree is not None:
+        return change
+    if draft.append_only:
+        message = f"{change.message}; its draft has a person's commits and is left to them"
+        return replace(change, reason=Reason.DRAFT_EDITED, message=message, waits=True)
+    closing = close_pulls(target, [draft.ref], "Its rollout does not bring this revision.")
+    return replace(change, op=Op.CLOSE, after=None, writes=close_drafts([draft]), close=closing)
 
 
 def _contested(target: PlanTarget, variants: tuple[DesiredVariant, ...]) -> PackageDecision:

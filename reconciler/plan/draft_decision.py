@@ -25,7 +25,7 @@ from reconciler.plan.drafts import (
     wanted_pull,
     write_draft,
 )
-from reconciler.plan.rejection import RETRY, ask_key, closed_text, find_rejection, retry_text
+from reconciler.plan.rejection import closed_text, find_rejection, retry_text
 from reconciler.records.state import PackageVariantRecord, functions_failed, is_failure
 from reconciler.render.answers import Answer
 from reconciler.render.conflicts import (
@@ -38,6 +38,7 @@ from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.rollout_records import is_asked_again
 
 
 class Case(Struct, frozen=True):
@@ -57,15 +58,9 @@ class Case(Struct, frozen=True):
     @property
     def is_asked_again(self) -> bool:
         """Whether a person asks for what was rejected: by the retry annotation, or on the dashboard."""
-        annotated = self.resolved.variant.annotations.get(RETRY, "")
-        # Removing the annotation asks for nothing.
-        if annotated and annotated != (self.record.retry if self.record else ""):
-            return True
         fresh, draft = self.rendered.fresh, self.target.draft
-        trees = {fresh.tree if isinstance(fresh, Package) else None, draft.tree if draft else None}
-        return any(
-            ask_key(self.target.key, tree) in self.context.inventory.retry_requests for tree in trees if tree
-        )
+        trees = (fresh.tree if isinstance(fresh, Package) else None, draft.tree if draft else None)
+        return is_asked_again(self.resolved.variant, self.target.key, trees, self.context.inventory)
 
 
 def decide_output(case: Case, change: Change) -> Change:
@@ -181,7 +176,8 @@ def _unanswered(case: Case, change: Change, conflicts: tuple[Conflict, ...]) -> 
 def _obsolete_draft(case: Case, change: Change, draft: Draft) -> Change:
     """Main is what it should be: an untouched draft is closed, a person's is kept."""
     if draft.append_only:
-        message = "Main is up to date; the draft has a person's commits and is left to them"
+        main = "Main is up to date" if not case.resolved.held else "Main has what the package keeps for now"
+        message = f"{main}; the draft has a person's commits and is left to them"
         return replace(change, op=Op.KEEP, reason=Reason.DRAFT_EDITED, message=message, waits=True)
     return replace(
         change,

@@ -77,6 +77,8 @@ class _Provenance(Struct, frozen=True):
         spec = self.variant.spec.upstream
         selectors = [name for name in _SELECTORS if spec and getattr(spec, name) is not None]
         source, at = self._origin("upstream", *map(to_camel, selectors[:1]))
+        if resolved.held:
+            source, at = resolved.held, resolved.held_at or self.variant.source.location
         commit = f"{pin.ref} at commit {pin.commit.oid}"
         yield Origin(KPTFILE, "upstream", f"{pin.address} {pin.package.path} {pin.ref}", source, at)
         yield Origin(KPTFILE, "upstreamLock", pin.commit.oid, f"upstream {commit}")

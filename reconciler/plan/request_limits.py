@@ -15,6 +15,7 @@ from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Change, Op, Postponed, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.context import PlanContext
 from reconciler.policy import PullRequestPolicy
+from reconciler.resolve.rollout_model import RolloutPhase
 
 Head = tuple[str, str]
 """A repository's URL and the branch of a pull request."""
@@ -40,19 +41,39 @@ class _Counts(Struct):
 def postpone_requests(context: PlanContext, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Return the changes without the opening of pull requests that limits or the schedule forbid now.
 
-    What waits is pending: the next plan has it again, before anything newer. Order-free.
+    What waits is pending: the next plan has it again, before anything newer. Order-free. A rollback waits for
+    no limit. What a paused or failed rollout keeps from being merged is not opened either.
     """
     policy = context.inventory.policy.pull_requests
     limits = (policy.max_open, policy.max_open_per_repository, policy.max_new, policy.max_new_per_repository)
-    if context.inventory.opening.is_open and not any(limits):
+    stopped = _stopped(context, changes) if context.stopped else {}
+    if context.inventory.opening.is_open and not any(limits) and not stopped:
         return tuple(changes)
-    postponed = _postponed(context, changes)
+    postponed = {**_postponed(context, [c for c in changes if not _goes_back(c, context)]), **stopped}
     return tuple(
         _without_request(change, postponed[head], context)
         if (head := _new_head(change)) and head in postponed
         else change
         for change in changes
     )
+
+
+def _goes_back(change: Change, context: PlanContext) -> bool:
+    rollout = context.rollouts.get(change.variant) if change.variant else None
+    return rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
+
+
+def _stopped(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head, Postponed]:
+    """Return the pull requests of which no package may be merged now."""
+    by_head: dict[Head, list[Change]] = {}
+    for change in changes:
+        if head := _new_head(change):
+            by_head.setdefault(head, []).append(change)
+    return {
+        head: Postponed(Reason.AWAITING_WAVE, context.stopped[own[0].variant])
+        for head, own in by_head.items()
+        if own[0].variant and all(change.variant in context.stopped for change in own)
+    }
 
 
 def _new_head(change: Change) -> Head | None:
@@ -120,7 +141,7 @@ def _count_open(context: PlanContext, changes: Sequence[Change]) -> Counter[str]
 
 def _without_request(change: Change, postponed: Postponed, context: PlanContext) -> Change:
     """Return the change without its pull request; one that does nothing else keeps its package."""
-    opens = context.inventory.opening.opens
+    opens = context.inventory.opening.opens if postponed.reason is not Reason.AWAITING_WAVE else ""
     when = f"{postponed.message}; it opens at {opens}" if opens else postponed.message
     change = replace(change, pull=None, postponed=postponed, repair=when)
     if change.pending:
