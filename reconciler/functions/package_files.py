@@ -14,12 +14,13 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.resource import Resource
 from reconciler.functions.values import copy_value
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
+from reconciler.krm.yaml import end_line
 from reconciler.names.objects import File, Files, Mode
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-_IGNORE_FILE: Final = ".krmignore"
+IGNORE_FILE: Final = ".krmignore"
 _ENDINGS: Final = (".yaml", ".yml")
 
 
@@ -38,11 +39,11 @@ def package_of(path: str, packages: Container[str]) -> str:
 
 def ignored_paths(files: Files) -> frozenset[str]:
     """Return the paths that the `.krmignore` of one package hides; `files` has no files of sub-packages."""
-    ignore = files.get(_IGNORE_FILE)
+    ignore = files.get(IGNORE_FILE)
     if ignore is None:
         return frozenset()
     spec = _ignore_spec(ignore.data)
-    return frozenset(path for path in files if path != _IGNORE_FILE and _is_ignored(path, spec))
+    return frozenset(path for path in files if path != IGNORE_FILE and _is_ignored(path, spec))
 
 
 @lru_cache(maxsize=256)
@@ -163,8 +164,7 @@ def _kept(file: PackageFile, staying: Mapping[int, Resource], *, joined: bool) -
         if doc.kind is DocumentKind.KRM:
             text = staying[number].text
             last = number == len(file.documents) - 1
-            text = text if text.endswith("\n") or (last and not joined) else f"{text}\n"
-            yield replace(doc, marker=marker, text=text)
+            yield replace(doc, marker=marker, text=text if last and not joined else end_line(text))
         else:
             yield replace(doc, marker=marker)
 
@@ -172,9 +172,9 @@ def _kept(file: PackageFile, staying: Mapping[int, Resource], *, joined: bool) -
 def _appended(file: PackageFile | None, added: Iterable[Resource]) -> PackageFile:
     documents = [] if file is None else [doc for doc in file.documents if doc.kind is not DocumentKind.EMPTY]
     for resource in sorted(added, key=lambda item: (item.index is None, item.index or 0)):
-        if documents and not (documents[-1].marker + documents[-1].text).endswith("\n"):
-            documents[-1] = replace(documents[-1], text=f"{documents[-1].text}\n")
-        text = resource.text if resource.text.endswith("\n") else f"{resource.text}\n"
+        if documents:
+            documents[-1] = replace(documents[-1], text=end_line(documents[-1].text))
+        text = end_line(resource.text)
         documents.append(
             PackageDocument("---\n" if documents else "", text, DocumentKind.KRM, resource.value)
         )

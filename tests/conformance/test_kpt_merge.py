@@ -83,6 +83,7 @@ COMPATIBLE: dict[str, Check] = {
 DEFAULT: dict[str, Check] = {
     **COMPATIBLE,
     "12-null-upstream": lambda f: spec_of(f) == {"a": None, "b": "7", "n": None},
+    "16-alist-up-adds-front": lambda f: images_of(f) == ["side:1", "app:1", "l"],
     "17-alist-reordered-up": lambda f: [c["name"] for c in pod_of(f)["containers"]] == ["side", "app"],
     "22-alist-whole-del-up": lambda f: pod_of(f)["volumes"] == [{"name": "local", "emptyDir": {}}],
     "24-alist-multikey-default": lambda f: (

@@ -243,9 +243,14 @@ def test_edits_at_once_equal_successive_splices(data: st.DataObject) -> None:
     except YamlError:
         return  # a comment at a place that has none
     if not result.fallbacks:
-        for edit in edits:
-            text = splice(text, [plan_splice(Tree.parse(text), edit)])
-        assert result.text == text
+        # A block scalar at the end of the text is closed where text comes behind it.
+        assert result.text in {_spliced(text, edits), _spliced(Tree.parse(text).closed(), edits)}
+
+
+def _spliced(text: str, edits: list[Edit]) -> str:
+    for edit in edits:
+        text = splice(text, [plan_splice(Tree.parse(text), edit)])
+    return text
 
 
 def _slots(node: Any) -> Iterator[Slot]:

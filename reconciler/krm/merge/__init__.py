@@ -6,12 +6,14 @@ from msgspec.structs import replace
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FieldMerge, with_comments
 from reconciler.krm.merge.nodes import (
+    ATTRIBUTION,
     UPSTREAM_IDENTIFIER,
     Identity,
     Node,
     child,
     has_merge_comment,
     identity_of,
+    is_printed_same,
     is_same,
     may_have_schema,
     root_of,
@@ -34,6 +36,7 @@ from reconciler.krm.schema import Schemas, Shape
 from reconciler.krm.yaml import Tree, YamlError, edit_tree
 
 __all__ = [
+    "ATTRIBUTION",
     "UPSTREAM_IDENTIFIER",
     "CompatibleMerge",
     "ConflictResolver",
@@ -54,6 +57,7 @@ __all__ = [
     "edits_of",
     "has_merge_comment",
     "identity_of",
+    "is_printed_same",
     "is_same",
     "merge_document",
     "merge_document_like_kpt",

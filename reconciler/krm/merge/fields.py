@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.krm.merge.nodes import Node, is_same, shape_in_comments
+from reconciler.krm.merge.nodes import Node, is_rendered_same, is_same, shape_in_comments
 from reconciler.krm.merge.result import (
     KEEP,
     Comment,
@@ -138,15 +138,15 @@ class FieldMerge(Struct):
         self, local: Node | None, sides: list[dict[ElementKey, Node]], shape: Shape, path: Steps
     ) -> Merged | None:
         base, upstream, ours = sides
-        result = MergedCollection(local, items=[])
-        items: list[MergedField] = []
+        merged: dict[ElementKey, MergedField] = {}
         for key in (*ours, *(key for key in upstream if key not in ours)):
             at = (*path, element_step(key, shape))
             value = self._element(base.get(key), upstream.get(key), ours.get(key), shape.items, at)
             if value is not None:
                 part = with_comments(value, base.get(key), upstream.get(key), ours.get(key))
-                items.append(replace(part, local=ours.get(key)))
-        result.items = items
+                merged[key] = replace(part, local=ours.get(key))
+        items = [merged[key] for key in _order(sides, merged) if key in merged]
+        result = MergedCollection(local, items=items)
         return result if items or (local is not None and upstream) else None
 
     def _element(
@@ -162,6 +162,33 @@ class FieldMerge(Struct):
         winner = self.resolver(path)
         self.conflicts.append(FieldConflict(path, base, upstream, local, reason, winner))
         return winner
+
+
+def _order(sides: list[dict[ElementKey, Node]], merged: dict[ElementKey, MergedField]) -> list[ElementKey]:
+    """Return the order of the merged elements: upstream's if local left the old one, else local's.
+
+    An element that only the other side has follows all that it follows there, as variables
+    refer to earlier ones.
+    """
+    base, upstream, local = sides
+    common = base.keys() & upstream.keys() & local.keys()
+    old, theirs, ours = ([key for key in side if key in common] for side in (base, upstream, local))
+    changed = [key for key in old if key in merged and isinstance(merged[key].value, MergedCollection)]
+    # An element that local changed too is edited in its place.
+    moves = theirs != old and all(is_rendered_same(base[key], local[key]) for key in changed)
+    follows = ours == old and (moves or theirs == old)
+    for key in changed if follows and moves else ():
+        merged[key].value = FromUpstream(upstream[key])
+    first, second = (upstream, local) if follows else (local, upstream)
+    order = list(first)
+    place = 0
+    for key in second:
+        if key in first:
+            place = max(place, order.index(key) + 1)
+        elif key in merged:
+            order.insert(place, key)
+            place += 1
+    return order
 
 
 def with_comments(value: Merged, base: Node | None, upstream: Node | None, local: Node | None) -> MergedField:

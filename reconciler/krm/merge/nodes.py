@@ -37,6 +37,8 @@ _NO_END: Final = -1
 _SCHEMA_COMMENT: Final = "# {"
 MERGE_COMMENT = re.compile(r"#\s*kpt-merge:\s*(?P<namespace>[^/\s]*)/(?P<name>\S*)\s*\Z")
 """`# kpt-merge: NAMESPACE/NAME` beside `metadata:`: the name that the resource has upstream."""
+ATTRIBUTION = "cnrm.cloud.google.com/blueprint"
+"""Annotation of resources of Config Connector to which kpt adds its own name, as `kpt-pkg`."""
 UPSTREAM_IDENTIFIER = "internal.kpt.dev/upstream-identifier"
 """kpt's annotation `GROUP|KIND|NAMESPACE|NAME`; functions read it, a merge does not."""
 
@@ -208,17 +210,16 @@ class Node:
         relative to its start.
         """
         anchor = self.raw.start_mark.index if self.is_block or self.slot < 0 else self.slot
-        written = self.tree.text[self.raw.start_mark.index : self.end]
+        written = self.tree.closed(self.raw.start_mark.index, self.end)
         return Raw(dedent_lines(written, self.tree.column(anchor)))
 
     def as_slot(self) -> Raw:
         """Return the text of the whole entry or item, with all its comments."""
         comments = self._all_comments()
-        text = self.tree.text
         start = comments.head_span.start if comments.head_span else self.slot
         spans = (comments.line_span, comments.foot_span)
         end = max(self.end, *(span.end if span else _NO_END for span in spans))
-        return Raw(dedent_lines(text[start:end], self.tree.column(self.slot)))
+        return Raw(dedent_lines(self.tree.closed(start, end), self.tree.column(self.slot)))
 
     def is_aliased(self, path: Path, *, whole: bool) -> bool:
         """Tell whether the value at `path` or above it has an anchor or alias; with `whole`, also below."""
@@ -300,6 +301,33 @@ def is_rendered_same(left: Node, right: Node) -> bool:
     if not left.comments.line and not right.comments.line and "#" not in left.source + right.source:
         return True
     return [*_line_comments(left)] == [*_line_comments(right)]
+
+
+def is_printed_same(left: Node | None, right: Node | None) -> bool:
+    """Tell whether kyaml prints two values alike, apart from comments and kpt's attribution.
+
+    It prints keys in their order, and scalars and collections in their style, but breaks lines anew.
+    """
+    if left is None or right is None or left.kind is not right.kind:
+        return left is right
+    if left.is_scalar:
+        return left.text == right.text and _written_as(left) == _written_as(right)
+    if left.is_flow is not right.is_flow:
+        return False
+    if left.is_sequence:
+        return len(left.items) == len(right.items) and all(map(is_printed_same, left.items, right.items))
+    ours, theirs = (
+        [pair for pair in side.children.items() if pair[0] != ATTRIBUTION] for side in (left, right)
+    )
+    return len(ours) == len(theirs) and all(
+        mine[0] == other[0] and is_printed_same(mine[1], other[1])
+        for mine, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _written_as(scalar: Node) -> tuple[Any, Any]:
+    """Return the tag and the style of a scalar; an alias has none."""
+    return getattr(scalar.raw, "tag", None), scalar.raw.style if scalar.kind is NodeKind.SCALAR else None
 
 
 def may_have_schema(tree: Tree | None) -> bool:

@@ -164,23 +164,28 @@ def _additions(path: Path, name: str, merged: Merged, *, after: str | None, flow
 
 
 def _edit_items(local: Node, items: list[MergedField], path: Path) -> Iterator[Edit]:
-    """Change the items that stay, then delete from the end, then append, so that indexes stay valid."""
+    """Change the items that stay, delete the others from the end, then insert from the start.
+
+    In this order indexes stay valid. An item that moves is deleted and inserted.
+    """
     places = {id(node): index for index, node in enumerate(local.items)}
     stays: dict[int, MergedField] = {}
-    new: list[MergedField] = []
+    last = -1
     for part in items:
-        place = places.get(id(part.local))
-        if place is None or place in stays:
-            new.append(part)
-        else:
+        place = places.get(id(part.local), -1)
+        if place > last:
             stays[place] = part
+            last = place
     for place, part in stays.items():
         yield from edits_of(local.items[place], part.value, (*path, place))
         yield from _edit_comments(local.items[place], part, (*path, place))
     for place in reversed(range(len(local.items))):
         if place not in stays:
             yield DeleteItem((*path, place))
-    for index, part in enumerate(new, len(stays)):
+    staying = set(map(id, stays.values()))
+    for index, part in enumerate(items):
+        if id(part) in staying:
+            continue
         yield InsertItem(path, index, _slot_or_value(part.value, flow=local.is_flow))
         if isinstance(part.value, MergedCollection) and not local.is_flow:
             yield from _new_comments(part.value, (*path, index))

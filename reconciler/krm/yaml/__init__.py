@@ -33,6 +33,7 @@ from reconciler.krm.yaml.tree import (
     Sequence,
     Slot,
     Tree,
+    end_line,
     fields_of,
 )
 
@@ -72,6 +73,7 @@ __all__ = [
     "edit_tree",
     "edited",
     "emit",
+    "end_line",
     "fields_of",
     "is_plain",
     "load_documents",

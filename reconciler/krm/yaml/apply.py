@@ -1,6 +1,7 @@
 """Edit a document: by splicing where possible, else by a ruamel.yaml round trip; both checked by parsing."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,13 +55,15 @@ def edit_tree(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits = PACKAGE_
     for edit in edits:
         data = edited(data, edit)
     expected = canonical(data)
-    try:
-        result = _splice_all(tree, edits, limits)
-        for end in ("", "\n"):  # a block scalar at the end of the text may need its line break
-            if _parses_to(result + end, expected, limits):
-                return EditResult(result + end)
-    except CannotSpliceError:
-        pass
+    # What follows a block scalar at the end of the text would give it a line break.
+    closed = tree.closed()
+    trees = (tree,) if closed == tree.text else (tree, Tree.parse(closed, limits))
+    for each in trees:
+        with suppress(CannotSpliceError):
+            result = _splice_all(each, edits, limits)
+            for end in ("", "\n"):  # a block scalar at the end of the text may need its line break
+                if _parses_to(result + end, expected, limits):
+                    return EditResult(result + end)
     result = _edit_round_trip(tree, edits)
     if not _parses_to(result, expected, limits):
         raise YamlError("The edits cannot be written without changing something else")

@@ -194,6 +194,27 @@ def content_end(text: str, node: ExactNode) -> int:
     return end
 
 
+def close_scalar(text: str, root: ExactNode | None) -> tuple[int, str] | None:
+    """Return where a text has the chomping indicator of a block scalar that needs `-`, and the old one.
+
+    At the end of a text without a final line break, `|` and `|+` read as `|-`; before other text they do not.
+    None where the text ends otherwise.
+    """
+    node: Any = root
+    if text.endswith("\n"):
+        return None
+    while isinstance(node, (MappingNode, SequenceNode)) and not node.flow_style and node.value:
+        last: Any = node.value[-1]
+        node = last[1] if isinstance(node, MappingNode) else last
+    if not isinstance(node, ScalarNode) or node.style not in ("|", ">") or node.end_mark.index < len(text):
+        return None
+    header = _BLOCK_HEADER.match(text, node.start_mark.index)
+    if header is None or "-" in header[1] or "\n" not in text[header.end() :]:
+        return None
+    old = "+" if "+" in header[1] else ""
+    return header.start(1) + header[1].find(old), old
+
+
 def dash_offsets(text: str, sequence: SequenceNode) -> list[int]:
     """Return the offset of the dash of each item of a block sequence."""
     offsets: list[int] = []

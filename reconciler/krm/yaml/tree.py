@@ -16,6 +16,7 @@ from reconciler.krm.yaml.comments import NO_COMMENTS, CommentIndex, Comments, Sp
 from reconciler.krm.yaml.compose import (
     UNTAGGED,
     ExactNode,
+    close_scalar,
     compose_exact,
     content_end,
     dash_offsets,
@@ -25,7 +26,7 @@ from reconciler.krm.yaml.compose import (
     properties_end,
 )
 from reconciler.krm.yaml.emit import DEFAULT_INDENTATION, Indentation, Style
-from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlLimits
+from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlError, YamlLimits
 from reconciler.krm.yaml.load import Path, construct, index_of, typed_key
 
 _SCALAR_STYLES: Final = {"'": Style.SINGLE, '"': Style.DOUBLE, "|": Style.LITERAL, ">": Style.FOLDED}
@@ -293,6 +294,15 @@ class Tree:
         """The indentation of the document, which added fields follow."""
         return _detect_indentation(self.raw)
 
+    def closed(self, start: int = 0, end: int | None = None) -> str:
+        """Return `text[start:end]` as it reads before other text: its last block scalar may need a `-`."""
+        end = len(self.text) if end is None else end
+        found = close_scalar(self.text, self.raw) if end == len(self.text) else None
+        if found is None or found[0] < start:
+            return self.text[start:end]
+        at, old = found
+        return f"{self.text[start:at]}-{self.text[at + len(old) : end]}"
+
     def slot(self, path: Path) -> Slot | None:
         """Return the entry or item at `path`, or None; aliases are not followed."""
         holder: Any = None
@@ -361,6 +371,16 @@ class Tree:
         if isinstance(node, MappingNode):
             return Mapping(self, node)
         return Sequence(self, node) if isinstance(node, SequenceNode) else Alias(self, node)
+
+
+def end_line(text: str, line_break: str = "\n") -> str:
+    """Return the text of a document, of YAML or not, as it reads before other text too."""
+    if not text or text.endswith("\n"):
+        return text
+    try:
+        return Tree.parse(text).closed() + line_break
+    except YamlError:
+        return text + line_break
 
 
 @lru_cache(maxsize=_KEPT_TREES)

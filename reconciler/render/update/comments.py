@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from reconciler.krm.merge import has_merge_comment, root_of
+from reconciler.krm.merge import has_merge_comment, is_printed_same, is_same, root_of
 from reconciler.krm.yaml import Tree
 from reconciler.policy import OnConflict
 from reconciler.render.update.conflict_policy import Rule, RuleKind
@@ -84,6 +84,23 @@ def _header(tree: Tree) -> str:
         return ""
     span = first.comments.head_span
     return tree.text[: span.start if span else first.slot]
+
+
+def is_unedited(base: Tree, side: Tree, *, like_kpt: bool) -> bool:
+    """Return whether a side has the values and comments of the base, whatever its formatting.
+
+    kpt formats what it fetches. In its own mode, quotes, styles and the order of keys are an edit, as in kpt.
+
+    Source: kpt internal/util/merge/merge3.go, resourceHandler.equals.
+    """
+    if base.text == side.text:
+        return True
+    old, new = root_of(base), root_of(side)
+    before, after = (list(_comments(tree)) if "#" in tree.text else [] for tree in (base, side))
+    if not like_kpt:
+        return is_same(old, new) and sorted(before) == sorted(after)
+    is_compact = base.indentation.compact_lists is side.indentation.compact_lists
+    return is_compact and before == after and is_printed_same(old, new)
 
 
 def _comments(tree: Tree | None) -> Iterator[str]:

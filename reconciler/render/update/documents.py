@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.krm.merge import Identity, child, identity_of, root_of
-from reconciler.krm.yaml import PACKAGE_LIMITS, Edit, Tree, YamlError, apply_edits
+from reconciler.krm.yaml import PACKAGE_LIMITS, Edit, Tree, YamlError, apply_edits, end_line
 from reconciler.names.objects import File, Files, Mode
 
 _MARKER: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z)", re.MULTILINE)
@@ -79,8 +79,8 @@ def join_documents(pieces: Sequence[tuple[str, str]], *, mark: str = "", line_br
     for place, (marker, text) in enumerate(pieces):
         if place and not marker:
             marker = f"---{line_break}"  # noqa: PLW2901 - a document after another one needs a marker
-        if place and parts[-1] and not parts[-1].endswith("\n"):
-            parts.append(line_break)
+        if place:
+            parts[-1] = end_line(parts[-1], line_break)
         parts += [marker, text]
     return "".join(parts).encode()
 

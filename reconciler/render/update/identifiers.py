@@ -1,12 +1,15 @@
 """Add kpt's merge comments and upstream identifiers, which name the upstream resource of each resource."""
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
 from reconciler.functions.package_files import ignored_paths
+from reconciler.functions.values import value_at
 from reconciler.krm.merge import (
+    ATTRIBUTION,
     UPSTREAM_IDENTIFIER,
     Identity,
     Node,
@@ -22,6 +25,7 @@ from reconciler.render.update.three_way import Sides
 
 _SUFFIXES: Final = (".yaml", ".yml")
 _ANNOTATION: Final = ("metadata", "annotations", UPSTREAM_IDENTIFIER)
+_KPT_NAME: Final = re.compile(r"k(?:pt|rm)(?:-(?:pkg|fn|live))+")
 _DEFAULT_NAMESPACE: Final = "default"
 _CACHED_FILES: Final = 4096
 
@@ -57,7 +61,45 @@ def with_identifiers(original: Files, upstream: Files, local: Files, rendered: F
         if rendered
         else local
     )
-    return Sides(add_identifiers(original), add_identifiers(upstream), add_identifiers(named, shared))
+    attributions = dict(_attributions(local))
+    return Sides(
+        _with_attributions(add_identifiers(original), attributions),
+        _with_attributions(add_identifiers(upstream), attributions),
+        add_identifiers(named, shared),
+    )
+
+
+def _attributions(files: Files) -> Iterator[tuple[Identity, tuple[str, ...]]]:
+    """Yield the names that kpt added to the attribution of each resource that it fetched or rendered."""
+    for file in files.values():
+        if ATTRIBUTION.encode() in file.data:
+            for document in documents_of(file):
+                names = tuple(filter(_KPT_NAME.fullmatch, _attribution(document)))
+                if names:
+                    yield document.identity, names
+
+
+def _attribution(document: ResourceDocument) -> list[str]:
+    text = value_at(document.data, "metadata", "annotations", ATTRIBUTION)
+    return text.split(",") if isinstance(text, str) and text else []
+
+
+def _with_attributions(files: Files, attributions: Mapping[Identity, tuple[str, ...]]) -> Files:
+    """Return an upstream side with what kpt added to local, which is no edit of anybody."""
+
+    def edits(document: ResourceDocument) -> Iterator[Edit]:
+        names = attributions.get(document.identity)
+        old = _attribution(document)
+        if names and not set(names) <= set(old):
+            text = ",".join((*(name for name in old if not _KPT_NAME.fullmatch(name)), *names))
+            yield SetValue((*_ANNOTATION[:-1], ATTRIBUTION), text)
+
+    if not attributions:
+        return files
+    return {
+        path: _edit_documents(file, edits) if b"metadata" in file.data else file
+        for path, file in files.items()
+    }
 
 
 def _with_comments_of(file: File, rendered: File | None) -> File:

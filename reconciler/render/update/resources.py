@@ -18,7 +18,12 @@ from reconciler.krm.merge import (
 )
 from reconciler.krm.schema import Shape, parse_merge_keys, with_merge_keys
 from reconciler.krm.yaml import Tree
-from reconciler.render.update.comments import DocumentSides, record_dropped_comments, with_upstream_header
+from reconciler.render.update.comments import (
+    DocumentSides,
+    is_unedited,
+    record_dropped_comments,
+    with_upstream_header,
+)
 from reconciler.render.update.conflict_policy import Place, resolver_for
 from reconciler.render.update.documents import ResourceDocument, ResourceFile
 from reconciler.render.update.merge_report import MergeReport
@@ -240,14 +245,10 @@ def _is_deleted(
     base: FileDocument, local: FileDocument, settings: MergeSettings, report: MergeReport
 ) -> bool:
     """Return whether a resource that upstream deleted is deleted: yes if local did not edit it."""
-    if _lines(base.document) == _lines(local.document):
+    if is_unedited(base.document.tree, local.document.tree, like_kpt=settings.like_kpt):
         return True
     if settings.like_kpt:
         return False
-    # Identifiers added to the base may be on other lines than where a function left them in local.
-    same = is_same(root_of(base.document.tree), root_of(local.document.tree))
-    if same and sorted(_lines(base.document)) == sorted(_lines(local.document)):
-        return True
     return _upstream_wins(base, None, local, report, "DeletedUpstream")
 
 
@@ -264,12 +265,14 @@ def _merge_whole(
     base: FileDocument | None, upstream: FileDocument, local: FileDocument, report: MergeReport
 ) -> str:
     """Choose one side of an encrypted document."""
-    old, theirs, ours = _text(base), upstream.document.text, local.document.text
-    if theirs in (old, ours):
-        return ours
-    if ours == old or _upstream_wins(base, upstream, local, report, "BothChanged"):
-        return theirs
-    return ours
+    theirs, ours = upstream.document, local.document
+    known = [side.document for side in (base, local) if side is not None]
+    if any(is_unedited(each.tree, theirs.tree, like_kpt=False) for each in known):
+        return ours.text
+    is_old = base is not None and is_unedited(base.document.tree, ours.tree, like_kpt=False)
+    if is_old or _upstream_wins(base, upstream, local, report, "BothChanged"):
+        return theirs.text
+    return ours.text
 
 
 def _upstream_wins(
@@ -299,7 +302,3 @@ def _index(base: FileDocument | None, upstream: FileDocument, local: FileDocumen
     theirs = upstream.document.index
     is_unmoved = base is not None and theirs == base.document.index and upstream.path == base.path
     return local.document.index if is_unmoved else theirs
-
-
-def _lines(document: ResourceDocument) -> list[str]:
-    return [line.rstrip() for line in document.text.splitlines() if line.strip()]

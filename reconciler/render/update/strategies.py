@@ -6,6 +6,7 @@ from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.functions.package_files import ignored_paths
 from reconciler.names.objects import File, Files
 from reconciler.policy import OnConflict, Strategy
+from reconciler.render.update.comments import is_unedited
 from reconciler.render.update.conflict_policy import Rule, RuleKind
 from reconciler.render.update.kptfile import is_edited_kptfile, merge_kptfile, upstream_block
 from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE, Conflict, MergeReport, UpdateRefused
@@ -52,7 +53,9 @@ def fast_forward(sides: Sides, settings: MergeSettings, report: MergeReport) -> 
     """
     original, _, local = sides
     edited = {
-        path for path in original.keys() | local.keys() if not is_equal(original.get(path), local.get(path))
+        path
+        for path in original.keys() | local.keys()
+        if not _is_unedited(original.get(path), local.get(path), settings)
     }
     # Name, upstream and ownership differ in every downstream package.
     if KPTFILE in edited and not is_edited_kptfile(original.get(KPTFILE), local.get(KPTFILE)):
@@ -100,7 +103,7 @@ def _record_replaced(
     original, upstream, local = sides
     for path in () if settings.like_kpt else sorted(original.keys() | local.keys()):
         base, ours = original.get(path), local.get(path)
-        if path in _OWN_FILES or is_equal(base, ours) or is_equal(ours, result.get(path)):
+        if path in _OWN_FILES or _is_unedited(base, ours, settings) or is_equal(ours, result.get(path)):
             continue
         old, theirs, mine = (file_text(file) for file in (base, upstream.get(path), ours))
         conflict = Conflict(path, "", "", old, theirs, mine, REPLACED)
@@ -126,7 +129,7 @@ def _merge_one(path: str, whole: Sides, own: Sides, settings: MergeSettings, rep
     if present in ((True, False, True), (True, True, False)):
         return _merge_deleted(path, own, settings, report)
     if path and _follows_another_upstream(path, own):
-        if not (settings.like_kpt or _is_same_tree(own.original, own.upstream)):
+        if not (settings.like_kpt or _is_same_tree(own.original, own.upstream, settings)):
             texts = ("package", "what upstream changed in the package", "package")
             conflict = Conflict(path, SUBPACKAGE, "", *texts, "BothChanged")
             report.record_decided(conflict, OnConflict.LOCAL, Rule(RuleKind.MERGE, _ANOTHER_UPSTREAM))
@@ -138,7 +141,7 @@ def _merge_deleted(path: str, own: Sides, settings: MergeSettings, report: Merge
     """Return the files of a sub-package that one side deleted: all of local's if local edited it."""
     original, upstream, local = own
     side = local or upstream
-    if _is_same_tree(original, side):
+    if _is_same_tree(original, side, settings):
         return {}
     if not settings.like_kpt:
         reason = "DeletedUpstream" if local else "DeletedLocally"
@@ -147,8 +150,26 @@ def _merge_deleted(path: str, own: Sides, settings: MergeSettings, report: Merge
     return dict(local)
 
 
-def _is_same_tree(left: Files, right: Files) -> bool:
-    return left.keys() == right.keys() and all(is_equal(file, right[path]) for path, file in left.items())
+def _is_same_tree(left: Files, right: Files, settings: MergeSettings) -> bool:
+    return left.keys() == right.keys() and all(
+        _is_unedited(file, right[path], settings) for path, file in left.items()
+    )
+
+
+def _is_unedited(base: File | None, side: File | None, settings: MergeSettings) -> bool:
+    """Return whether a file has the values and comments of the base; kpt formats what it fetches."""
+    if base is None or side is None or base.oid == side.oid or base.mode != side.mode:
+        return is_equal(base, side)
+    old, new = (settings.cache.split(file) for file in (base, side))
+    return (
+        old is not None
+        and new is not None
+        and len(old.documents) == len(new.documents)
+        and all(
+            is_unedited(left.tree, right.tree, like_kpt=settings.like_kpt)
+            for left, right in zip(old.documents, new.documents, strict=True)
+        )
+    )
 
 
 def _merge_files(directory: str, own: Sides, settings: MergeSettings, report: MergeReport) -> Result:

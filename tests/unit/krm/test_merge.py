@@ -133,6 +133,28 @@ ELEMENTS = [
 ]
 
 
+def env(names: str) -> str:
+    return "containers:\n- name: a\n  env:" + "".join(
+        f"\n  - name: {name[0]}\n    value: {name}" for name in names.split()
+    )
+
+
+ORDERS = [
+    Case("upstream adds in the middle", env("A B"), env("A N B"), env("A B M"), env("A N B M")),
+    Case("upstream adds in front", env("A B"), env("N A B"), env("A B M"), env("N A B M")),
+    Case("local adds in front", env("A B"), env("A B N"), env("M A B"), env("M A B N")),
+    Case("upstream reorders", env("A B"), env("B A N"), env("A B M"), env("B A M N")),
+    Case("local reorders", env("A B"), env("A B N"), env("B A"), env("B A N")),
+    Case("upstream reorders and changes", env("A B"), env("B A2"), env("A B M"), env("B A2 M")),
+    Case("upstream replaces all", env("A B"), env("N O"), env("A B M"), env("M N O")),
+]
+
+
+@pytest.mark.parametrize("case", ORDERS, ids=lambda case: case.reason)
+def test_new_list_elements_stand_where_their_side_has_them(case: Case) -> None:
+    assert merge(pod(case.base), pod(case.upstream), pod(case.local)) == (pod(case.want), [])
+
+
 @pytest.mark.parametrize("case", ELEMENTS, ids=lambda case: case.reason)
 def test_list_elements_are_added_and_deleted_as_a_whole(case: Case) -> None:
     got = merge(pod(case.base), pod(case.upstream), pod(case.local))

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from reconciler.krm.yaml import YamlError
+from reconciler.krm.yaml import Tree, YamlError
 from reconciler.names.objects import File, Mode
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update import (
@@ -15,6 +15,7 @@ from reconciler.render.update import (
     update_package,
     upstream_of,
 )
+from reconciler.render.update.identifiers import with_identifiers
 from reconciler.render.update.kptfile import edit_upstream, set_upstream
 from tests.support.merges import files_of
 
@@ -36,6 +37,10 @@ def update(
     )
     texts = {path: file.data.decode() for path, file in done.files.items() if path != "Kptfile"}
     return texts, done.conflicts
+
+
+def value(text: str) -> Any:
+    return Tree.parse(text).value
 
 
 def kinds(conflicts: tuple[Conflict, ...]) -> list[tuple[str, str, str, str]]:
@@ -541,3 +546,123 @@ def test_compatible_mode_refuses_what_kpt_refuses() -> None:
         update({"r.yaml": twice}, {"r.yaml": twice}, {"r.yaml": twice}, mode=MergeMode.COMPATIBLE)
 
     assert (caught.value.reason, caught.value.paths) == ("DuplicateResource", ("r.yaml",))
+
+
+@pytest.mark.parametrize("mode", list(MergeMode))
+@pytest.mark.parametrize("header", ["|", "|-", "|+", ">", ">-", ">+"])
+@pytest.mark.parametrize("ends", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "upstream", ["k: {}", "x: y\nk: {}", "- {}", "- name: {}"], ids=["only", "last", "item", "element"]
+)
+def test_block_scalar_keeps_its_value_where_it_is_taken(
+    mode: MergeMode, header: str, ends: int, upstream: str
+) -> None:
+    """A block scalar has no line feed at the end of a file that does not end its last line."""
+    base = cm("c", more="field:\n  - name: old\n" if upstream.startswith("-") else "field:\n  k: old\n")
+    pad = "      "
+    block = f"{header}\n{pad}one\n{pad}two" + "\n" * ends
+    field = "\n".join("  " + line for line in upstream.format(block).split("\n"))
+    field = field.replace("  " + pad, pad)
+    taken = cm("c", more=f"field:\n{field}".rstrip(" "))
+    texts, _ = update(
+        {"a.yaml": base},
+        {"a.yaml": taken},
+        {"a.yaml": base.replace("  a: x", "  a: x\n  l: mine")},
+        mode=mode,
+    )
+
+    assert value(texts["a.yaml"])["field"] == value(taken)["field"]
+
+
+@pytest.mark.parametrize("mode", list(MergeMode))
+@pytest.mark.parametrize("header", ["|", "|+", ">"])
+def test_block_scalar_keeps_its_value_before_what_is_added(mode: MergeMode, header: str) -> None:
+    end = f"field:\n  k: {header}\n    one"
+    added, _ = update(
+        {"a.yaml": cm("c")}, {"a.yaml": cm("c", more="new: up\n")}, {"a.yaml": cm("c", more=end)}, mode=mode
+    )
+    joined, _ = update(
+        {"a.yaml": cm("c")},
+        {"a.yaml": cm("c") + "---\n" + cm("d")},
+        {"a.yaml": cm("c", more=end)},
+        mode=mode,
+    )
+
+    assert value(added["a.yaml"]) == {**value(cm("c", more=end)), "new": "up"}
+    assert joined["a.yaml"].startswith(cm("c", more=end.replace(header, f"{header.strip('+')}-") + "\n---\n"))
+
+
+FORMATTED = cm("c", more="  long: one two\n    three\n  quoted: 'y'\nlist: [a,   b]\n")
+FORMATS = {
+    "unfolded": (("one two\n    three", "one two three"), True),
+    "a blank line": (("\ndata:", "\n\ndata:"), True),
+    "spaces": (("[a,   b]", "[a, b]"), True),
+    "quotes": (("'y'", '"y"'), False),
+    "a block list": (("[a,   b]", "\n- a\n- b"), False),
+}
+"""A change of the text alone, and whether kpt too takes it for no edit."""
+
+
+@pytest.mark.parametrize(("change", "like_kpt"), FORMATS.values(), ids=FORMATS)
+@pytest.mark.parametrize("mode", list(MergeMode))
+def test_formatting_is_no_edit_of_what_upstream_deletes(
+    mode: MergeMode, change: tuple[str, str], *, like_kpt: bool
+) -> None:
+    base, local = {"c.yaml": FORMATTED, "k.yaml": cm("k")}, FORMATTED.replace(*change)
+    assert value(local) == value(FORMATTED)
+
+    texts, conflicts = update(base, {"k.yaml": cm("k")}, {**base, "c.yaml": local}, mode=mode)
+    moved, asked = update(
+        base, {"new.yaml": FORMATTED, "k.yaml": cm("k")}, {**base, "c.yaml": local}, mode=mode
+    )
+
+    is_deleted = mode is MergeMode.DEFAULT or like_kpt
+    assert set(texts) == ({"k.yaml"} if is_deleted else {"c.yaml", "k.yaml"})
+    assert set(moved) == ({"k.yaml", "new.yaml"} if is_deleted else {"c.yaml", "k.yaml", "new.yaml"})
+    assert not conflicts
+    assert not asked
+
+
+def test_formatting_is_no_edit_of_a_sub_package_and_of_a_file_that_is_replaced() -> None:
+    base = {"sub/Kptfile": SUB, "sub/c.yaml": FORMATTED}
+    local = {**base, "sub/c.yaml": FORMATTED.replace("'y'", '"y"')}
+
+    assert update(base, {}, local) == ({}, ())
+    assert update(base, {}, local, strategy=Strategy.FAST_FORWARD) == ({}, ())
+
+
+@pytest.mark.parametrize("edit", ["  quoted: 'y' # mine\n", "  # mine\n  quoted: 'y'\n", "  quoted: 'z'\n"])
+def test_a_comment_or_value_is_an_edit_of_what_upstream_deletes(edit: str) -> None:
+    local = FORMATTED.replace("  quoted: 'y'\n", edit)
+    texts, conflicts = update({"c.yaml": FORMATTED}, {}, {"c.yaml": local})
+
+    assert texts == {"c.yaml": local}
+    assert kinds(conflicts) == [("c.yaml", "ConfigMap c", "", "DeletedUpstream")]
+
+
+BUCKET = (
+    "apiVersion: storage.cnrm.cloud.google.com/v1beta1\nkind: StorageBucket\nmetadata:\n  name: b\n"
+    "  annotations:\n    cnrm.cloud.google.com/blueprint: {}\nspec:\n  a: x\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("base", "local", "upstream", "want"),
+    [
+        ("cnrm/x/v1", "cnrm/x/v1,kpt-pkg", "cnrm/x/v2", "cnrm/x/v2,kpt-pkg"),
+        ("cnrm/x/v1", "cnrm/x/v1,krm-pkg-fn", "cnrm/x/v1", "cnrm/x/v1,krm-pkg-fn"),
+        ("''", "kpt-pkg", "cnrm/x/v1", "cnrm/x/v1,kpt-pkg"),
+        ("cnrm/x/v1", "cnrm/x/v1,kpt-pkg", None, None),
+    ],
+)
+@pytest.mark.parametrize("mode", list(MergeMode))
+def test_attribution_of_kpt_is_no_edit(
+    mode: MergeMode, base: str, local: str, upstream: str | None, want: str | None
+) -> None:
+    sides = ({"b.yaml": BUCKET.format(text)} if text else {} for text in (base, upstream, local))
+    done = update_package(*with_identifiers(*map(files_of, sides)), mode=mode)
+
+    assert not done.conflicts
+    merged = {path: value(file.data.decode())["metadata"]["annotations"] for path, file in done.files.items()}
+    attribution = "cnrm.cloud.google.com/blueprint"
+    assert {path: each[attribution] for path, each in merged.items()} == ({"b.yaml": want} if want else {})
