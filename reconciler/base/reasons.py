@@ -143,6 +143,7 @@ class Reason(StrEnum):
     UNKNOWN_KIND = "UnknownKind"
     UNSUPPORTED_VERSION = "UnsupportedVersion"
     UPSTREAM_CHANGED = "UpstreamChanged", Facts(described=True)
+    UPSTREAM_CIRCLE = "UpstreamCircle"
     UPSTREAM_NOT_FOUND = "UpstreamNotFound"
     UPSTREAM_NOT_VERIFIED = "UpstreamNotVerified"
     UPSTREAM_TAG_MOVED = (

@@ -33,7 +33,7 @@ from reconciler.resolve.up_to_date import (
     named_objects,
     told_facts,
 )
-from reconciler.resolve.upstreams import find_repository
+from reconciler.resolve.upstreams import find_circles, find_repository
 
 
 def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
@@ -63,6 +63,7 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
     inventory = with_pending_tags(publications, inventory)
     lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory))
     outcomes |= {variant.key: resolve_variant(variant, inventory, lookups) for variant in pending}
+    outcomes |= {key: (problem,) for key, problem in find_circles(downstreams, inventory).items()}
     rollouts = find_rollouts(outcomes, desired, inventory, lookups.sources)
     outcomes |= _held(outcomes, rollouts, desired, inventory)
     ordered = [(key, outcomes[key]) for key in sorted(outcomes)]
