@@ -8,13 +8,14 @@ from msgspec.structs import replace
 from reconciler.base.errors import Exit
 from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
 from reconciler.dependencies import emit as generated_manifests
 from reconciler.dependencies import status as lock_status_files
 from reconciler.dependencies.update import changes as lock_changes
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.names.ids import PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.plan.approvals import approve_changes
@@ -60,6 +61,7 @@ def build_plan(
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     changes = tuple(change for change in decided.changes if shard.holds(change.package.url))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
+    holders = dict(_holders(decided.changes)) if context.resolution.rollouts else {}
     described = _with_pins(_with_requirements(changes, fleet), rendered)
     plan = Plan(
         changes=tuple(_with_impacts(described, context, contents or {})),
@@ -74,13 +76,25 @@ def build_plan(
         ),
         lock=proposal,
         version_changes=lock_changes.version_changes(locks) if locks.scopes else (),
-        rollouts=context.resolution.rollouts,
+        rollouts=tuple(rollout.with_holders(holders) for rollout in context.resolution.rollouts),
         applied=applied_commit(context, decided.changes, decided.waiting),
         has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
         context=context,
     )
     plan = _with_files(plan, context, decided, fleet, lock=lock, shard=shard)
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))
+
+
+def _holders(changes: Iterable[Change]) -> Iterator[tuple[ObjectName, str]]:
+    """Yield the packages that a person or a limit holds, with what they wait for."""
+    for change in changes:
+        why = change.postponed.message if change.postponed else next(iter(change.unready), "")
+        if change.conflicts:
+            why = f"{plural(len(change.conflicts), 'conflict')} to answer"
+        elif change.waits and not why:
+            why = str(change.reason)
+        if change.variant and why:
+            yield change.variant, why
 
 
 class _Decided(NamedTuple):

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.names.ids import ObjectName
 from reconciler.records.state import RolloutRecord
@@ -190,3 +191,20 @@ class Rollout(Struct, frozen=True):
     def revision(self) -> str:
         """The revision that travels, as people call it."""
         return self.record.revision
+
+    def with_holders(self, holders: Mapping[ObjectName, str]) -> "Rollout":
+        """Return the rollout with what its packages on the way wait for, beside a review."""
+        waves = (
+            replace(
+                wave,
+                members=tuple(
+                    member._replace(why=holders[member.key])
+                    if member.key in holders
+                    and (member.key in wave.due or member.phase is MemberPhase.IN_REVIEW)
+                    else member
+                    for member in wave.members
+                ),
+            )
+            for wave in self.waves
+        )
+        return replace(self, waves=tuple(waves))

@@ -120,7 +120,7 @@ def _place(variant: DesiredVariant, side: Upstream | Downstream | None, inventor
 
 def _way(start: Place, end: Place, above: Mapping[Place, set[Place]]) -> tuple[Place, ...]:
     """Return the shortest way from a package up to another one, () if there is none."""
-    ways = {start: (start,)}
+    ways: dict[Place, tuple[Place, ...]] = {start: (start,)}
     queue = deque(ways)
     while queue:
         place = queue.popleft()

@@ -9,7 +9,7 @@ from reconciler.policy import PullRequestPolicy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.resolve.rollout_model import ROLL_BACK, Rollout, RolloutPhase
 from tests.support.model import MAIN
-from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, RolloutWorld
+from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, RolloutWorld, config_map
 from tests.support.values import replace
 
 RETRY = "reconciler.dev/retry"
@@ -428,3 +428,13 @@ def test_packages_of_a_paused_set_do_not_count_as_on_their_way(world: RolloutWor
     assert the_rollout(world.plan()).waves[0].message == (
         "2 to move (a1/web: paused by annotation; a2/web: paused by annotation)"
     )
+
+
+def test_a_wave_names_the_packages_with_conflicts_to_answer(world: RolloutWorld) -> None:
+    world.edit("a1", "web", {"app.yaml": config_map(7)})
+
+    world.run()
+    plan = world.run()
+
+    assert the_rollout(plan).waves[0].message == "2 on the way (a1/web: 1 conflict to answer)"
+    assert world.plan().is_empty
