@@ -208,8 +208,8 @@ def _revisions(rolling: RollingSet, record: RolloutRecord | None) -> set[str]:
                     names.add(short_tag(published.ref))
             # What is no numbered revision may be any tag or branch of the repository.
             names |= {*view.tags, *view.branches, view.branch} if target.revision <= 0 else set()
-    befores = (member.before for member in (record.members if record else ()))
-    return names | {before.ref for before in befores if before is not None}
+    members = record.members if record else ()
+    return names | {member.before.ref for member in members if member.before is not None}
 
 
 # Members
