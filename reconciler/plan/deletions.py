@@ -105,8 +105,8 @@ def _successor(owner: ObjectName, context: PlanContext) -> str:
         return ""
     for package, variants in sorted(context.downstreams.items()):
         target = context.targets.get(package)
-        wanted = any(variant.set_key == own for variant in variants)
-        if wanted and target and target.view.cluster == view.cluster and target.main_owner is None:
+        is_of_set = any(variant.set_key == own for variant in variants)
+        if is_of_set and target and target.view.cluster == view.cluster and target.main_owner is None:
             return f"{target.view.key.name}/{package_name(target.view, package.path)}"
     return ""
 

@@ -118,7 +118,7 @@ class WaveStatus(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """What holds the wave, in words that stay the same when what is due has moved."""
+        """Cause that holds the wave, in words that stay the same when its due packages have moved."""
         return self.detail if self.phase is not WavePhase.PROGRESSING else _missing_text(self)
 
     @property

@@ -1,4 +1,4 @@
-"""What rollouts remember: the record of each set, and what this run sees of its packages (D20, D27)."""
+"""Memory of rollouts: the record of each set, and what this run sees of its packages (D20, D27)."""
 
 from collections.abc import Container, Iterable, Mapping
 from typing import Literal

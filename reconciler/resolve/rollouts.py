@@ -305,7 +305,7 @@ def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
 
 
 def _is_kept(rolling: RollingSet, status: MemberStatus, judged: Judgement) -> bool:
-    """Tell whether a package waits for its wave; one whose tag moved waits for a person's consent first."""
+    """Tell whether a package waits for its wave; after its tag moved it waits for consent first."""
     outcome = rolling.outcomes.get(status.key)
     has_moved_tag = isinstance(outcome, ResolvedVariant) and bool(outcome.moved)
     return status.phase is MemberPhase.WAITING and status.key not in judged.moving and not has_moved_tag
