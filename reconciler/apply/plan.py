@@ -111,7 +111,8 @@ def apply_changes(
             last = merge_results([reported, branches])
     on_effects(last.effects)
     everything = merge_results([done, last])
-    return Outcome(everything.effects, everything.exits, unfinished, done.opened)
+    locked = bool(plan.version_changes) and any(not effect.error for effect in last.effects)
+    return Outcome(everything.effects, everything.exits, unfinished, done.opened, locked)
 
 
 def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, Unfinished]:

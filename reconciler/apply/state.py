@@ -240,20 +240,23 @@ def _error(answer: PushResult) -> ReconcilerError:
 
 
 def write_locks(
-    inventory: Inventory, control: Mirror, files: Mapping[str, bytes], pins: Iterable[UpstreamLock] = ()
+    inventory: Inventory,
+    control: Mirror,
+    files: Mapping[str, bytes] | None,
+    pins: Iterable[UpstreamLock] = (),
 ) -> Result:
     """Replace the locks of clusters by `files`, by compare-and-swap, and set these pins of upstreams.
 
-    Every other file stays as it is.
+    Every other file stays as it is, with None those of clusters too.
 
     Raises:
         UnavailableError: The state branch cannot be read.
     """
     policy, recorded = inventory.policy, inventory.control
     before = read_branch(control, recorded.state, policy.limits)
-    kept = {path: data for path, data in before.items() if not is_lock_file(path)}
+    kept = {path: data for path, data in before.items() if files is None or not is_lock_file(path)}
     chosen = {lock_path(lock): lock_bytes(lock) for lock in pins}
-    there = kept | dict(files) | chosen
+    there = kept | dict(files or {}) | chosen
     branch = Branch(state_ref(policy.instance), recorded.state, there, "Record locks\n")
     return write_branch(control, branch, policy.commits, recorded.commit.time)
 

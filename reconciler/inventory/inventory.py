@@ -427,7 +427,8 @@ class LockBranch(Struct, frozen=True):
     """The branch that proposes another lock.
 
     `files` is the lock there, `edited_files` are those that people changed. `foreign_commit_time` is the time
-    of the newest foreign commit, in seconds. It is `behind` if main's lock changed since it left main.
+    of the newest foreign commit, in seconds. `behind` are the files that main changed since it was left.
+    Without `only_locks` people changed other files there, too.
     """
 
     tip: Commit
@@ -435,7 +436,13 @@ class LockBranch(Struct, frozen=True):
     edited_files: frozenset[str] = frozenset()
     has_foreign_commits: bool = False
     foreign_commit_time: int = 0
-    behind: bool = False
+    behind: frozenset[str] = frozenset()
+    only_locks: bool = True
+
+    @property
+    def renews(self) -> bool:
+        """Whether it should start from main as it is now, and can without undoing what people did on it."""
+        return bool(self.behind) and self.only_locks and not self.behind & self.edited_files
 
 
 class ReviewedLock(Struct, frozen=True):

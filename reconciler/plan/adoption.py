@@ -1,7 +1,5 @@
 """Decide whether a variant may have the package that it wants: new, its own, or to be adopted."""
 
-from msgspec import Struct
-
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
@@ -10,24 +8,26 @@ from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Op
+from reconciler.plan.compose import Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.resolve.deliveries import TARGET_ANNOTATION, cluster_of
 from reconciler.resolve.ownership import ADOPT_EXISTING, is_foreign, is_merged, may_stand_behind
 
 
-class Denied(Struct, frozen=True):
-    """Why a variant must leave the package alone; a problem if its manifest is to blame.
+def deny(
+    by: Veto,
+    reason: Reason,
+    message: str,
+    target: PlanTarget,
+    problem: Problem | None = None,
+    *,
+    waits: bool = False,
+) -> Held:
+    """Return the veto of a variant over a package that it must leave alone."""
+    return Held(by, reason, message, Op.KEEP if target.package.exists else Op.BLOCK, waits, problem)
 
-    `waits` tells that people must finish something first.
-    """
 
-    reason: Reason
-    message: str
-    problem: Problem | None = None
-    waits: bool = False
-
-
-def claim_package(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Op | Denied:
+def claim_package(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Op | Held:
     """Return what a change of the package would be: create, update, transfer or adopt; or why not.
 
     Source: porch packagevariant_controller.go, findAndUpdateExistingRevisions; D5.
@@ -39,17 +39,19 @@ def claim_package(target: PlanTarget, variant: DesiredVariant, context: PlanCont
     if owner is None:
         return _claim_unowned(target, variant, context)
     if is_uncertain(owner, context):
-        return Denied(Reason.OWNER_STALLED, f"PackageVariant {owner} owns it and is not understood")
+        return deny(
+            Veto.OWNER, Reason.OWNER_STALLED, f"PackageVariant {owner} owns it and is not understood", target
+        )
     return Op.TRANSFER
 
 
-def _claim_unowned(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Op | Denied:
+def _claim_unowned(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Op | Held:
     package = target.package
     if is_foreign(package.main_header, package.path, context.inventory.policy.instance):
         return _exists(target, variant, "is owned by another instance", "Choose another downstream package.")
     if variant.spec.adoption_policy == ADOPT_EXISTING and (draft := _foreign_draft(target)):
         message = f"A draft of other people is open: {short_branch(draft.ref)}. Merge or delete it first"
-        return Denied(Reason.FOREIGN_DRAFT, message, waits=True)
+        return deny(Veto.OWNER, Reason.FOREIGN_DRAFT, message, target, waits=True)
     if target.draft is None and package.main_tree is None and package.path in target.view.directories:
         return Op.ADOPT
     if not package.exists or (package.main_tree is None and target.draft is not None):
@@ -81,12 +83,12 @@ def is_uncertain(owner: ObjectName, context: PlanContext) -> bool:
     return may_stand_behind(owner, context.variants, context.stalled, context.inventory)
 
 
-def _exists(target: PlanTarget, variant: DesiredVariant, what: str, hint: str) -> Denied:
+def _exists(target: PlanTarget, variant: DesiredVariant, what: str, hint: str) -> Held:
     hint = place_hint(variant) or hint
     message = f"Package {target.package.path} in repository {target.view.key.name} {what}"
     location = variant.source.at("spec", "downstream", "package")
     problem = Problem(location, Reason.PACKAGE_EXISTS, message, hint).owned_by(variant.owner)
-    return Denied(Reason.PACKAGE_EXISTS, message, problem)
+    return deny(Veto.OWNER, Reason.PACKAGE_EXISTS, message, target, problem)
 
 
 def place_hint(variant: DesiredVariant) -> str:

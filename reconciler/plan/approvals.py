@@ -8,7 +8,9 @@ from reconciler.api.meta import LabelSelector
 from reconciler.base.reasons import Reason
 from reconciler.expand.selectors import compile_selector
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState, RepositoryView
+from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Approval, Change, Op
+from reconciler.plan.compose import ApprovalState
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.render.rendered import Package
@@ -33,55 +35,47 @@ def find_rules(policy: Policy) -> Finder:
     return rules
 
 
-def approve_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Return the changes, approved where the draft is up to date and a rule allows it (D14).
+def approve_changes(
+    context: PlanContext, changes: Mapping[PackageKey, Change]
+) -> Mapping[PackageKey, ApprovalState]:
+    """Return what policy approves: drafts that are up to date, where a rule allows it (D14).
 
     A draft is approved by a later run than the one that wrote it. What shares a pull request is
     approved together, or not at all. Never with an unmet gate, an open conflict or a failed function.
     """
     if not context.inventory.policy.approval.auto:
-        return tuple(changes)
+        return {}
     rules = find_rules(context.inventory.policy)
     sharing: dict[tuple[str, str], list[Change]] = {}
-    for change in changes:
-        draft = context.targets[change.package].draft
+    for key, change in changes.items():
+        draft = context.targets[key].draft
         if draft is not None:
-            sharing.setdefault((change.package.url, draft.ref), []).append(change)
-    judged: dict[object, Change] = {}
+            sharing.setdefault((key.url, draft.ref), []).append(change)
+    states: dict[PackageKey, ApprovalState] = {}
     for some in sharing.values():
         approval = _approval(some, rules, context)
-        if approval is not None:
-            judged |= {change.package: _approved(change, approval) for change in some}
-        else:
-            judged |= {change.package: _awaiting(change, rules, context) for change in some}
-    return tuple(judged.get(change.package, change) for change in changes)
+        for change in some:
+            checks = "" if approval is not None else _missing_checks(change, rules, context)
+            if approval is not None or checks:
+                states[change.package] = ApprovalState(approval, checks)
+    return states
 
 
-def _awaiting(change: Change, rules: Finder, context: PlanContext) -> Change:
-    """Return a change with the checks that it waits for, if a rule lets it pass once they have passed."""
+def _missing_checks(change: Change, rules: Finder, context: PlanContext) -> str:
+    """Return the checks that a change waits for, "" if no rule lets it pass once they have passed."""
     target = context.targets[change.package]
     fitting = _fitting_rules(change, target, rules, context)
     draft = target.draft
-    if draft is None or not fitting:
-        return change
-    if any(not rule.checks for rule in fitting):
-        return change
+    if draft is None or not fitting or any(not rule.checks for rule in fitting):
+        return ""
     key = change.package.url, draft.tip.oid
     passed = context.inventory.passed_checks.get(key, frozenset())
     others = context.inventory.other_checks.get(key)
     missing = min(([name for name in rule.checks if name not in passed] for rule in fitting), key=len)
-    if not missing:
-        return change
-    if others is None:
-        message = "Approval waits for checks, which cannot be read"
-    else:
-        states = (f"{name} {_STATES[others.get(name)]}" for name in missing)
-        message = f"Approval waits for checks: {', '.join(states)}"
-    return replace(change, reason=Reason.AWAITING_CHECKS, message=message)
-
-
-def _approved(change: Change, approval: Approval) -> Change:
-    return replace(change, op=Op.APPROVE, reason=Reason.APPROVED_BY_POLICY, approve=approval)
+    if missing and others is None:
+        return "Approval waits for checks, which cannot be read"
+    states = [f"{name} {_STATES[others.get(name)]}" for name in missing] if others is not None else []
+    return f"Approval waits for checks: {', '.join(states)}" if states else ""
 
 
 def _approval(changes: Sequence[Change], rules: Finder, context: PlanContext) -> Approval | None:

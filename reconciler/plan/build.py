@@ -12,6 +12,7 @@ from reconciler.base.wording import plural
 from reconciler.dependencies import emit as generated_manifests
 from reconciler.dependencies import status as lock_status_files
 from reconciler.dependencies.update import changes as lock_changes
+from reconciler.dependencies.update.changes import MoveOp
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.krm.yaml import YamlError, load_documents
@@ -20,20 +21,22 @@ from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Change, LockProposal, Plan, Refusal
-from reconciler.plan.checksum import plan_checksum
+from reconciler.plan.checksum import changed_pins, plan_checksum
+from reconciler.plan.compare import compare_upstreams
+from reconciler.plan.compose import Changes
 from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext, build_context
 from reconciler.plan.decide import decide
-from reconciler.plan.deletions import guard_changes
+from reconciler.plan.deletions import guard_moved
 from reconciler.plan.groups import group_changes
 from reconciler.plan.impact import ImpactReader
 from reconciler.plan.lock_pull_request import LockPlan, plan_lock
-from reconciler.plan.path_conflicts import index_neighbours, refuse_blocked_refs
+from reconciler.plan.path_conflicts import find_blocked_refs, index_neighbours
 from reconciler.plan.records import applied_commit, plan_records, record_owners
 from reconciler.plan.request_limits import postpone_requests
 from reconciler.plan.requests import plan_requests
 from reconciler.plan.status import plan_status, status_owners
-from reconciler.plan.unread import is_unavailable, keep_unreadable_pulls, with_unread_repositories
+from reconciler.plan.unread import find_unreadable_pulls, is_unavailable, with_unread_repositories
 from reconciler.records.state import history_path, record_bytes
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedDelivery
@@ -59,12 +62,12 @@ def build_plan(
     decided = _decide_changes(context)
     locks, lock = fleet.locks, plan_lock(inventory, fleet)
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
-    changes = tuple(change for change in decided.changes if shard.holds(change.package.url))
+    own = [change for change in decided.every if shard.holds(change.package.url)]
+    changes = tuple(_described(own, decided.changes, fleet, context, contents or {}))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
-    holders = dict(_holders(decided.changes)) if context.resolution.rollouts else {}
-    described = _with_pins(_with_requirements(changes, fleet), rendered)
+    holders = dict(_holders(decided.every)) if context.resolution.rollouts else {}
     plan = Plan(
-        changes=tuple(_with_impacts(described, context, contents or {})),
+        changes=changes,
         problems=tuple(sorted(problems)),
         refusals=decided.refusals,
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, context)),
@@ -75,14 +78,28 @@ def build_plan(
             *(f"{warning}" for warning in locks.warnings),
         ),
         lock=proposal,
-        version_changes=lock_changes.version_changes(locks) if locks.scopes else (),
+        # A reviewed lock is written by merging its proposal, which has a row for each.
+        version_changes=lock_changes.version_changes(locks) if inventory.reviewed is None else (),
         rollouts=tuple(rollout.with_holders(holders) for rollout in context.resolution.rollouts),
-        applied=applied_commit(context, decided.changes, decided.waiting),
+        applied=applied_commit(context, decided.every, decided.waiting),
         has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
         context=context,
     )
     plan = _with_files(plan, context, decided, fleet, lock=lock, shard=shard)
+    plan = replace(plan, version_changes=(*plan.version_changes, *_upstream_moves(plan, inventory)))
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))
+
+
+def _upstream_moves(plan: Plan, inventory: Inventory) -> Iterator[lock_changes.VersionChange]:
+    """Yield the pins of upstreams that move, except those that move with a package."""
+    moved = {f"PackageVariant {change.variant}" for change in plan.changes if change.pending}
+    changed = list(changed_pins(plan, inventory))
+    before = {path: old for path, old, _ in changed if old is not None}
+    after = {path: new for path, _, new in changed if new is not None}
+    for pin in compare_upstreams(before, after):
+        if pin.what not in moved:
+            op = MoveOp.ADD if not pin.before else MoveOp.CHANGE if pin.after else MoveOp.REMOVE
+            yield lock_changes.VersionChange(op, *pin, ())
 
 
 def _holders(changes: Iterable[Change]) -> Iterator[tuple[ObjectName, str]]:
@@ -100,27 +117,37 @@ def _holders(changes: Iterable[Change]) -> Iterator[tuple[ObjectName, str]]:
 class _Decided(NamedTuple):
     """Changes of all packages, what was refused or is wrong, and the packages that wait for consent."""
 
-    changes: tuple[Change, ...]
+    changes: Changes
     refusals: tuple[Refusal, ...]
     waiting: Mapping[PackageKey, int]
     problems: tuple[Problem, ...]
 
+    @property
+    def every(self) -> tuple[Change, ...]:
+        """The changes of all packages, as far as their own effects go."""
+        return tuple(self.changes.composed.values())
+
 
 def _decide_changes(context: PlanContext) -> _Decided:
-    """Decide about each package, then about what packages share: consent, groups, pull requests, refs."""
+    """Decide about each package, then about what packages share: consent, groups, pull requests, refs.
+
+    A stage sees the changes as the stages before it leave them; `compose` decides what of all counts.
+    """
     # Whether a path is free depends on which packages leave, so neighbours are indexed before any decision.
     context = replace(context, neighbours=index_neighbours(context))
-    decisions = tuple(decide(target, context) for target in context.targets.values())
-    # The guard comes first: a refused deletion must not share a group or a pull request. Approval comes after
-    # grouping, because a pull request is merged for all of its packages or not at all. Refs come last, when
-    # every write is known.
-    guarded = guard_changes(context, [decision.change for decision in decisions])
-    changes = approve_changes(context, group_changes(context, guarded.changes))
-    changes = plan_requests(context, changes)
-    changes, unreadable = keep_unreadable_pulls(changes, context)
-    changes, blocked = refuse_blocked_refs(changes, context)
-    # Last of all: what is blocked takes no place among the limited number of pull requests.
-    changes = postpone_requests(context, changes)
+    decisions = [decide(target, context) for target in context.targets.values()]
+    changes = Changes(decisions)
+    guarded = guard_moved(context, changes.composed.values())
+    changes.add("guard", guarded.vetoes)
+    changes.add("group", group_changes(context, changes.composed))
+    changes.add("approval", approve_changes(context, changes.composed))
+    changes.add("request", plan_requests(context, changes.composed))
+    vetoes, unreadable = find_unreadable_pulls(changes.composed, context)
+    changes.add("unreadable", vetoes)
+    vetoes, blocked = find_blocked_refs(changes.composed, context)
+    changes.add("blocked", vetoes)
+    # What is blocked takes no place among the limited number of pull requests.
+    changes.add("postponed", postpone_requests(context, changes.composed))
     own = (problem for decision in decisions for problem in decision.problems)
     stages = (context.inventory.problems, context.desired.problems, context.resolution.problems)
     problems = (*(problem for stage in stages for problem in stage), *unreadable, *blocked, *own)
@@ -154,43 +181,33 @@ def _exits(
         yield Exit.PENDING
 
 
-def _with_impacts(changes: Iterable[Change], context: PlanContext, contents: Contents) -> Iterator[Change]:
-    """Yield the changes; those that write a draft have its difference from main."""
-    reader = ImpactReader(context.inventory.policy.risks)
-    for change in changes:
-        written = change.written
+def _described(
+    own: Iterable[Change], changes: Changes, fleet: ResolvedFleet, context: PlanContext, contents: Contents
+) -> Iterator[Change]:
+    """Yield changes with what they mean: moved versions, requirements, the difference from main."""
+    reader, deliveries = ImpactReader(context.inventory.policy.risks), context.rendered.deliveries.items
+    for change in own:
+        key, written = change.variant, change.written
+        requirements = fleet.requirement_changes.get(key, ()) if key else ()
+        delivery = deliveries.get(key) if key else None
+        pins = _moved_pins(change, delivery) if delivery is not None else ()
         tree = context.targets[change.package].package.main_tree if written else None
         before = {} if tree is None else contents.get(tree)
-        after = written.files if written else None
-        if not after or before is None:
-            yield change
-            continue
-        yield replace(change, impact=reader.impact(before, after, change.own_names))
+        impact = None
+        if written is not None and written.files and before is not None:
+            impact = reader.impact(before, written.files, change.own_names)
+        yield changes.described(change.package, pins=pins, requirements=requirements, impact=impact)
 
 
-# Version changes of generated packages
-
-
-def _with_requirements(changes: Iterable[Change], fleet: ResolvedFleet) -> Iterator[Change]:
-    """Yield the changes, those of upgraded variants with what the new revision requires differently."""
-    for change in changes:
-        rows = fleet.requirement_changes.get(change.variant, ()) if change.variant else ()
-        yield replace(change, requirements=rows) if rows else change
-
-
-def _with_pins(changes: Iterable[Change], rendered: Rendered) -> Iterator[Change]:
-    """Yield the changes, those of generated packages with the versions that merging them changes."""
-    for change in changes:
-        delivery = rendered.deliveries.items.get(change.variant) if change.variant else None
-        files = _proposed_files(change, delivery) if delivery is not None else None
-        if delivery is None or files is None:
-            yield change
-            continue
-        before, after = _installed_versions(delivery.local), _installed_versions(files)
-        pins = lock_changes.object_version_changes(
-            before, after, delivery.packages, delivery.lock, delivery.cluster
-        )
-        yield replace(change, pins=pins)
+def _moved_pins(change: Change, delivery: RenderedDelivery) -> tuple[lock_changes.VersionChange, ...]:
+    """Return the versions that merging the draft of a generated package changes."""
+    files = _proposed_files(change, delivery)
+    if files is None:
+        return ()
+    before, after = _installed_versions(delivery.local), _installed_versions(files)
+    return lock_changes.object_version_changes(
+        before, after, delivery.packages, delivery.lock, delivery.cluster
+    )
 
 
 def _proposed_files(change: Change, delivery: RenderedDelivery) -> Files | None:
@@ -240,7 +257,7 @@ def _with_files(
     locks = {} if inventory.reviewed is not None else fleet.locks.files
 
     def records() -> dict[str, bytes]:
-        files = {**plan_records(context, decided.changes, decided.waiting), **locks, **lock.records}
+        files = {**plan_records(context, decided.every, decided.waiting), **locks, **lock.records}
         return dict(sorted(files.items()))
 
     def other_status() -> dict[str, bytes]:
@@ -252,11 +269,11 @@ def _with_files(
         return {**status, **histories}
 
     def owners() -> dict[str, PackageKey]:
-        return dict(sorted({**record_owners(context, decided.changes), **lock.record_owners}.items()))
+        return dict(sorted({**record_owners(context, decided.every), **lock.record_owners}.items()))
 
-    conditions = LazyMapping(lambda: plan_conditions(context, decided.changes))
+    conditions = LazyMapping(lambda: plan_conditions(context, decided.every))
     others = LazyMapping(other_status)
-    own, reported = LazyMapping(owners), LazyMapping(lambda: status_owners(context, decided.changes))
+    own, reported = LazyMapping(owners), LazyMapping(lambda: status_owners(context, decided.every))
     histories = {history_path(url): PackageKey(url, "") for url in inventory.histories}
     return replace(
         plan,

@@ -215,10 +215,16 @@ class AnswerNote(NamedTuple):
 
 
 class Postponed(NamedTuple):
-    """Why a pull request is not opened yet, in words that stay while it waits."""
+    """Why a pull request is not opened yet, in words that stay while it waits, and when that ends."""
 
     reason: Reason
     message: str
+    opens: str = ""
+
+    @property
+    def when(self) -> str:
+        """The message, with the time at which the schedule opens."""
+        return f"{self.message}; it opens at {self.opens}" if self.opens else self.message
 
 
 class Change(Struct, frozen=True):
@@ -359,7 +365,7 @@ class Plan(PartlyCompared, frozen=True):
     branches after the plan is applied; `record_owners` and `status_owners` are the packages that they
     are about. A record stays as it was if writing its package fails. `other_files` are the files of both
     branches that other shards write, None without shards. `lock` proposes other pins for a reviewed
-    lock, `version_changes` are the changes of dependencies, `rollouts` the new revisions on their way.
+    lock, `version_changes` is what locks decide anew, `rollouts` are the new revisions on their way.
     `conditions` and `status` expect every effect to be done; `context` is what they are computed from
     again after the effects. `other_status` are the files of `status` that are about no owner, None if they
     are not known apart. Without `has_pins` no upstream pin is among the records. `applied` is the control
@@ -395,8 +401,8 @@ class Plan(PartlyCompared, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether applying would change no package and propose no lock: every op keeps or blocks."""
-        return not any(change.pending for change in self.all_changes)
+        """Whether applying writes nothing but what it observed: no package, no lock, no proposal of one."""
+        return not self.version_changes and not any(change.pending for change in self.all_changes)
 
 
 class Unfinished(NamedTuple):
@@ -434,10 +440,12 @@ class Outcome(Struct, frozen=True):
     """Result of applying a plan: the effects in order, and further classes of exit.
 
     `unfinished` are the packages of which some effect is missing, `opened` the pull requests that were opened
-    or updated, by URL and head: the states of packages after the run are computed from both.
+    or updated, by URL and head: the states of packages after the run are computed from both. `locked` tells
+    that the lock was written as the plan decides it.
     """
 
     effects: tuple[Effect, ...] = ()
     exits: frozenset[Exit] = frozenset()
     unfinished: Mapping[PackageKey, Unfinished] = field(default_factory=dict)
     opened: Mapping[tuple[str, str], PullRequest] = field(default_factory=dict)
+    locked: bool = False

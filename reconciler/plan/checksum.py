@@ -113,8 +113,8 @@ def _decided_locks(
     plan: Plan, inventory: Inventory, decision: LockUpdate
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the digest of each lock that changes on the state branch, None where it goes."""
-    if inventory.locks or plan.has_pins:
-        yield from _decided_pins(plan, inventory)
+    for path, _, data in changed_pins(plan, inventory):
+        yield path, hashlib.sha256(data).hexdigest() if data is not None else None
     if inventory.reviewed is not None:
         return
     for scope in decision.scopes:
@@ -123,11 +123,13 @@ def _decided_locks(
             yield f"cluster {scope.cluster}", hashlib.sha256(lock).hexdigest() if lock else None
 
 
-def _decided_pins(plan: Plan, inventory: Inventory) -> Iterator[tuple[str, str | None]]:
+def changed_pins(plan: Plan, inventory: Inventory) -> Iterator[tuple[str, bytes | None, bytes | None]]:
+    """Yield each pin of an upstream that changes on the state branch, before and after."""
+    if not (inventory.locks or plan.has_pins):
+        return
     before: Mapping[str, bytes] = {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
     after = {p: data for p, data in plan.records.items() if p.startswith(f"{UPSTREAMS_DIRECTORY}/")}
     elsewhere = plan.other_files or ()
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) != after.get(path) and path in plan.record_owners and path not in elsewhere:
-            data = after.get(path)
-            yield path, hashlib.sha256(data).hexdigest() if data is not None else None
+            yield path, before.get(path), after.get(path)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from reconciler.base.wire import read_record
-from reconciler.dependencies.lock.format import Resolution as DependencyResolution
 from reconciler.dependencies.lock.read import read_locks
-from reconciler.dependencies.update.changes import resolution_changes
+from reconciler.dependencies.update.changes import VersionChange, by_danger, cluster_changes
+from reconciler.dependencies.update.locks import ClusterUpdate
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, PackageKey
@@ -36,9 +36,34 @@ def lock_files(inventory: Inventory, plan: Plan | None) -> LockFiles:
     return {path: data for path, data in records.items() if path.startswith(f"{LOCKS_DIRECTORY}/")}
 
 
-def compare_locks(before: LockFiles, after: LockFiles) -> tuple[PinChange, ...]:
-    """Return every pin that differs, upstreams first, each sorted by what it is of. Total and pure."""
-    return (*_upstreams(_pins(before), _pins(after)), *_dependencies(before, after))
+def compare_locks(before: LockFiles, after: LockFiles) -> tuple[list[PinChange], list[PinChange]]:
+    """Return the dangerous changes of clusters, and everything else that differs. Total and pure."""
+    old, new = read_locks(before).by_cluster, read_locks(after).by_cluster
+    clusters = (ClusterUpdate(name, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys()))
+    moves = by_danger(
+        move._replace(clusters=(each.cluster,)) for each in clusters for move in cluster_changes(each)
+    )
+    dangers = [pin_change(move) for move in moves if move.op.is_dangerous]
+    return dangers, [*compare_upstreams(before, after), *map(pin_change, moves[len(dangers) :])]
+
+
+def pin_change(move: VersionChange) -> PinChange:
+    """Return a change of one cluster's lock as that of a pin; for any other thing its name has the verb."""
+    subject = move.op.subject
+    name = move.instance if subject == "pin" else f"{subject}: {move.op} {move.instance}"
+    where = f"cluster {move.clusters[0]}"
+    return PinChange(f"{where}: {name}" if move.instance else where, move.before, move.after, move.why)
+
+
+def compare_upstreams(before: LockFiles, after: LockFiles) -> Iterator[PinChange]:
+    """Yield the pins of upstreams that differ, by variant."""
+    paths = {*before, *after}
+    differing = {path for path in paths if before.get(path) != after.get(path)}
+    old, new = (_pins({p: files[p] for p in differing if p in files}) for files in (before, after))
+    for name in sorted(old.keys() | new.keys()):
+        was, now = old.get(name), new.get(name)
+        if was != now:
+            yield PinChange(f"PackageVariant {name}", _label(was), _label(now), _why(was, now))
 
 
 def _pins(files: LockFiles) -> dict[str, UpstreamLock]:
@@ -54,13 +79,6 @@ def _pins(files: LockFiles) -> dict[str, UpstreamLock]:
     return pins
 
 
-def _upstreams(before: Mapping[str, UpstreamLock], after: Mapping[str, UpstreamLock]) -> Iterator[PinChange]:
-    for name in sorted(before.keys() | after.keys()):
-        old, new = before.get(name), after.get(name)
-        if _label(old) != _label(new):
-            yield PinChange(f"PackageVariant {name}", _label(old), _label(new), _why(old, new))
-
-
 def _why(old: UpstreamLock | None, new: UpstreamLock | None) -> str:
     if new is None:
         return "no variant floats there any more"
@@ -73,15 +91,6 @@ def _why(old: UpstreamLock | None, new: UpstreamLock | None) -> str:
 
 def _label(lock: UpstreamLock | None) -> str:
     return f"{lock.ref or lock.package}@{lock.commit[:_SHORT]}" if lock else ""
-
-
-def _dependencies(before: LockFiles, after: LockFiles) -> Iterator[PinChange]:
-    old, new = read_locks(before).by_cluster, read_locks(after).by_cluster
-    nothing = DependencyResolution()
-    for cluster in sorted(old.keys() | new.keys()):
-        sides = (locks[cluster].resolution if cluster in locks else nothing for locks in (old, new))
-        for change in resolution_changes(*sides):
-            yield PinChange(f"cluster {cluster}: {change.instance}", change.before, change.after, change.why)
 
 
 ALTER = "alter"
@@ -154,7 +163,8 @@ class Comparison(Struct, frozen=True):
     """Everything that merging would change, sorted by identity, and what is wrong.
 
     `new` are the problems that the change brings, `old` those that were there before it, `fixed`
-    those that it ends; so for `refusals`. `deep` tells whether packages were compared. Nothing is
+    those that it ends; so for `refusals`. The first `dangers` of `pins` change what runs in clusters, or who
+    owns its kinds. `deep` tells whether packages were compared. Nothing is
     known about the packages of repositories in `unread`.
     """
 
@@ -166,6 +176,7 @@ class Comparison(Struct, frozen=True):
     fixed: tuple[Problem, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     pins: tuple[PinChange, ...] = ()
+    dangers: int = 0
     deep: bool = False
     unread: tuple[Problem, ...] = ()
 
@@ -187,6 +198,7 @@ def compare(base: Side, head: Side) -> Comparison:
     is no effect of merging. A problem that only moved within its file is the same problem.
     """
     deep = base.plan is not None and head.plan is not None
+    dangers, pins = compare_locks(base.locks, head.locks)
     seen = Counter(map(_identity, base.problems))
     still = Counter(map(_identity, head.problems))
     return Comparison(
@@ -197,10 +209,19 @@ def compare(base: Side, head: Side) -> Comparison:
         old=tuple(p for p in head.problems if _identity(p) in seen),
         fixed=tuple(p for p in base.problems if _identity(p) not in still),
         refusals=tuple(r for r in head.refusals if r not in base.refusals),
-        pins=compare_locks(base.locks, head.locks),
+        pins=(*dangers, *pins, *_requested(base.plan, head.plan)),
+        dangers=len(dangers),
         deep=deep,
         unread=tuple(sorted({_identity(p): p for p in (*base.unread, *head.unread)}.values())),
     )
+
+
+def _requested(base: Plan | None, head: Plan | None) -> Iterator[PinChange]:
+    """Yield the pins that a reviewed lock is asked for only after merging."""
+    before = base.lock.pins if base and base.lock else ()
+    for pin in head.lock.pins if head and head.lock else ():
+        if pin not in before:
+            yield pin._replace(what=f"lock request: {pin.what}")
 
 
 def _identity(problem: Problem) -> tuple[str, str, str, str]:

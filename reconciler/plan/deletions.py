@@ -1,23 +1,31 @@
 """Decide about packages that no variant wants: propose their deletion, orphan or keep them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
-
-from msgspec.structs import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.inventory.inventory import PullRequest, PullState
-from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.plan.adoption import is_uncertain
-from reconciler.plan.changes import Change, MoveRef, Op, Refusal, WriteDraft, WriteRemoval
+from reconciler.plan.changes import (
+    Change,
+    ClosePull,
+    MoveRef,
+    Op,
+    Refusal,
+    Write,
+    WriteDraft,
+    WriteRemoval,
+)
 from reconciler.plan.commits import (
     EDIT,
     commit_message,
     edit_task,
     revision_name,
 )
+from reconciler.plan.compose import Decision, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.deletion_evidence import find_outdated
 from reconciler.plan.deletion_guard import (
@@ -39,56 +47,62 @@ NEVER_PUBLISHED = (
 )
 
 
-def decide_unwanted(target: PlanTarget, context: PlanContext) -> Change:
+def decide_unwanted(target: PlanTarget, context: PlanContext) -> Decision:
     """Decide about a package that no variant wants. Total; ignorance keeps (law 4).
 
     Source: porch packagevariant_controller.go, deleteOrOrphan.
     Differs: evidence is needed (D3), and a deletion is a proposal that people merge.
     """
-    change = Change(target.key, target.view.key, Op.KEEP, Reason.NOT_OURS, before=target.package.main_tree)
     owner = target.owner or _draft_owner(target, context)
     pause = find_pause(target.view, context.variants.get(owner) if owner else None, context.inventory)
     if owner is None:
-        return _unowned(target, context, change, pause)
-    change = replace(change, variant=owner, before=_tree(target), after=_tree(target))
-    if pause:
-        return replace(change, reason=Reason.PAUSED, message=pause)
-    kept = _why_kept(owner, target.key, context)
-    if kept is not None:
-        reason, message = kept
-        return replace(change, reason=reason, message=message)
-    change = replace(change, message=_cause(owner, context))
-    if _policy(owner, context) == ORPHAN:
-        return _release(target, context, change)
-    return _delete(target, context, change)
+        return _unowned(target, context, pause)
+    held = Held(Veto.PAUSE, Reason.PAUSED, pause) if pause else _why_kept(owner, target.key, context)
+    if held is not None:
+        return _unwanted(target, owner, Op.KEEP, held.reason, held=held)
+    if _policy(owner, context) == ORPHAN and (
+        target.main_owner is not None or target.package.main_tree is None
+    ):
+        return _release(target, owner, context)
+    return _delete(target, owner, context)
 
 
-def _unowned(target: PlanTarget, context: PlanContext, change: Change, pause: str) -> Change:
+def _unwanted(
+    target: PlanTarget, owner: ObjectName | None, op: Op, reason: Reason, message: str = "", **parts: Any
+) -> Decision:
+    """Return a decision about a package that no variant wants."""
+    tree = target.package.main_tree or (target.draft.tree if target.draft and owner else None)
+    parts = {"after": tree, **parts}
+    return Decision(target, op, reason, message, variant=owner, before=tree, **parts)
+
+
+def _unowned(target: PlanTarget, context: PlanContext, pause: str) -> Decision:
     """A stranger's package is kept; of one that is gone, what proposed its deletion is cleared away."""
     leftovers = () if target.package.exists else tuple(withdraw_deletion(target, context))
-    if leftovers and pause:
-        return replace(change, reason=Reason.PAUSED, message=pause)
-    if leftovers:
-        return replace(change, op=Op.CLOSE, reason=Reason.ALREADY_ABSENT, writes=leftovers)
-    return replace(change, after=change.before)
+    if not leftovers:
+        return _unwanted(target, None, Op.KEEP, Reason.NOT_OURS)
+    held = Held(Veto.PAUSE, Reason.PAUSED, pause) if pause else None
+    return _unwanted(target, None, Op.CLOSE, Reason.ALREADY_ABSENT, after=None, branches=leftovers, held=held)
 
 
-def _why_kept(owner: ObjectName, package: PackageKey, context: PlanContext) -> tuple[Reason, str] | None:
+def _why_kept(owner: ObjectName, package: PackageKey, context: PlanContext) -> Held | None:
     """Return why there is no positive evidence that the owner let go; None if there is (D3)."""
     if is_uncertain(owner, context):
-        return Reason.OWNER_STALLED, f"PackageVariant {owner} is not understood"
+        return Held(Veto.OWNER, Reason.OWNER_STALLED, f"PackageVariant {owner} is not understood")
     if owner in context.variants:
         if owner in context.resolved:
             outdated = find_outdated(owner, package, context.inventory.control)
-            return (Reason.REMOVAL_UNPROVEN, outdated) if outdated else None
-        return Reason.OWNER_STALLED, f"PackageVariant {owner} cannot be resolved"
+            return Held(Veto.OWNER, Reason.REMOVAL_UNPROVEN, outdated) if outdated else None
+        return Held(Veto.OWNER, Reason.OWNER_STALLED, f"PackageVariant {owner} cannot be resolved")
     change = context.gone.get(owner)
     if change is not None and change.reason is Reason.NOT_DESIRED and (awaited := _successor(owner, context)):
         message = f"It goes when {awaited}, which takes its place in the rollout of its set, is published"
-        return Reason.AWAITING_WAVE, message
+        return Held(Veto.OWNER, Reason.AWAITING_WAVE, message)
     if change is not None:
-        return None if change.reason is Reason.NOT_DESIRED else (change.reason, change.message)
-    return Reason.OWNER_UNKNOWN, f"No record of PackageVariant {owner}: nothing proves that it was deleted"
+        is_gone = change.reason is Reason.NOT_DESIRED
+        return None if is_gone else Held(Veto.OWNER, change.reason, change.message)
+    message = f"No record of PackageVariant {owner}: nothing proves that it was deleted"
+    return Held(Veto.OWNER, Reason.OWNER_UNKNOWN, message)
 
 
 def _successor(owner: ObjectName, context: PlanContext) -> str:
@@ -127,102 +141,104 @@ def _policy(owner: ObjectName, context: PlanContext) -> str:
     return context.inventory.records[owner].deletion_policy
 
 
-def _delete(target: PlanTarget, context: PlanContext, change: Change) -> Change:
+def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Decision:
     # What people committed to a draft that main has is not lost with its branch.
     touched = [d for d in target.drafts if d.append_only and d not in target.merged]
     untouched = [d for d in target.drafts if d not in touched]
     comment = SUPERSEDED if target.package.main_tree is not None else NEVER_PUBLISHED
-    change = replace(
-        change,
-        reason=Reason.NOT_DESIRED,
-        writes=close_drafts(untouched),
-        close=close_pulls(target, [d.ref for d in untouched], comment),
-        waits=bool(touched),
-    )
+    branches, waits = close_drafts(untouched), bool(touched)
+    close = close_pulls(target, [d.ref for d in untouched], comment)
     if target.main_owner is not None:
-        return _propose(target, context, change)
+        return _propose(target, owner, context, branches=branches, close=close, waits=waits)
+    op, reason, message = Op.DELETE, Reason.NOT_DESIRED, _cause(owner, context)
     if touched:
+        op, reason = Op.KEEP, Reason.DRAFT_EDITED
         message = "A person committed to its draft; delete the branch to let it go"
-        return replace(change, op=Op.KEEP, reason=Reason.DRAFT_EDITED, message=message)
-    return replace(change, op=Op.DELETE, after=target.package.main_tree)
+    after = (
+        target.package.main_tree
+        if op is Op.DELETE
+        else target.package.main_tree or (target.draft.tree if target.draft else None)
+    )
+    return _unwanted(
+        target, owner, op, reason, message, after=after, branches=branches, close=close, waits=waits
+    )
 
 
-def _propose(target: PlanTarget, context: PlanContext, change: Change) -> Change:
+def _propose(
+    target: PlanTarget,
+    owner: ObjectName,
+    context: PlanContext,
+    *,
+    branches: tuple[Write, ...],
+    close: tuple[ClosePull, ...],
+    waits: bool,
+) -> Decision:
     """Propose the deletion of a package on main: a branch that removes it, and a pull request."""
-    view, path = target.view, target.package.path
+    view, path, deletion = target.view, target.package.path, target.package.deletion
     ref = deletion_ref(context.inventory.policy.instance, path)
     head = short_branch(ref)
-    pull = newest_pull(target.pulls, head)
-    standing = view.branches.get(head)
-    if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(change, context)):
-        return _declined(target, context, change, pull)
+    pull, standing = newest_pull(target.pulls, head), view.branches.get(head)
     is_open = pull is not None and pull.state is PullState.OPEN
-    request = None if is_open else _deletion_pull(target, head)
-    if standing is not None and pull is not None and is_open and _is_split(target):
+    request = None if is_open else _request(target, head, "Delete")
+    parts: dict[str, Any] = {"branches": branches, "close": close, "waits": waits}
+    message = _cause(owner, context)
+    if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(owner, context)):
+        return _declined(target, owner, context, pull, **parts)
+    # Where main changed a proposal cannot be approved: its pull request does not list what it removes.
+    has_changed = deletion is not None and deletion.base_tree != target.package.main_tree
+    is_foreign = deletion is not None and deletion.has_foreign_commits
+    if standing is not None and pull is not None and is_open and has_changed and is_foreign:
         message = (
             f"{path} changed on {view.branch} since its deletion was proposed, and a person committed to the "
             f"branch: merge {view.branch} into {head} with git, or close pull request #{pull.number}"
         )
-        op = Op.DELETE if change.writes else Op.KEEP
-        return replace(change, op=op, reason=Reason.DELETION_PROPOSED, message=message, waits=True)
-    if standing is not None and not _is_outdated(target):
-        op = Op.DELETE if request or change.writes else Op.KEEP
-        return replace(change, op=op, reason=Reason.DELETION_PROPOSED, pull=request)
+        op, parts = Op.DELETE if branches else Op.KEEP, {**parts, "waits": True}
+        return _unwanted(target, owner, op, Reason.DELETION_PROPOSED, message, **parts)
+    if standing is not None and (is_foreign or not has_changed):
+        op = Op.DELETE if request or branches else Op.KEEP
+        return _unwanted(target, owner, op, Reason.DELETION_PROPOSED, message, pull=request, **parts)
     if view.head is None:
-        return change
-    renewed = standing is not None
+        return _unwanted(target, owner, Op.KEEP, Reason.NOT_DESIRED, message, **parts)
+    reason = Reason.NOT_DESIRED if standing is None else Reason.DELETION_PROPOSED
+    if standing is not None:
+        parts["repair"] = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
     removal = WriteRemoval(
         ref=ref,
         expect=standing.oid if standing else None,
         onto=view.head.oid,
         path=path,
         message=f"Delete {path}\n",
-        time=max(_removal_time(context), view.head.time if renewed else 0),
+        time=max(_removal_time(context), view.head.time if standing else 0),
     )
-    if renewed:
-        message = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
-        change = replace(change, reason=Reason.DELETION_PROPOSED, message=message)
-    writes = (*change.writes, removal, *_porch_marker(target))
-    return replace(change, op=Op.DELETE, after=None, writes=writes, pull=request)
+    parts["branches"] = (*branches, removal, *_porch_marker(target))
+    return _unwanted(target, owner, Op.DELETE, reason, message, after=None, pull=request, **parts)
 
 
-def _is_outdated(target: PlanTarget) -> bool:
-    """Tell whether the package changed on main since its deletion was proposed, without foreign commits.
-
-    Such a proposal cannot be approved: its pull request does not list what it would remove.
-    """
-    deletion = target.package.deletion
-    return (
-        deletion is not None
-        and not deletion.has_foreign_commits
-        and deletion.base_tree != target.package.main_tree
-    )
-
-
-def _is_split(target: PlanTarget) -> bool:
-    """Whether the package changed on main, and a person committed to the branch of its deletion."""
-    deletion = target.package.deletion
-    return (
-        deletion is not None
-        and deletion.has_foreign_commits
-        and deletion.base_tree != target.package.main_tree
-    )
-
-
-def _declined(target: PlanTarget, context: PlanContext, change: Change, pull: PullRequest) -> Change:
+def _declined(
+    target: PlanTarget,
+    owner: ObjectName,
+    context: PlanContext,
+    pull: PullRequest,
+    *,
+    branches: tuple[Write, ...],
+    close: tuple[ClosePull, ...],
+    waits: bool,
+) -> Decision:
     """Keep a package after people declined its deletion; the branches of the proposal go."""
     message = (
         f"The pull request #{pull.number} of its deletion was closed. "
         f"Remove {target.package.path} from {target.view.branch} "
         "to delete it, or declare its variant again to keep it up to date"
     )
-    writes = (*change.writes, *withdraw_deletion(target, context))
-    op = Op.CLOSE if writes else Op.KEEP
-    return replace(change, op=op, reason=Reason.REJECTED, message=message, writes=writes)
+    branches = (*branches, *withdraw_deletion(target, context))
+    held = Held(Veto.REJECTION, Reason.REJECTED, message, waits=waits)
+    return _unwanted(
+        target, owner, Op.KEEP, Reason.REJECTED, branches=branches, close=close, waits=waits, held=held
+    )
 
 
-def _was_proposed(change: Change, context: PlanContext) -> bool:
-    record = context.inventory.records.get(change.variant) if change.variant else None
+def _was_proposed(owner: ObjectName, context: PlanContext) -> bool:
+    record = context.inventory.records.get(owner)
     return record is not None and record.deletion_proposed
 
 
@@ -235,32 +251,42 @@ def _porch_marker(target: PlanTarget) -> Iterator[MoveRef]:
             yield MoveRef(ref, None, latest.commit.oid)
 
 
-def _deletion_pull(target: PlanTarget, head: str) -> PullRequest:
-    name = package_name(target.view, target.package.path)
-    return PullRequest(head=head, base=target.view.branch, title=f"Delete {name}", body="", draft=False)
+def _request(target: PlanTarget, head: str, verb: str) -> PullRequest:
+    """Return the pull request of a branch that deletes a package or lets go of it."""
+    pull = newest_pull(target.pulls, head)
+    return PullRequest(
+        head=head,
+        base=target.view.branch,
+        title=f"{verb} {package_name(target.view, target.package.path)}",
+        body="",
+        draft=False,
+        number=pull.number if pull is not None and pull.state is PullState.OPEN else 0,
+    )
 
 
-def _release(target: PlanTarget, context: PlanContext, change: Change) -> Change:
+def _release(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Decision:
     """Let go of a package and keep its content: its annotations are dropped by a draft."""
-    if target.main_owner is None and target.package.main_tree is not None:
-        return _delete(target, context, change)
-    package = context.rendered.releases.get(target.key)
-    change = replace(change, reason=Reason.ORPHANED)
+    package, message = context.rendered.releases.get(target.key), _cause(owner, context)
     if not isinstance(package, Package):
-        message = package.message if isinstance(package, Blocked) else "Its content was not read"
-        return replace(change, op=Op.BLOCK, message=message, waits=True)
+        why = package.message if isinstance(package, Blocked) else "Its content was not read"
+        held = Held(Veto.CONTENT, Reason.ORPHANED, why, Op.BLOCK, waits=True)
+        return _unwanted(target, owner, Op.BLOCK, Reason.ORPHANED, why, waits=True, held=held)
     withdrawn = tuple(withdraw_deletion(target, context))
-    change = replace(change, after=package.tree, writes=withdrawn)
-    if withdrawn:
-        closes = close_pulls(target, [w.ref for w in withdrawn], "The package is kept after all.")
-        change = replace(change, op=Op.ORPHAN, close=closes)
-    if any(draft.tree == package.tree for draft in target.package.drafts):
-        return change
-    write = _release_draft(target, context, package)
-    if write is None:
-        return change
-    pull = _release_pull(target, write.ref)
-    return replace(change, op=Op.ORPHAN, writes=(*withdrawn, write), pull=pull)
+    close = close_pulls(target, [w.ref for w in withdrawn], "The package is kept after all.")
+    is_drafted = any(draft.tree == package.tree for draft in target.package.drafts)
+    write = None if is_drafted else _release_draft(target, context, package)
+    return _unwanted(
+        target,
+        owner,
+        Op.ORPHAN if withdrawn or write is not None else Op.KEEP,
+        Reason.ORPHANED,
+        message,
+        after=package.tree,
+        branches=withdrawn,
+        draft=write,
+        close=close,
+        pull=_request(target, short_branch(write.ref), "Stop managing") if write is not None else None,
+    )
 
 
 def _release_draft(target: PlanTarget, context: PlanContext, package: Package) -> WriteDraft | None:
@@ -280,20 +306,6 @@ def _release_draft(target: PlanTarget, context: PlanContext, package: Package) -
         onto=draft.tip.oid if draft and touched else view.head.oid,
         message=commit_message(EDIT, path, workspace, edit_task(source)),
         time=time,
-    )
-
-
-def _release_pull(target: PlanTarget, ref: str) -> PullRequest:
-    pull = newest_pull(target.pulls, ref)
-    number = pull.number if pull is not None and pull.state is PullState.OPEN else 0
-    name = package_name(target.view, target.package.path)
-    return PullRequest(
-        head=short_branch(ref),
-        base=target.view.branch,
-        title=f"Stop managing {name}",
-        body="",
-        draft=False,
-        number=number,
     )
 
 
@@ -317,26 +329,22 @@ def _draft_owner(target: PlanTarget, context: PlanContext) -> ObjectName | None:
     return find_owner(target.drafts[0].header, target.key, context.inventory)
 
 
-def _tree(target: PlanTarget) -> Oid | None:
-    return target.package.main_tree or (target.draft.tree if target.draft else None)
-
-
 # The guard of packages that moved variants left behind
 
 
-class GuardedChanges(NamedTuple):
-    """Changes in which refused deletions are kept, with the refusals.
+class GuardedPackages(NamedTuple):
+    """Vetoes of refused deletions, with the refusals.
 
     `waiting` are the packages that wait for consent, each with the number of owned packages at the time of
     its first refusal.
     """
 
-    changes: tuple[Change, ...]
+    vetoes: Mapping[PackageKey, Held]
     refusals: tuple[Refusal, ...]
     waiting: Mapping[PackageKey, int]
 
 
-def guard_changes(context: PlanContext, changes: Sequence[Change]) -> GuardedChanges:
+def guard_moved(context: PlanContext, changes: Iterable[Change]) -> GuardedPackages:
     """Keep the packages with refused deletions: too many, and without consent.
 
     The set diff counts the variants that are gone, and their packages are kept already. This counts
@@ -353,15 +361,13 @@ def guard_changes(context: PlanContext, changes: Sequence[Change]) -> GuardedCha
     consent = deletion_consent(change.package for change in refused)
     if not refused or consent in context.inventory.policy.consents:
         refused = ()
-    guarded = {change.package for change in refused}
-    waiting = {change.package: before.get(change.package, owned) for change in refused}
-    begun = {change.package for change in moved if change.package not in guarded}
+    vetoes = {change.package: Held(Veto.GUARD, Reason.DELETION_GUARD, message) for change in refused}
+    waiting = {key: before.get(key, owned) for key in vetoes}
+    begun = {change.package for change in moved if change.package not in vetoes}
     waiting |= {key: of for key, of in before.items() if key not in begun and _still_waits(key, context)}
-    if not refused:
-        return GuardedChanges(tuple(changes), tuple(refusals), waiting)
-    refusals.append(Refusal(Reason.DELETION_GUARD, message, consent_hint(consent), consent))
-    kept = tuple(_keep_refused(c, message) if c.package in guarded else c for c in changes)
-    return GuardedChanges(kept, tuple(refusals), waiting)
+    if vetoes:
+        refusals.append(Refusal(Reason.DELETION_GUARD, message, consent_hint(consent), consent))
+    return GuardedPackages(vetoes, tuple(refusals), waiting)
 
 
 def _refuse_moved(
@@ -400,7 +406,3 @@ def _still_waits(package: PackageKey, context: PlanContext) -> bool:
         views = context.inventory.views_of(package.url)
         return any(not view.is_available for view in views)
     return target.owner is not None and package not in context.downstreams
-
-
-def _keep_refused(change: Change, message: str) -> Change:
-    return replace(change.without_effects(Op.KEEP, Reason.DELETION_GUARD, message), waits=False)

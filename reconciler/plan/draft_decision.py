@@ -8,12 +8,15 @@ from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, verb
+from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
-from reconciler.names.refs import draft_ref
-from reconciler.plan.changes import AnswerNote, Change, ConflictNote, Op
+from reconciler.names.problems import Problem
+from reconciler.plan.changes import AnswerNote, ClosePull, ConflictNote, MoveRef, Op, Write
 from reconciler.plan.commits import start_branch
+from reconciler.plan.compose import Decision, DraftFacts, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
+from reconciler.plan.deletions import withdraw_deletion
 from reconciler.plan.drafts import (
     close_drafts,
     close_pulls,
@@ -38,6 +41,7 @@ from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.rollout_model import RolloutPhase
 from reconciler.resolve.rollout_records import is_asked_again
 
 
@@ -62,76 +66,146 @@ class Case(Struct, frozen=True):
         trees = (fresh.tree if isinstance(fresh, Package) else None, draft.tree if draft else None)
         return is_asked_again(self.resolved.variant, self.target.key, trees, self.context.inventory)
 
+    def decision(
+        self,
+        op: Op,
+        reason: Reason,
+        message: str = "",
+        *,
+        veto: Veto | None = None,
+        waits: bool = False,
+        **parts: Any,
+    ) -> Decision:
+        """Return a decision about the package, with what its rollout or its lock has to do with it.
 
-def decide_output(case: Case, change: Change) -> Change:
-    """Return the change that brings the rendered package where people can review it. Total."""
-    fresh = case.rendered.fresh
+        A package without a draft after the change waits for its wave, whatever else this run does about it.
+        """
+        variant, resolved = self.resolved.variant, self.resolved
+        is_same = op is Op.KEEP and reason is Reason.UP_TO_DATE and self.target.draft is None
+        wave = self.context.held.get(variant.key, "")
+        if wave and (is_same or op is Op.CLOSE):
+            held: Held | None = wave_veto(variant, self.context, op)
+            waits = held is not None and held.waits
+        else:
+            message = _joined(message, wave or self.context.stopped.get(variant.key, ""))
+            held = Held(veto, reason, message, op, waits) if veto is not None else None
+        offers = resolved.offers
+        if op is Op.CREATE and variant.requested_by:
+            message = message or f"Required by {', '.join(variant.requested_by)}"
+        elif offers is not None and offers.commit.oid != resolved.pin.commit.oid:
+            message = message or f"Locked; upstream offers {offers.label}"
+        parts.setdefault("facts", DraftFacts(*upstream_labels(resolved)))
+        parts |= {"op": op, "reason": reason, "message": message, "held": held, "waits": waits}
+        return wanted_decision(self.target, variant, self.context, **parts)
+
+
+def wave_veto(variant: DesiredVariant, context: PlanContext, op: Op = Op.KEEP) -> Held:
+    """Return the veto of the rollout that keeps a package; what people took back waits for them."""
+    why, rollout = context.held[variant.key], context.rollouts.get(variant.key)
+    if rollout is not None and variant.key in rollout.rejected:
+        again = retry_text(variant, context.inventory.records.get(variant.key))
+        return Held(Veto.WAVE, Reason.REJECTED, f"{why}. {again}", op, waits=True)
+    is_back = rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
+    return Held(Veto.WAVE, Reason.ROLLED_BACK if is_back else Reason.AWAITING_WAVE, why, op)
+
+
+def wanted_decision(
+    target: PlanTarget,
+    variant: DesiredVariant,
+    context: PlanContext,
+    *,
+    op: Op = Op.KEEP,
+    reason: Reason = Reason.UP_TO_DATE,
+    branches: Sequence[Write] = (),
+    close: Sequence[ClosePull] = (),
+    **parts: Any,
+) -> Decision:
+    """Return a decision about a wanted package, with what is due beside its content.
+
+    These are tags, which other variants count on already, drafts that main has or that another one replaces,
+    and a deletion to withdraw.
+    """
+    spare = tuple(d for d in target.others if not d.append_only)
+    withdrawn = tuple(withdraw_deletion(target, context))
+    refs = [write.ref for write in withdrawn]
+    closes = (
+        *close_pulls(target, [d.ref for d in target.merged], "Main has this content."),
+        *close_pulls(target, [d.ref for d in spare], "Another draft of this package replaces this one."),
+        *close_pulls(target, refs, "The package is wanted again."),
+    )
+    tree = target.draft.tree if target.draft else target.package.main_tree
+    return Decision(
+        target,
+        op,
+        reason,
+        variant=variant.key,
+        location=variant.source.location,
+        before=tree,
+        after=parts.pop("after", tree),
+        branches=(*close_drafts(target.merged), *close_drafts(spare), *withdrawn, *branches),
+        tags=tuple(
+            MoveRef(r.ref, None, r.commit.oid) for r in context.resolution.publications.get(target.key, ())
+        ),
+        close=(*close, *closes),
+        obsolete=Reason.DELETION_WITHDRAWN if withdrawn else None,
+        **parts,
+    )
+
+
+def decide_output(case: Case) -> Decision:
+    """Decide what brings the rendered package where people can review it. Total."""
+    fresh, draft = case.rendered.fresh, case.target.draft
     if case.resolved.moved:
         message = case.resolved.moved
-        return replace(change, op=Op.KEEP, reason=Reason.UPSTREAM_TAG_MOVED, message=message, waits=True)
+        return case.decision(Op.KEEP, Reason.UPSTREAM_TAG_MOVED, message, veto=Veto.MOVED_TAG, waits=True)
     if isinstance(fresh, Blocked):
-        return _blocked(change, fresh.reason, fresh.message, fresh.conflicts)
-    draft = case.target.draft
-    shown = case.rendered.merged if draft and draft.append_only else None
-    change = replace(
-        change,
-        after=fresh.tree,
-        ready=is_proposed(draft) and (shown if isinstance(shown, Package) else fresh).ready,
-        unready=shown.unready if isinstance(shown, Package) else fresh.unready,
-        warnings=fresh.warnings,
-    )
+        return _blocked(case, fresh)
     if fresh.tree == case.target.package.main_tree:
-        settled = _unanswered(case, change, fresh.conflicts)
-        return _obsolete_draft(case, settled, draft) if draft else settled
+        return _on_main(case, fresh, draft)
     if draft is None:
-        return _new_draft(case, change, fresh)
-    return _open_draft(case, change, draft, fresh)
+        return _new_draft(case, fresh)
+    return _touched_draft(case, draft, fresh) if draft.append_only else _untouched_draft(case, draft, fresh)
 
 
-def _open_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Change:
-    """Bring an open draft up to date, or find that it is."""
-    if draft.append_only:
-        return _touched_draft(case, change, draft, fresh)
-    if draft.tree == fresh.tree and _is_outdated(case, draft):
-        return _renewed(case, change, draft, fresh)
-    if draft.tree == fresh.tree:
-        return _standing_draft(case, change, draft, fresh)
-    if _is_better(case, draft, fresh):
-        return _kept_draft(case, change, draft, fresh)
-    return _written(case, change, draft, fresh)
+def _untouched_draft(case: Case, draft: Draft, fresh: Package) -> Decision:
+    if draft.tree != fresh.tree:
+        return (
+            _kept_draft(case, draft, fresh)
+            if _is_better(case, draft, fresh)
+            else _written(case, draft, fresh)
+        )
+    is_outdated = _is_outdated(case, draft)
+    return _written(case, draft, fresh, renewed=True) if is_outdated else _standing_draft(case, draft, fresh)
 
 
 def _is_better(case: Case, draft: Draft, package: Package) -> bool:
     """Whether a draft went through its functions, and what would take its place did not (ADR 9)."""
-    if package.is_rendered:
-        return False
     record = case.record
     is_ours = record is not None and record.output_tree == draft.written
-    return not (is_ours and record is not None and functions_failed(record.unready))
+    return not package.is_rendered and not (
+        is_ours and record is not None and functions_failed(record.unready)
+    )
 
 
-def _kept_draft(case: Case, change: Change, draft: Draft, package: Package) -> Change:
+def _kept_draft(case: Case, draft: Draft, package: Package) -> Decision:
     """Keep a good draft while the functions of what would take its place fail; they are tried every run."""
     record = case.record
     failure = next(filter(is_failure, package.unready), "")
-    change = replace(change, unready=record.unready if record else ())
-    standing = Package(draft.tree, conflicts=recorded_conflicts(record), answers=_recorded(record))
-    change = _standing_draft(case, change, draft, standing)
-    message = f"{failure}; the draft stays as it was"
-    return replace(change, reason=Reason.PIPELINE_FAILED, message=message, ready=False)
+    answers = recorded_answers(record) if record else ()
+    standing = Package(draft.tree, conflicts=recorded_conflicts(record), answers=answers)
+    return _standing_draft(case, draft, standing, failure=f"{failure}; the draft stays as it was")
 
 
-def _new_draft(case: Case, change: Change, package: Package) -> Change:
-    view = case.target.view
+def _new_draft(case: Case, package: Package) -> Decision:
+    target, resolved, view = case.target, case.resolved, case.target.view
     start = () if view.head else tuple(start_branch(view, case.context.inventory))
     onto = view.head.oid if view.head else start[0].oid if start else None
     if onto is None:
         message = f"Branch {view.branch} of repository {view.key} does not exist"
-        return _blocked(change, Reason.BRANCH_NOT_FOUND, message, ())
-    target, resolved = case.target, case.resolved
+        return _blocked(case, Blocked(Reason.BRANCH_NOT_FOUND, message))
     rejected = find_rejection(target, resolved, case.record, package.tree)
     if rejected and not case.is_asked_again:
-        return _rejected(case, replace(change, op=Op.KEEP), rejected)
+        return _rejected(case, rejected, after=package.tree, facts=_facts(case, Package(package.tree)))
     workspace = next_workspace(target)
     write = write_draft(
         target,
@@ -142,80 +216,80 @@ def _new_draft(case: Case, change: Change, package: Package) -> Change:
         message=draft_message(target, resolved, workspace, package),
         time=case.rendered.time,
     )
-    pull = _pull(case, draft_ref(target.package.path, workspace), None)
     reason = _reason(case, None)
-    op = Op.EDIT if reason is Reason.CONTENT_CHANGED else case.op
-    change = replace(change, op=op, reason=reason, writes=(*start, write), pull=pull)
-    change = _explained(case, change, None)
-    if rejected:
-        again = "It was rejected before, and a person asked for it again"
-        change = replace(change, message="; ".join(filter(None, (change.message, again))))
-    return _asking(change, package)
-
-
-def _rejected(case: Case, change: Change, why: str) -> Change:
-    """Return the change of content that people refused, with what they write to have it again."""
-    message = f"{why}. {retry_text(case.resolved.variant, case.record)}"
-    return replace(change, reason=Reason.REJECTED, message=message, waits=True)
-
-
-def _unanswered(case: Case, change: Change, conflicts: tuple[Conflict, ...]) -> Change:
-    """Main keeps what people made of generated files: nothing is written, and they are asked.
-
-    Of any other package the merged draft was the answer.
-    """
-    if not (conflicts and cluster_of(case.resolved.variant.key)):
-        return change
-    count = len(conflicts)
-    values = f"{plural(count, 'generated value')} {verb(count, 'stays', 'stay')}"
-    message = f"{values} as people set {verb(count, 'it', 'them')}"
-    notes = tuple(note._replace(name="") for note in _notes(conflicts))
-    return replace(change, reason=Reason.MERGE_CONFLICT, message=message, conflicts=notes, waits=True)
-
-
-def _obsolete_draft(case: Case, change: Change, draft: Draft) -> Change:
-    """Main is what it should be: an untouched draft is closed, a person's is kept."""
-    if draft.append_only:
-        main = "Main is up to date" if not case.resolved.held else "Main has what the package keeps for now"
-        message = f"{main}; the draft has a person's commits and is left to them"
-        return replace(change, op=Op.KEEP, reason=Reason.DRAFT_EDITED, message=message, waits=True)
-    return replace(
-        change,
-        op=Op.CLOSE,
-        reason=Reason.DRAFT_SUPERSEDED,
-        message="Main is up to date: the draft has nothing to propose",
-        writes=close_drafts([draft]),
-        close=close_pulls(case.target, [draft.ref], "Main is what it should be; nothing is left to propose."),
+    again = "It was rejected before, and a person asked for it again" if rejected else ""
+    return case.decision(
+        Op.EDIT if reason is Reason.CONTENT_CHANGED else case.op,
+        reason,
+        _joined(_causes_of(case, reason, None), again, *package.notes, asked_text(package.conflicts)),
+        after=package.tree,
+        branches=start,
+        draft=write,
+        pull=_pull(case, write.ref, None),
+        facts=_facts(case, package),
+        waits=bool(package.conflicts),
     )
 
 
-def _touched_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Change:
+def _rejected(case: Case, why: str, **parts: Any) -> Decision:
+    """Return the decision about content that people refused, with what they write to have it again."""
+    message = f"{why}. {retry_text(case.resolved.variant, case.record)}"
+    return case.decision(Op.KEEP, Reason.REJECTED, message, veto=Veto.REJECTION, waits=True, **parts)
+
+
+def _on_main(case: Case, fresh: Package, draft: Draft | None) -> Decision:
+    """Main is what it should be: an untouched draft is closed, a person's is kept.
+
+    Main keeps what people made of generated files: nothing is written, and they are asked. Of any other
+    package the merged draft was the answer.
+    """
+    # `Keep:` on a draft that is gone answers nothing.
+    conflicts = _notes(fresh.conflicts) if cluster_of(case.resolved.variant.key) else ()
+    conflicts = tuple(note._replace(name="") for note in conflicts)
+    facts = replace(_facts(case, Package(fresh.tree)), conflicts=conflicts)
+    state: dict[str, Any] = {"after": fresh.tree, "facts": facts, "waits": bool(conflicts)}
+    if draft is None and conflicts:
+        count = len(conflicts)
+        values = f"{plural(count, 'generated value')} {verb(count, 'stays', 'stay')}"
+        message = f"{values} as people set {verb(count, 'it', 'them')}"
+        return case.decision(Op.KEEP, Reason.MERGE_CONFLICT, message, **state)
+    if draft is None:
+        return case.decision(Op.KEEP, Reason.UP_TO_DATE, **state)
+    if draft.append_only:
+        main = "Main has what the package keeps for now" if case.resolved.held else "Main is up to date"
+        message = f"{main}; the draft has a person's commits and is left to them"
+        return case.decision(Op.KEEP, Reason.DRAFT_EDITED, message, **{**state, "waits": True})
+    return case.decision(
+        Op.CLOSE,
+        Reason.DRAFT_SUPERSEDED,
+        "Main is up to date: the draft has nothing to propose",
+        branches=close_drafts([draft]),
+        close=close_pulls(case.target, [draft.ref], "Main is what it should be; nothing is left to propose."),
+        **state,
+    )
+
+
+def _touched_draft(case: Case, draft: Draft, fresh: Package) -> Decision:
     """A draft with a person's commits: leave it, or append one commit with what is new on our side."""
     merged = case.rendered.merged
-    if isinstance(merged, Blocked):
-        is_same = fresh.tree in (draft.written, draft.tree)
-        return (
-            _standing_or_renewed(case, change, draft, Package(draft.tree))
-            if is_same
-            else _blocked(change, merged.reason, merged.message, merged.conflicts)
-        )
-    if merged is None:
-        standing = fresh if fresh.is_recorded else Package(draft.tree)
-        return _standing_or_renewed(case, change, draft, standing)
-    is_asked = bool(merged.conflicts or merged.answers)
-    if merged.tree == draft.tree or (fresh.tree in (draft.written, draft.tree) and not is_asked):
-        return _standing_or_renewed(case, change, draft, merged)
-    if _is_better(case, draft, merged):
-        return _kept_draft(case, change, draft, merged)
-    change = replace(change, after=merged.tree, ready=change.ready and merged.ready)
-    return _written(case, change, draft, merged)
-
-
-def _standing_or_renewed(case: Case, change: Change, draft: Draft, package: Package) -> Change:
-    """Keep a draft that is up to date; one that is behind main gets one more commit."""
-    if package.conflicts or not _is_outdated(case, draft):
-        return _standing_draft(case, change, draft, package)
-    return _renewed(case, change, draft, replace(package, tree=draft.tree, files={}))
+    is_same = fresh.tree in (draft.written, draft.tree)
+    if isinstance(merged, Blocked) and not is_same:
+        return _blocked(case, merged)
+    if merged is None and fresh.is_recorded:
+        standing = fresh
+    elif isinstance(merged, Package):
+        standing = merged
+    else:
+        standing = Package(draft.tree)
+    is_asked = bool(standing.conflicts or standing.answers)
+    if not isinstance(merged, Package) or merged.tree == draft.tree or (is_same and not is_asked):
+        # One that is behind main gets one more commit.
+        if standing.conflicts or not _is_outdated(case, draft):
+            return _standing_draft(case, draft, standing)
+        return _written(case, draft, replace(standing, tree=draft.tree, files={}), renewed=True)
+    return (
+        _kept_draft(case, draft, merged) if _is_better(case, draft, merged) else _written(case, draft, merged)
+    )
 
 
 def _is_outdated(case: Case, draft: Draft) -> bool:
@@ -227,61 +301,72 @@ def _is_outdated(case: Case, draft: Draft) -> bool:
     return is_behind(case.target, draft) and not is_refused
 
 
-def _renewed(case: Case, change: Change, draft: Draft, package: Package) -> Change:
-    """Write the same content once more, on main as it is now."""
-    change = _written(case, replace(change, after=draft.tree), draft, package)
-    message = f"{draft.path} changed on {case.target.view.branch}; the draft has that already"
-    return replace(change, op=Op.EDIT, reason=Reason.CONTENT_CHANGED, message=message)
+def _standing_draft(case: Case, draft: Draft, package: Package, *, failure: str = "") -> Decision:
+    """Keep a draft that is up to date, and open its pull request if it is missing.
 
-
-def _standing_draft(case: Case, change: Change, draft: Draft, package: Package) -> Change:
-    """Keep a draft that is up to date, and open its pull request if it is missing."""
+    `failure` tells why what should take its place does not.
+    """
     reason = Reason.DRAFT_EDITED if draft.is_edited else Reason.UP_TO_DATE
-    reason = Reason.MERGE_CONFLICT if package.conflicts else reason
-    change = _asking(replace(change, op=Op.KEEP, reason=reason, after=draft.tree), package)
+    reason = Reason.PIPELINE_FAILED if failure else Reason.MERGE_CONFLICT if package.conflicts else reason
+    facts = _facts(case, package)
+    if failure:
+        facts = replace(facts, ready=False, unready=case.record.unready if case.record else ())
+    state: dict[str, Any] = {"after": draft.tree, "facts": facts}
     pull = newest_pull(case.target.pulls, draft.ref)
-    if pull is not None and pull.state is PullState.OPEN:
-        return change
-    if is_rejected(case.target, draft) and not case.is_asked_again:
-        return _rejected(case, change, closed_text(pull) if pull else "")
-    request = _pull(case, draft.ref, draft)
-    if request is None:
-        return change
-    return replace(change, op=Op.UPDATE, reason=Reason.PULL_REQUEST_MISSING, pull=request)
+    is_open = pull is not None and pull.state is PullState.OPEN
+    if not is_open and is_rejected(case.target, draft) and not case.is_asked_again:
+        why = closed_text(pull) if pull else ""
+        if failure:
+            return case.decision(Op.KEEP, reason, failure, veto=Veto.REJECTION, waits=True, **state)
+        return _rejected(case, why, **state)
+    request = None if is_open else _pull(case, draft.ref, draft)
+    op = Op.KEEP if request is None else Op.UPDATE
+    if request is not None and not failure:
+        reason = Reason.PULL_REQUEST_MISSING
+    message, waits = failure or asked_text(package.conflicts), bool(package.conflicts)
+    return case.decision(op, reason, message, pull=request, waits=waits, **state)
 
 
-def _recorded(record: PackageVariantRecord | None) -> tuple[Answer, ...]:
-    return recorded_answers(record) if record else ()
+def _written(case: Case, draft: Draft, package: Package, *, renewed: bool = False) -> Decision:
+    """Write the draft in place: anew on main's head, or appended to a person's tip.
 
-
-def _written(case: Case, change: Change, draft: Draft, package: Package) -> Change:
-    """Write the draft in place: anew on main's head, or appended to a person's tip."""
-    head = case.target.view.head
-    onto = draft.tip.oid if draft.append_only or head is None else head.oid
+    Where it is `renewed` it has the same content as before, on main as it is now.
+    """
+    target = case.target
+    head = target.view.head
     write = write_draft(
-        case.target,
+        target,
         package,
         draft.workspace,
         draft=draft,
-        onto=onto,
-        message=draft_message(case.target, case.resolved, draft.workspace, package),
+        onto=draft.tip.oid if draft.append_only or head is None else head.oid,
+        message=draft_message(target, case.resolved, draft.workspace, package),
         time=max(case.rendered.time, draft.foreign_commit_time if draft.append_only else 0),
     )
-    reason = _reason(case, draft)
-    op = {Reason.OWNER_CHANGED: Op.TRANSFER, Reason.CONTENT_CHANGED: Op.EDIT}.get(reason, Op.UPDATE)
-    change = replace(change, op=op, reason=reason, writes=(write,), pull=_pull(case, draft.ref, draft))
-    return _asking(_explained(case, change, draft), package)
+    reason = Reason.CONTENT_CHANGED if renewed else _reason(case, draft)
+    message = f"{draft.path} changed on {target.view.branch}; the draft has that already"
+    if not renewed:
+        message = _joined(_causes_of(case, reason, draft), *package.notes, asked_text(package.conflicts))
+    return case.decision(
+        {Reason.OWNER_CHANGED: Op.TRANSFER, Reason.CONTENT_CHANGED: Op.EDIT}.get(reason, Op.UPDATE),
+        reason,
+        message,
+        after=package.tree,
+        draft=write,
+        pull=_pull(case, draft.ref, draft),
+        facts=_facts(case, package),
+        waits=bool(package.conflicts),
+    )
 
 
-def _explained(case: Case, change: Change, draft: Draft | None) -> Change:
-    """Add the causes of a change that its reason and the revisions do not show."""
+def _causes_of(case: Case, reason: Reason, draft: Draft | None) -> str:
+    """Return the causes of a change that its reason and the revisions do not show."""
     resolved, record = case.resolved, case.record
-    if change.reason is Reason.CONTENT_CHANGED:
-        return replace(change, message=content_causes(resolved, record, asked_again=case.is_asked_again))
-    if change.reason is Reason.UPSTREAM_CHANGED:
-        before = resolved.draft_base if draft else resolved.base
-        return replace(change, message=upstream_causes(resolved, record, before))
-    return change
+    if reason is Reason.CONTENT_CHANGED:
+        return content_causes(resolved, record, asked_again=case.is_asked_again)
+    if reason is Reason.UPSTREAM_CHANGED:
+        return upstream_causes(resolved, record, resolved.draft_base if draft else resolved.base)
+    return ""
 
 
 def _pull(case: Case, ref: str, draft: Draft | None) -> PullRequest | None:
@@ -303,8 +388,10 @@ def _reason(case: Case, draft: Draft | None) -> Reason:
 _BY_OP = {Op.CREATE: Reason.NEW, Op.ADOPT: Reason.ADOPTED}
 
 
-def asked_text(conflicts: Sequence[ConflictNote]) -> str:
-    """Return what open conflicts ask of a person."""
+def asked_text(conflicts: Sequence[ConflictNote | Conflict]) -> str:
+    """Return what open conflicts ask of a person, "" for none."""
+    if not conflicts:
+        return ""
     files = sorted({note.path for note in conflicts})
     shown = ", ".join(files[:_MAX_FILES]) + (
         f" and {plural(len(files) - _MAX_FILES, 'more file')}" if len(files) > _MAX_FILES else ""
@@ -316,15 +403,25 @@ def asked_text(conflicts: Sequence[ConflictNote]) -> str:
 _MAX_FILES = 3
 
 
-def _asking(change: Change, package: Package) -> Change:
-    """Return the change with the conflicts that a person must answer, and with those that were answered."""
-    message = "; ".join(part for part in (change.message, *(package.notes if change.writes else ())) if part)
-    change = replace(change, message=message, answers=_answer_notes(package.answers))
-    if not package.conflicts:
-        return change
-    conflicts = _notes(package.conflicts)
-    message = "; ".join(part for part in (change.message, asked_text(conflicts)) if part)
-    return replace(change, message=message, conflicts=conflicts, waits=True, ready=False)
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _facts(case: Case, package: Package) -> DraftFacts:
+    """Return what is known of a draft whose content, conflicts and answers are those of `package`."""
+    fresh, draft = case.rendered.fresh, case.target.draft
+    merged = case.rendered.merged if draft and draft.append_only else None
+    shown = merged if isinstance(merged, Package) else fresh
+    old, new = upstream_labels(case.resolved)
+    return DraftFacts(
+        upstream_from=old,
+        upstream_to=new,
+        ready=is_proposed(draft) and isinstance(shown, Package) and shown.ready and not package.conflicts,
+        conflicts=_notes(package.conflicts),
+        answers=_answer_notes(package.answers),
+        unready=shown.unready if isinstance(shown, Package) else (),
+        warnings=fresh.warnings if isinstance(fresh, Package) else (),
+    )
 
 
 def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
@@ -342,18 +439,33 @@ def _answer_notes(answers: tuple[Answer, ...]) -> tuple[AnswerNote, ...]:
     )
 
 
-def _blocked(change: Change, reason: Reason, message: str, conflicts: tuple[Conflict, ...]) -> Change:
-    is_postponed = reason is Reason.FUNCTIONS_POSTPONED  # by this run alone, and for nobody to settle
-    return replace(
-        change,
-        op=Op.KEEP if is_postponed else Op.BLOCK,
-        reason=reason,
-        message=message,
-        conflicts=_notes(conflicts),
+def _blocked(case: Case, blocked: Blocked) -> Decision:
+    """Return the decision about a package that cannot be made; people must mend what is in the way."""
+    is_postponed = blocked.reason is Reason.FUNCTIONS_POSTPONED  # by this run alone, and for nobody to settle
+    old, new = upstream_labels(case.resolved)
+    return case.decision(
+        Op.KEEP if is_postponed else Op.BLOCK,
+        blocked.reason,
+        blocked.message,
+        veto=Veto.FUNCTIONS if is_postponed else Veto.CONTENT,
+        facts=DraftFacts(old, new, conflicts=_notes(blocked.conflicts)),
         waits=not is_postponed,
-        after=change.before,
-        ready=False,
+        problems=_faults(case, blocked),
     )
+
+
+_FAULTS = frozenset({Reason.BASE_NOT_FOUND, Reason.PROTECTED_FIELD})
+"""Reasons to block a package that are reported at its variant, with a hint."""
+
+
+def _faults(case: Case, blocked: Blocked) -> tuple[Problem, ...]:
+    """Return the problem of a package that needs its upstream or its lock corrected first."""
+    if blocked is not case.rendered.fresh or blocked.reason not in _FAULTS:
+        return ()
+    variant = case.resolved.variant
+    message = f"Package {case.target.package.path}: {blocked.message}"
+    problem = Problem(variant.source.at("spec", "upstream"), blocked.reason, message, blocked.hint)
+    return (problem.owned_by(variant.owner),)
 
 
 def upstream_labels(resolved: ResolvedVariant) -> tuple[str, str]:

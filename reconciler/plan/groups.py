@@ -10,19 +10,12 @@ from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, visible
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import GroupBranch, PullRequest, PullState, RepositoryView
+from reconciler.names.ids import PackageKey
 from reconciler.names.refs import HEADS, draft_ref, group_number, group_ref, short_branch
 from reconciler.names.trailers import CONFLICT, conflict_lines
-from reconciler.plan.changes import (
-    Change,
-    ClosePull,
-    GroupPart,
-    MoveRef,
-    Op,
-    Write,
-    WriteDraft,
-    WriteGroup,
-)
+from reconciler.plan.changes import Change, ClosePull, GroupPart, MoveRef, Op, WriteDraft, WriteGroup
 from reconciler.plan.commits import group_message, relabelled
+from reconciler.plan.compose import GroupPlace, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.drafts import draft_message, next_workspace
 from reconciler.policy import GroupBy
@@ -50,13 +43,21 @@ class Placement(Enum):
 
 
 class Member(Struct, frozen=True):
-    """A change and its place; `group` is the standing branch that it stays on or leaves."""
+    """A change and its place; `group` is the standing branch that it stays on or leaves.
+
+    `written` is the new content of its draft, `pull` the pull request that it asks for, `held` the veto of
+    its group. `ended` is the group that was closed or merged with its draft on it.
+    """
 
     change: Change
     target: PlanTarget
     place: Placement
+    written: WriteDraft | None = None
+    pull: PullRequest | None = None
     group: GroupBranch | None = None
     scope: Scope = ()
+    held: Held | None = None
+    ended: str = ""
 
 
 class RepositoryGroups(Struct, frozen=True):
@@ -90,103 +91,62 @@ def place_change(
     A package that a person edited stays where they edited it. One that is not ready for review, or
     asks something, has a draft of its own, so that it holds back nothing but itself.
     """
-    draft = target.draft
+    draft, written = target.draft, change.written
+    written, pull, held, ended = written if isinstance(written, WriteDraft) else None, change.pull, None, ""
     scope = _scope(change, target, context)
     if draft is not None and draft.is_grouped and own_groups.is_open(draft.ref):
         return _on_branch(change, target, own_groups.groups[draft.ref], context)
-    if draft is not None and not draft.is_grouped:
-        return Member(change, target, Placement.APART)
-    if draft is not None:
-        change = _from_ended(change, target, context)
-    if not scope or not isinstance(change.written, WriteDraft) or not _is_ready(change, target, context):
-        return Member(change, target, Placement.APART)
-    return Member(change, target, Placement.JOINS, scope=scope)
-
-
-def taken_out(member: Member) -> Change:
-    """Return the change of a package that a person removed from the open group it would join."""
-    return replace(
-        member.change,
-        op=Op.KEEP,
-        reason=Reason.HELD_BACK,
-        message=TAKEN_OUT,
-        after=member.change.before,
-        writes=other_writes(member.change),
-        pull=None,
-        waits=True,
-    )
+    if draft is not None and draft.is_grouped:
+        # Its group was closed or merged: nothing is written there.
+        if written is not None or pull is not None:
+            written, pull = _own_draft(change, target, context)
+        elif change.op is Op.CLOSE and not change.pending:
+            held = Held(Veto.GROUP, Reason.UP_TO_DATE)
+        else:
+            ended = short_branch(draft.ref)
+    joins = scope and written is not None and _is_ready(change, target, context)
+    if (draft is not None and not draft.is_grouped) or not joins:
+        return Member(change, target, Placement.APART, written, pull, held=held, ended=ended)
+    return Member(change, target, Placement.JOINS, written, pull, scope=scope)
 
 
 def _on_branch(change: Change, target: PlanTarget, group: GroupBranch, context: PlanContext) -> Member:
     draft, written = target.draft, change.written
+    own = written if isinstance(written, WriteDraft) else None
     if draft is not None and draft.append_only:
-        if written is not None and change.conflicts:
-            change = replace(
-                change,
-                op=Op.KEEP,
-                reason=Reason.HELD_BACK,
-                message=HELD,
-                after=draft.tree,
-                writes=other_writes(change),
-                pull=None,
-                waits=True,
-            )
-        return Member(change, target, Placement.STAYS, group)
-    if written is not None and (change.op is Op.ORPHAN or not _is_ready(change, target, context)):
-        return Member(_own_draft(change, target, context), target, Placement.LEAVES, group)
+        if own is not None and change.conflicts:
+            held = Held(Veto.GROUP, Reason.HELD_BACK, HELD, waits=True)
+            return Member(change, target, Placement.STAYS, group=group, held=held)
+        return Member(change, target, Placement.STAYS, own, change.pull, group)
+    if own is not None and (change.op is Op.ORPHAN or not _is_ready(change, target, context)):
+        return Member(change, target, Placement.LEAVES, *_own_draft(change, target, context), group)
     obsolete = change.op is Op.CLOSE and change.after == target.package.main_tree
-    if obsolete or _is_unwanted(change, target, context):
-        return Member(change, target, Placement.LEAVES, group)
-    return Member(change, target, Placement.STAYS, group)
+    leaves = obsolete or _is_unwanted(change, target, context)
+    place = Placement.LEAVES if leaves else Placement.STAYS
+    return Member(change, target, place, own, change.pull, group)
 
 
-def _from_ended(change: Change, target: PlanTarget, context: PlanContext) -> Change:
-    """Return the change of a package with a draft in a closed or merged group: nothing is written there."""
-    if change.written is not None or change.pull is not None:
-        return _own_draft(change, target, context)
-    if change.op is Op.CLOSE and not change.pending:
-        return replace(change, op=Op.KEEP, reason=Reason.UP_TO_DATE, message="")
-    return replace(change, group=short_branch(target.draft.ref) if target.draft else "")
-
-
-def left_behind(change: Change) -> Change:
-    """Return the change of an undesired package with a draft that was rejected in a group: it stays."""
-    if change.op is not Op.DELETE or change.pending:
-        return change
-    return replace(change, op=Op.KEEP, reason=Reason.REJECTED, message=ENDED)
-
-
-def _own_draft(change: Change, target: PlanTarget, context: PlanContext) -> Change:
-    """Return the change with an own branch, for the new content or else for that of the draft."""
-    written, head, draft = change.written, target.view.head, target.draft
+def _own_draft(
+    change: Change, target: PlanTarget, context: PlanContext
+) -> tuple[WriteDraft | None, PullRequest | None]:
+    """Return the commit of an own branch, of the new content or else of the draft's, and its pull request."""
+    written = change.written if isinstance(change.written, WriteDraft) else None
+    head, draft = target.view.head, target.draft
     resolved = context.resolved.get(change.variant) if change.variant else None
-    if head is None or draft is None:
-        return change
     path, workspace = target.package.path, next_workspace(target)
-    if isinstance(written, WriteDraft):
-        message = relabelled(written.message, workspace)
-        moved = replace(written, expect=None, onto=head.oid, message=message)
-    elif resolved is not None:
-        moved = WriteDraft(
-            ref="",
-            expect=None,
-            onto=head.oid,
-            path=path,
-            files={},
-            tree=draft.tree,
-            message=draft_message(target, resolved, workspace),
-            time=context.rendered.variants[resolved.variant.key].time,
-        )
-    else:
-        return change
     ref = draft_ref(path, workspace)
-    pull = replace(change.pull, head=short_branch(ref), number=0) if change.pull else None
-    return replace(change, writes=(*other_writes(change), replace(moved, ref=ref)), pull=pull)
-
-
-def other_writes(change: Change) -> tuple[Write, ...]:
-    """Return what a change writes beside its draft."""
-    return tuple(write for write in change.writes if not isinstance(write, WriteDraft))
+    if head is None or draft is None:
+        return written, change.pull
+    if written is not None:
+        message = relabelled(written.message, workspace)
+        moved = replace(written, ref=ref, expect=None, onto=head.oid, message=message)
+    elif resolved is None:
+        return None, change.pull
+    else:
+        message = draft_message(target, resolved, workspace)
+        time = context.rendered.variants[resolved.variant.key].time
+        moved = WriteDraft(ref, None, head.oid, path, {}, draft.tree, message, time)
+    return moved, replace(change.pull, head=short_branch(ref), number=0) if change.pull else None
 
 
 def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:
@@ -247,7 +207,7 @@ class PlannedGroup(Struct, frozen=True):
     @property
     def written(self) -> tuple[Member, ...]:
         """The members that get other content."""
-        return tuple(member for member in self.members if member.change.written is not None)
+        return tuple(member for member in self.members if member.written is not None)
 
     @property
     def is_kept(self) -> bool:
@@ -255,7 +215,9 @@ class PlannedGroup(Struct, frozen=True):
         return self.branch is not None and self.branch.has_foreign_commits
 
 
-def group_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Change, ...]:
+def group_changes(
+    context: PlanContext, changes: Mapping[PackageKey, Change]
+) -> Mapping[PackageKey, GroupPlace]:
     """Put the drafts of packages that belong together on one branch with one pull request.
 
     Total and order-free: every package keeps its one change, and only the branch of its draft is
@@ -267,26 +229,26 @@ def group_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Chan
         rollout.phase is RolloutPhase.ROLLED_BACK for rollout in context.resolution.rollouts
     )
     if not is_grouped and not any(view.groups for view in views):
-        return tuple(changes)
+        return {}
     by_url: dict[str, list[Change]] = {}
-    for change in changes:
+    for change in changes.values():
         by_url.setdefault(change.package.url, []).append(change)
-    done: dict[object, Change] = {}
+    places: dict[PackageKey, GroupPlace] = {}
     for url, some in by_url.items():
         own_groups = find_groups(url, context)
         members = [
             place_change(change, context.targets[change.package], own_groups, context) for change in some
         ]
-        done |= {change.package: change for change in _grouped(members, own_groups, context)}
-    return tuple(done[change.package] for change in changes)
+        places |= _grouped(members, own_groups, context)
+    return places
 
 
 def _grouped(
     members: Sequence[Member], own_groups: RepositoryGroups, context: PlanContext
-) -> Iterator[Change]:
-    """Yield every change of one repository, those of groups with what their groups write."""
+) -> Mapping[PackageKey, GroupPlace]:
+    """Return the place of every package of one repository, with what its groups write."""
     seats: dict[str, list[Member]] = {}
-    done = {member.change.package: member.change for member in members}
+    places = {member.change.package: _apart(member) for member in members}
     for member in members:
         if member.group is not None:
             seats.setdefault(member.group.ref, []).append(member)
@@ -294,16 +256,33 @@ def _grouped(
             ref = _seat(member.scope, member.target.view, own_groups, context)
             branch = own_groups.groups.get(ref)
             if branch is not None and member.target.package.path in branch.dropped:
-                done[member.change.package] = taken_out(member)
+                held = Held(Veto.GROUP, Reason.HELD_BACK, TAKEN_OUT, waits=True)
+                places[member.change.package] = GroupPlace(held=held)
             else:
                 seats.setdefault(ref, []).append(member)
     for ref, some in sorted(seats.items()):
-        done |= {change.package: change for change in _group(ref, some, own_groups, context)}
-    for change in _cleared(tuple(done.values()), members, seats, own_groups):
-        done[change.package] = change
+        places |= _group(ref, some, own_groups, context)
+    for key, removed in _cleared(places, members, seats, own_groups):
+        places[key] = removed
+    # An undesired package whose draft was rejected in a group stays.
+    rejected = Held(Veto.GROUP, Reason.REJECTED, ENDED)
     for member in members:
-        change = done[member.change.package]
-        yield left_behind(change) if member.target.draft and member.target.draft.is_grouped else change
+        change, draft = member.change, member.target.draft
+        does_nothing = change.op is Op.DELETE and not (change.writes or change.pull or change.close)
+        if (
+            does_nothing
+            and draft is not None
+            and draft.is_grouped
+            and places[change.package] == GroupPlace(member.ended)
+        ):
+            places[change.package] = GroupPlace(member.ended, held=rejected)
+    return places
+
+
+def _apart(member: Member) -> GroupPlace:
+    """Return the place of a package with a draft of its own, or none."""
+    drafts = (member.written,) if member.written is not None else ()
+    return GroupPlace(member.ended, drafts, member.pull, held=member.held)
 
 
 def _seat(scope: Scope, view: RepositoryView, own_groups: RepositoryGroups, context: PlanContext) -> str:
@@ -320,8 +299,8 @@ def _seat(scope: Scope, view: RepositoryView, own_groups: RepositoryGroups, cont
 
 def _group(
     ref: str, members: Sequence[Member], own_groups: RepositoryGroups, context: PlanContext
-) -> Iterator[Change]:
-    """Yield the changes of one group with its one commit and its one pull request."""
+) -> Mapping[PackageKey, GroupPlace]:
+    """Return the places of one group with its one commit and its one pull request."""
     group = PlannedGroup(
         ref=ref,
         view=members[0].target.view,
@@ -331,27 +310,21 @@ def _group(
         leaving=tuple(m for m in members if m.place is Placement.LEAVES),
     )
     if not group.members and not group.is_kept:
-        yield from (_with_removal(m.change, group.branch, group.pull) for m in group.leaving)
-        return
+        return {m.change.package: _with_removal(_apart(m), group.branch, group.pull) for m in group.leaving}
     write = _write(group, context)
     pull = _pull(group, context, is_written=write is not None)
-    carriers = [m for m in group.members if m.change.written is not None or m.change.pull is not None]
+    carriers = [m for m in group.members if m.written is not None or m.pull is not None]
     carriers = carriers or list(group.members[:1])
+    rest = (write,) if write is not None else ()
+    places = {}
     for member in group.members:
         shown = pull if member in carriers else None
-        yield _as_member(member.change, group, write if member in group.written else None, shown)
+        drafts = rest if member.written is not None else ()
+        places[member.change.package] = GroupPlace(short_branch(group.ref), drafts, shown, held=member.held)
     for member in group.leaving:
-        yield replace(member.change, writes=(*member.change.writes, *([write] if write else [])))
-
-
-def _as_member(
-    change: Change, group: PlannedGroup, write: WriteGroup | None, pull: PullRequest | None
-) -> Change:
-    if pull is not None and change.op is Op.KEEP:
-        reason = Reason.PULL_REQUEST_OUTDATED if change.reason is Reason.UP_TO_DATE else change.reason
-        change = replace(change, op=Op.UPDATE, reason=reason)
-    writes = (*other_writes(change), *([write] if write else []))
-    return replace(change, writes=writes, pull=pull, group=short_branch(group.ref))
+        own = (member.written,) if member.written is not None else ()
+        places[member.change.package] = GroupPlace("", (*own, *rest), member.pull)
+    return places
 
 
 def _write(group: PlannedGroup, context: PlanContext) -> WriteGroup | None:
@@ -364,8 +337,7 @@ def _write(group: PlannedGroup, context: PlanContext) -> WriteGroup | None:
     if branch is not None and group.is_kept:
         parts += [_restored(member) for member in group.leaving]
     named = (*shown, *group.leaving) if group.is_kept else shown
-    started = (m.change.written for m in group.written)
-    first = next((written.onto for written in started if isinstance(written, WriteDraft)), None)
+    first = next((member.written.onto for member in group.written if member.written is not None), None)
     onto = branch.tip.oid if branch is not None and group.is_kept else head.oid if head else first
     if onto is None or not parts:
         return None
@@ -383,8 +355,8 @@ def _write(group: PlannedGroup, context: PlanContext) -> WriteGroup | None:
 def _conflicts(members: Iterable[Member]) -> Iterator[str]:
     """Yield the lines that name conflicts: of new content, and of drafts that stay as we wrote them."""
     for member in members:
-        written, draft = member.change.written, member.target.draft
-        if isinstance(written, WriteDraft):
+        written, draft = member.written, member.target.draft
+        if written is not None:
             yield from conflict_lines(written.message)
         elif draft is not None:
             conflicts = draft.answers.named.items()
@@ -393,7 +365,7 @@ def _conflicts(members: Iterable[Member]) -> Iterator[str]:
 
 def _part(member: Member) -> GroupPart:
     """Return the part of a member: its new content, else that of its draft."""
-    path, written, draft = member.target.package.path, member.change.written, member.target.draft
+    path, written, draft = member.target.package.path, member.written, member.target.draft
     if written is not None:
         return GroupPart(path, written.tree, written.files)
     return GroupPart(path, draft.tree if draft else None)
@@ -406,17 +378,15 @@ def _restored(member: Member) -> GroupPart:
 
 
 def _workspace(member: Member) -> str:
-    written = member.change.written
-    if member.group is None and isinstance(written, WriteDraft):
-        return written.ref.rpartition("/")[2]
+    if member.group is None and member.written is not None:
+        return member.written.ref.rpartition("/")[2]
     return member.target.draft.workspace if member.target.draft else ""
 
 
 def _time(member: Member, context: PlanContext) -> int:
     """Return the newest input's time of a package, in seconds (law 5)."""
-    written = member.change.written
-    if isinstance(written, WriteDraft):
-        return written.time
+    if member.written is not None:
+        return member.written.time
     rendered = context.rendered.variants.get(member.change.variant) if member.change.variant else None
     if rendered is not None:
         return rendered.time
@@ -426,7 +396,7 @@ def _time(member: Member, context: PlanContext) -> int:
 def _pull(group: PlannedGroup, context: PlanContext, *, is_written: bool) -> PullRequest | None:
     """Return the group's one pull request, None where it needs none now."""
     open_pull = group.pull if group.pull is not None and group.pull.state is PullState.OPEN else None
-    is_requested = any(member.change.pull is not None for member in group.members)
+    is_requested = any(member.pull is not None for member in group.members)
     if not group.members or not (is_requested or (is_written and open_pull)):
         return None
     return PullRequest(
@@ -453,45 +423,47 @@ def _title(group: PlannedGroup, context: PlanContext) -> str:
 
 
 def _cleared(
-    changes: Sequence[Change],
+    places: Mapping[PackageKey, GroupPlace],
     members: Sequence[Member],
     seats: Mapping[str, object],
     own_groups: RepositoryGroups,
-) -> Iterator[Change]:
-    """Yield a change that removes each branch on which nothing of ours is left to propose.
+) -> Iterator[tuple[PackageKey, GroupPlace]]:
+    """Yield a place that removes each branch on which nothing of ours is left to propose.
 
     What people committed stays, unless their work is in main. Which pull request a person closed is
     remembered by its branch while something that was rejected with it is still wanted.
     """
-    after = {change.package: change for change in changes}
+    removing = {key for key, place in places.items() if place.removals}
     for ref, branch in sorted(own_groups.groups.items()):
         on_it = (m for m in members if m.target.draft is not None and m.target.draft.ref == ref)
-        if ref in seats or any(_is_held(after[m.change.package], ref) for m in on_it):
+        if ref in seats or any(_is_held(m, places[m.change.package], ref) for m in on_it):
             continue
         pull = own_groups.pulls.get(short_branch(ref))
         is_merged = pull is not None and pull.state is PullState.MERGED and pull.head_oid == branch.tip.oid
         # A package that was on the branch removes it, rather one that writes anyway, but none that is held.
-        acting = (c for c in changes if c.op is not Op.BLOCK and c.reason is not Reason.PAUSED)
-        mine = (c for c in acting if c.package.path in branch.paths)
-        carrier = min(mine, key=lambda c: (not c.pending, c.package), default=None)
-        if carrier is not None and (branch.merged or is_merged or not branch.has_foreign_commits):
-            yield _with_removal(carrier, branch, pull)
+        acting = [
+            (not (m.change.pending or m.change.package in removing), m.change.package)
+            for m in members
+            if m.target.package.path in branch.paths
+            and m.change.op is not Op.BLOCK
+            and m.change.reason is not Reason.PAUSED
+        ]
+        if acting and (branch.merged or is_merged or not branch.has_foreign_commits):
+            _, key = min(acting)
+            removing.add(key)
+            yield key, _with_removal(places[key], branch, pull)
 
 
-def _is_held(change: Change, ref: str) -> bool:
+def _is_held(member: Member, place: GroupPlace, ref: str) -> bool:
     """Tell whether a draft stays on a group's branch: it is wanted, and has no other branch."""
-    stays = change.written is None and change.group in ("", short_branch(ref))
-    return stays and change.op is not Op.DELETE
+    stays = not place.drafts and place.group in ("", short_branch(ref))
+    return stays and (member.change.op is not Op.DELETE)
 
 
-def _with_removal(change: Change, branch: GroupBranch | None, pull: PullRequest | None) -> Change:
+def _with_removal(place: GroupPlace, branch: GroupBranch | None, pull: PullRequest | None) -> GroupPlace:
     if branch is None:
-        return change
+        return place
     is_open = pull is not None and pull.state is PullState.OPEN
-    closing = [ClosePull(pull.number, pull.head, EMPTY)] if pull is not None and is_open else []
-    if change.op is Op.KEEP:
-        keeps = change.reason is not Reason.UP_TO_DATE
-        reason = change.reason if keeps else Reason.DRAFT_SUPERSEDED
-        change = replace(change, op=Op.CLOSE, reason=reason)
-    removal = MoveRef(branch.ref, branch.tip.oid, None)
-    return replace(change, writes=(*change.writes, removal), close=(*change.close, *closing))
+    closing = (ClosePull(pull.number, pull.head, EMPTY),) if pull is not None and is_open else ()
+    removals = (*place.removals, MoveRef(branch.ref, branch.tip.oid, None))
+    return replace(place, removals=removals, close=(*place.close, *closing))

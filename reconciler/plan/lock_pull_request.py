@@ -27,6 +27,7 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteRemoval,
 )
+from reconciler.plan.compare import pin_change
 from reconciler.plan.context import by_weight
 from reconciler.plan.requests import close_duplicates, is_right, lock_pull
 from reconciler.records.state import WANTED_LOCK, WantedLockRecord, record_bytes
@@ -81,7 +82,13 @@ def compute_lock(
     for key in _unasked(reviewed, inventory, desired):
         pins.append(_removed(reviewed.pins[key], "no variant asks for it"))
         _put(files, key, None)
-    pins += _dependency_pins(decision)
+    moves = lock_changes.by_danger(
+        move._replace(clusters=(scope.cluster,))
+        for scope in decision.scopes
+        for move in lock_changes.cluster_changes(scope)
+    )
+    dangers = [pin_change(move) for move in moves if move.op.is_dangerous]
+    pins = [*dangers, *pins, *map(pin_change, moves[len(dangers) :])]
     kept = {path: file for path, file in files.items() if not is_lock_file(f"{LOCKS_DIRECTORY}/{path}")}
     return ComputedLock(kept | _dependency_files(decision, reviewed), tuple(pins), time)
 
@@ -182,21 +189,7 @@ def _dependency_files(decision: LockUpdate, reviewed: ReviewedLock) -> dict[str,
 
 
 def _settled(scope: ClusterUpdate) -> "ClusterLock | None":
-    before, after = scope.before, scope.after
-    return before if before and after and before.resolution == after.resolution else after
-
-
-def _dependency_pins(decision: LockUpdate) -> Iterator[PinChange]:
-    nothing = formats.Resolution()
-    for scope in decision.scopes:
-        settled = _settled(scope)
-        before = scope.before.resolution if scope.before else nothing
-        changes = list(lock_changes.resolution_changes(before, settled.resolution if settled else nothing))
-        for change in changes:
-            what = f"cluster {scope.cluster}: {change.instance}"
-            yield PinChange(what, change.before, change.after, change.why)
-        if not changes and settled != scope.before:
-            yield PinChange(f"cluster {scope.cluster}", "", "", "how its needs are met")
+    return scope.before if scope.is_refresh else scope.after
 
 
 CONTROL = ObjectName("", "control")
@@ -297,11 +290,15 @@ def _obsolete(
     branch = reviewed.branch
     if branch is None:
         return None
-    if branch.edited_files and _tree(branch.files) != _tree(reviewed.files):
-        message = "The lock is what it should be; its branch has a person's changes and is left to them"
+    is_theirs = branch.edited_files and _tree(branch.files) != _tree(reviewed.files)
+    opened = [pull for pull in pulls if pull.state is PullState.OPEN]
+    if is_theirs or not branch.only_locks:
+        name = short_branch(lock_ref(inventory.policy.instance))
+        steps = [*(f"close pull request #{pull.number}" for pull in opened), f"delete branch {name}"]
+        message = f"The lock is what it should be; the branch has a person's changes: {' and '.join(steps)}"
         return replace(change, reason=Reason.DRAFT_EDITED, message=message, waits=True)
     comment = "The lock of the main branch is what it should be; nothing is left to propose."
-    closes = (ClosePull(p.number, p.head, comment) for p in pulls if p.state is PullState.OPEN)
+    closes = (ClosePull(pull.number, pull.head, comment) for pull in opened)
     return replace(
         change,
         op=Op.CLOSE,
@@ -311,14 +308,18 @@ def _obsolete(
     )
 
 
-def _refused_text(last: PullRequest) -> str:
-    """Return why pins are not proposed again after their last pull request ended, and when they are."""
-    if last.state is PullState.CLOSED:
-        return (
-            f"Pull request #{last.number} was closed. "
-            "These pins are proposed again when they change, or when it is opened again"
-        )
-    return f"Pull request #{last.number} was reverted on main. These pins are proposed again when they change"
+def _refused_text(last: PullRequest, *, stands: bool) -> str:
+    """Return why pins are not proposed again after their last pull request ended, and when they are.
+
+    What people merged may be less than was proposed, so nothing tells whether they took these pins back.
+    """
+    what = f"Pull request #{last.number} with these pins was closed"
+    if last.state is not PullState.CLOSED:
+        what = f"Pull request #{last.number} was merged, and main does not have these pins"
+    elif stands:
+        return f"{what}. They are proposed again when they change, or when it is opened again"
+    step = "`reconciler lock` in a working copy writes them all the same, to be committed"
+    return f"{what}. They are proposed again when they change; {step}"
 
 
 def _proposed(
@@ -335,10 +336,10 @@ def _proposed(
         if is_unmerged and last.state is PullState.MERGED:
             message = f"Pull request #{last.number} was merged; this commit is not, and has other pins"
             return replace(change, reason=Reason.LOCK_PENDING, message=message)
-        message = _refused_text(last)
+        message = _refused_text(last, stands=stands)
         return replace(change, reason=Reason.REJECTED, message=message, waits=True)
-    if branch is not None and branch.behind and not branch.has_foreign_commits:
-        stands = False  # made anew from main, where it merges without a conflict
+    if branch is not None and branch.renews:
+        stands = False  # made anew from main, or merged with it, so that it merges without a conflict
     reason = Reason.DRAFT_EDITED if branch and branch.edited_files else Reason.LOCK_PENDING
     pull = lock_pull(
         PullRequest(
@@ -366,7 +367,10 @@ def _proposed(
 def _write(
     files: Files, lock: ComputedLock, reviewed: ReviewedLock, inventory: Inventory
 ) -> WriteDraft | WriteRemoval:
-    """Return the one commit on main's head, or appended to people's commits on the branch."""
+    """Return the one commit on main's head, or appended to people's commits on the branch.
+
+    Main is merged where the lock changed there since, unless that would undo what people did.
+    """
     branch = reviewed.branch
     appends = branch is not None and branch.has_foreign_commits
     onto = branch.tip.oid if branch and appends else inventory.control.commit.oid
@@ -376,7 +380,8 @@ def _write(
     tree = _tree(files)
     if tree is None:
         return WriteRemoval(ref, expect, onto, LOCKS_DIRECTORY, message, time)
-    return WriteDraft(ref, expect, onto, LOCKS_DIRECTORY, files, tree, message, time)
+    merges = inventory.control.commit.oid if branch and appends and branch.renews else None
+    return WriteDraft(ref, expect, onto, LOCKS_DIRECTORY, files, tree, message, time, merges)
 
 
 def _title(lock: ComputedLock) -> str:

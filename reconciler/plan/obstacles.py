@@ -16,6 +16,7 @@ from reconciler.plan.provenance import find_origins
 from reconciler.plan.status import current_statuses
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
+_THERE = "Main has {goal}, by its name; what follows is about another change of the package"
 _MOST = 5
 """Revisions of the upstream that a hint names."""
 _NEXT = {
@@ -63,19 +64,22 @@ def find_obstacles(
     if context is None or change.variant is None:
         hint = "Adopt it with a PackageVariant whose adoptionPolicy is adoptExisting."
         return Standstill("", "", "", "", (Obstacle("No PackageVariant of this instance owns it", hint),))
-    overview = package_overviews(plan).get(change.variant)
+    overview = package_overviews(plan).get((change.variant, change.package))
     resolved = context.resolved.get(change.variant)
+    if resolved is not None and resolved.downstream != change.package:
+        resolved = None  # the variant has another package now, and nothing is asked for this one
     revisions = _revisions(resolved, context)
     main, review = (overview.main, overview.review) if overview else ("", "")
     requested = resolved.requested.label if resolved else ""
     newest = revisions[-1] if revisions else ""
     goal = _full(version, resolved) or newest or requested
     is_missing = bool(version and revisions) and goal not in (*revisions, requested)
-    problems = tuple(_problems(plan, context.inventory, change.variant))
+    state = () if is_missing else tuple(_state(plan, change, name))
     obstacles = (
-        *problems,
+        *_problems(plan, context.inventory, change.variant),
         *(_request(resolved, goal, revisions, context, trace) if resolved else ()),
-        *(() if is_missing or (main == goal and (goal or problems)) else _state(plan, change, name)),
+        *((Obstacle(_THERE.format(goal=goal)),) if state and goal and goal == main else ()),
+        *state,
     )
     return Standstill(main, review, requested, newest, tuple(dict.fromkeys(obstacles)))
 
@@ -165,17 +169,12 @@ def _state(plan: Plan, change: Change, name: str) -> Iterator[Obstacle]:
         yield Obstacle("spec.suspend is true, so nothing changes", "Set it to false in reconciler.yaml.")
     status = next((s for s in current_statuses(plan) if s.package == change.package), None)
     if status is not None and status.phase is not Phase.PUBLISHED:
-        is_rolling = change.reason is Reason.AWAITING_WAVE
-        step = (
-            "Run `reconciler plan`: it has every wave."
-            if is_rolling
-            else _NEXT[status.phase].format(name=name)
-        )
+        step = _NEXT[status.phase].format(name=name)
+        if change.postponed is not None:
+            step = "Wait, or change the limits and schedules in spec.pullRequests."
+        elif change.reason is Reason.AWAITING_WAVE:
+            step = "Run `reconciler plan`: it has every wave."
         message = status.message or change.detail
         pull = f" as #{status.pull}" if status.pull else ""
         state = "in conflict" if status.phase is Phase.CONFLICT else status.phase
         yield Obstacle(f"It is {state}{pull}{f': {message}' if message else ''}", step)
-    if change.postponed is not None:
-        yield Obstacle(
-            change.postponed.message, "Wait, or change the limits and schedules in spec.pullRequests."
-        )

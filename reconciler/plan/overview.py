@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.reasons import Phase, Reason, find_facts
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.reviewers import find_people
@@ -35,8 +35,8 @@ class PackageOverview(NamedTuple):
 
 def package_overviews(
     plan: Plan, statuses: Iterable[PackageStatus] | None = None
-) -> dict[ObjectName, PackageOverview]:
-    """Return the overview of the package of each variant.
+) -> dict[tuple[ObjectName, PackageKey | None], PackageOverview]:
+    """Return the overview of each package of each variant; one that moved has a package where it leaves too.
 
     Args:
         plan: The plan of the fleet.
@@ -50,7 +50,7 @@ def package_overviews(
         target = plan.context.targets.get(status.package) if status.package else None
         change = changes.get(status.package) if status.package else None
         if status.variant is not None:
-            overviews[status.variant] = _overview(status, target, change, plan.context)
+            overviews[status.variant, status.package] = _overview(status, target, change, plan.context)
     return overviews
 
 

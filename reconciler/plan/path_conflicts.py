@@ -21,8 +21,9 @@ from reconciler.names.refs import (
     parent_directories,
     tag_ref,
 )
-from reconciler.plan.adoption import Denied, place_hint
+from reconciler.plan.adoption import deny, place_hint
 from reconciler.plan.changes import Change, Op
+from reconciler.plan.compose import Held, Veto
 from reconciler.plan.context import Neighbours, PlanContext, PlanTarget
 from reconciler.plan.deletions import decide_unwanted
 from reconciler.resolve.ownership import ADOPT_EXISTING, downstream_packages, find_view
@@ -66,7 +67,7 @@ def index_refs(views: Iterable[RepositoryView]) -> RefIndex:
     return RefIndex.of_branches_and_tags(first.branches, first.tags)
 
 
-def find_obstacle(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Denied | None:
+def find_obstacle(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Held | None:
     """Return why a variant cannot have a package at its path, None if nothing is in the way.
 
     A package that is on main stays where it is: whatever came near it later is the intruder.
@@ -92,7 +93,7 @@ def _leaves(target: PlanTarget, context: PlanContext) -> bool:
     return _is_new(target) and target.owner is not None and decide_unwanted(target, context).op is Op.DELETE
 
 
-def _outside_of_view(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Denied | None:
+def _outside_of_view(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Held | None:
     """Refuse a path in the directory of a more specific Repository: its packages are that one's."""
     views = context.inventory.views_of(target.key.url)
     named = find_view(variant, context.inventory) if len(views) > 1 else None
@@ -105,26 +106,26 @@ def _outside_of_view(target: PlanTarget, variant: DesiredVariant, context: PlanC
         if is_within(path, view.directory):
             message = f'package path "{path}" lies in the directory of Repository {view.key}'
             hint = "Name that Repository in spec.downstream.repo, or choose another downstream package."
-            return _denied(Reason.PATH_TAKEN, message, hint, variant)
+            return _denied(Reason.PATH_TAKEN, message, hint, target, variant)
     return None
 
 
-def _nested(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Iterator[Denied]:
+def _nested(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Iterator[Held]:
     path, neighbours = target.key.path, context.neighbours.get(target.key.url)
     if neighbours is None:
         return
     existing = neighbours.existing.find_nested(path)
     if existing is not None:
-        yield _nested_denied(nested_message(path, existing), variant)
+        yield _nested_denied(nested_message(path, existing), target, variant)
     clash = neighbours.existing.find_case_clash(path)
     if clash is not None:
         yield _nested_denied(
-            f'package path "{path}" differs from "{clash}" in upper and lower case only', variant
+            f'package path "{path}" differs from "{clash}" in upper and lower case only', target, variant
         )
     planned = neighbours.planned.find_nested(path) if path in neighbours.planned else None
     if planned is not None:
         rivals = context.downstreams[PackageKey(target.key.url, planned)]
-        yield _nested_denied(_rival_message(path, planned, rivals), variant)
+        yield _nested_denied(_rival_message(path, planned, rivals), target, variant)
 
 
 def find_nested_downstreams(
@@ -150,8 +151,8 @@ def find_nested_downstreams(
                     yield _nested_problem(_rival_message(path, outer, rivals), variant)
 
 
-def _nested_denied(message: str, variant: DesiredVariant) -> Denied:
-    return Denied(Reason.NESTED_PACKAGE, message, _nested_problem(message, variant))
+def _nested_denied(message: str, target: PlanTarget, variant: DesiredVariant) -> Held:
+    return deny(Veto.PATH, Reason.NESTED_PACKAGE, message, target, _nested_problem(message, variant))
 
 
 def _nested_problem(message: str, variant: DesiredVariant) -> Problem:
@@ -168,16 +169,16 @@ def _rival_message(path: str, planned: str, rivals: Iterable[DesiredVariant]) ->
     )
 
 
-def _files(target: PlanTarget, variant: DesiredVariant) -> Iterator[Denied]:
+def _files(target: PlanTarget, variant: DesiredVariant) -> Iterator[Held]:
     for path in (*parent_directories(target.key.path), target.key.path):
         if path in target.view.files:
             where = f"branch {target.view.branch} of repository {target.view.key.name}"
             message = f'package path "{target.key.path}" cannot be a directory: "{path}" is a file on {where}'
             hint = place_hint(variant) or "Remove the file, or choose another downstream package."
-            yield _denied(Reason.PATH_TAKEN, message, hint, variant)
+            yield _denied(Reason.PATH_TAKEN, message, hint, target, variant)
 
 
-def _tags(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Iterator[Denied]:
+def _tags(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Iterator[Held]:
     """Refuse a path if a tag blocks the tags of its revisions."""
     neighbours = context.neighbours.get(target.key.url)
     number = next_revision([revision.revision for revision in target.package.published])
@@ -186,10 +187,10 @@ def _tags(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> 
         name = blocker.removeprefix(TAGS)
         message = f'package path "{target.key.path}" cannot have tags: tag {name} is in the way of v{number}'
         hint = place_hint(variant) or "Delete or rename the tag, or choose another downstream package."
-        yield _denied(Reason.PATH_TAKEN, message, hint, variant)
+        yield _denied(Reason.PATH_TAKEN, message, hint, target, variant)
 
 
-def _directories(target: PlanTarget, variant: DesiredVariant) -> Iterator[Denied]:
+def _directories(target: PlanTarget, variant: DesiredVariant) -> Iterator[Held]:
     if target.key.path not in target.view.directories:
         return
     message = f"Directory {target.key.path} in repository {target.view.key.name} exists without a Kptfile"
@@ -198,39 +199,36 @@ def _directories(target: PlanTarget, variant: DesiredVariant) -> Iterator[Denied
         "or choose another downstream package."
     )
     if variant.spec.adoption_policy != ADOPT_EXISTING:
-        yield _denied(Reason.PACKAGE_EXISTS, message, hint, variant)
+        yield _denied(Reason.PACKAGE_EXISTS, message, hint, target, variant)
 
 
-def _denied(reason: Reason, message: str, hint: str, variant: DesiredVariant) -> Denied:
+def _denied(reason: Reason, message: str, hint: str, target: PlanTarget, variant: DesiredVariant) -> Held:
     location = variant.source.at("spec", "downstream", "package")
-    return Denied(reason, message, Problem(location, reason, message, hint).owned_by(variant.owner))
+    problem = Problem(location, reason, message, hint).owned_by(variant.owner)
+    return deny(Veto.PATH, reason, message, target, problem)
 
 
 # Refs
 
 
-def refuse_blocked_refs(
-    changes: tuple[Change, ...], context: PlanContext
-) -> tuple[tuple[Change, ...], list[Problem]]:
-    """Block changes with refs that Git cannot create; return them with a problem for each blocking ref.
+def find_blocked_refs(
+    changes: Mapping[PackageKey, Change], context: PlanContext
+) -> tuple[Mapping[PackageKey, Held], list[Problem]]:
+    """Return the vetoes of changes with refs that Git cannot create, with a problem for each blocking ref.
 
     Git keeps refs as files: a branch called `drafts` makes every branch below `drafts/` impossible.
     """
     indexes: dict[str, RefIndex] = {}
-    kept: list[Change] = []
+    vetoes: dict[PackageKey, Held] = {}
     problems: dict[tuple[str, str], Problem] = {}
-    for change in changes:
-        url = change.package.url
-        if change.writes and url not in indexes:
-            indexes[url] = index_refs(context.inventory.views_of(url))
-        blocker = _blocker(change, indexes[url]) if change.writes else ""
-        if not blocker:
-            kept.append(change)
-            continue
-        problem = _blocked_problem(context.inventory.repositories[change.repository], blocker)
-        problems[url, blocker] = problem
-        kept.append(change.without_effects(Op.BLOCK, Reason.PATH_TAKEN, problem.message))
-    return tuple(kept), list(problems.values())
+    for key, change in changes.items():
+        if change.writes and key.url not in indexes:
+            indexes[key.url] = index_refs(context.inventory.views_of(key.url))
+        if change.writes and (blocker := _blocker(change, indexes[key.url])):
+            problem = _blocked_problem(context.inventory.repositories[change.repository], blocker)
+            problems[key.url, blocker] = problem
+            vetoes[key] = Held(Veto.REF, Reason.PATH_TAKEN, problem.message, Op.BLOCK, change.waits, problem)
+    return vetoes, list(problems.values())
 
 
 def _blocker(change: Change, index: RefIndex) -> str:

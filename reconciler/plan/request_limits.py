@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import PullState
+from reconciler.names.ids import PackageKey
 from reconciler.names.refs import short_branch
-from reconciler.plan.changes import Change, Op, Postponed, WriteDraft, WriteGroup, WriteRemoval
+from reconciler.plan.changes import Change, Postponed, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.context import PlanContext
 from reconciler.policy import PullRequestPolicy
 from reconciler.resolve.rollout_model import RolloutPhase
@@ -38,24 +38,23 @@ class _Counts(Struct):
         return next((f"{name} is {most}" for name, (most, count) in limits.items() if 0 < most <= count), "")
 
 
-def postpone_requests(context: PlanContext, changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Return the changes without the opening of pull requests that limits or the schedule forbid now.
+def postpone_requests(
+    context: PlanContext, changes: Mapping[PackageKey, Change]
+) -> Mapping[PackageKey, Postponed]:
+    """Return the packages with a pull request that limits or the schedule forbid to open now, and why.
 
     What waits is pending: the next plan has it again, before anything newer. Order-free. A rollback waits for
     no limit. What a paused or failed rollout keeps from being merged is not opened either.
     """
     policy = context.inventory.policy.pull_requests
     limits = (policy.max_open, policy.max_open_per_repository, policy.max_new, policy.max_new_per_repository)
-    stopped = _stopped(context, changes) if context.stopped else {}
+    stopped = _stopped(context, tuple(changes.values())) if context.stopped else {}
     if context.inventory.opening.is_open and not any(limits) and not stopped:
-        return tuple(changes)
-    postponed = {**_postponed(context, [c for c in changes if not _goes_back(c, context)]), **stopped}
-    return tuple(
-        _without_request(change, postponed[head], context)
-        if (head := _new_head(change)) and head in postponed
-        else change
-        for change in changes
-    )
+        return {}
+    limited = [change for change in changes.values() if not _goes_back(change, context)]
+    postponed = {**_postponed(context, limited), **stopped}
+    heads = {key: head for key, change in changes.items() if (head := _new_head(change)) is not None}
+    return {key: postponed[head] for key, head in heads.items() if head in postponed}
 
 
 def _goes_back(change: Change, context: PlanContext) -> bool:
@@ -86,7 +85,8 @@ def _postponed(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head,
     policy, opening = context.inventory.policy.pull_requests, context.inventory.opening
     ages = _ages(context, changes)
     if not opening.is_open:
-        when = Postponed(Reason.AWAITING_SCHEDULE, "Its pull request waits for pullRequests.schedule")
+        message = "Its pull request waits for pullRequests.schedule"
+        when = Postponed(Reason.AWAITING_SCHEDULE, message, opening.opens)
         return dict.fromkeys(ages, when)
     counts = _Counts(_count_open(context, changes))
     postponed: dict[Head, Postponed] = {}
@@ -95,7 +95,7 @@ def _postponed(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head,
         limit = counts.exceeded(url, policy)
         if limit:
             message = f"Its pull request waits: pullRequests.{limit}"
-            postponed[head] = Postponed(Reason.RATE_LIMITED, message)
+            postponed[head] = Postponed(Reason.RATE_LIMITED, message, opening.opens)
         else:
             counts.opened[url] += 1
             counts.new[url] += 1
@@ -137,13 +137,3 @@ def _count_open(context: PlanContext, changes: Sequence[Change]) -> Counter[str]
         and ((url, pull.head) in own or pull.head.startswith(prefix))
         and (url, pull.number) not in closing
     )
-
-
-def _without_request(change: Change, postponed: Postponed, context: PlanContext) -> Change:
-    """Return the change without its pull request; one that does nothing else keeps its package."""
-    opens = context.inventory.opening.opens if postponed.reason is not Reason.AWAITING_WAVE else ""
-    when = f"{postponed.message}; it opens at {opens}" if opens else postponed.message
-    change = replace(change, pull=None, postponed=postponed, repair=when)
-    if change.pending:
-        return change
-    return replace(change, op=Op.KEEP, reason=postponed.reason, message="")

@@ -5,8 +5,8 @@ text that was never written, or only half, is found and repaired, and a person's
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 from msgspec.structs import replace
@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import visible
 from reconciler.inventory.inventory import HeadStatus, PullRequest, PullState
+from reconciler.names.ids import PackageKey
 from reconciler.names.refs import deletion_ref, short_branch
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent, UpstreamCommits
+from reconciler.plan.compose import RequestState
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.reviewers import find_people
 from reconciler.policy import ForgeKind, find_rule
@@ -39,27 +41,32 @@ _TITLES = {
 }
 
 
-def plan_requests(context: PlanContext, changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Return the changes with the whole content of their pull requests, wrong and double ones among them.
+def plan_requests(
+    context: PlanContext, changes: Mapping[PackageKey, Change]
+) -> Mapping[PackageKey, RequestState]:
+    """Return the whole content of the pull requests of packages, wrong and double ones among them.
 
     A pull request that is there and not as it should be is pending work, whatever left it so: a budget
     that was spent, a write that failed or got lost.
     """
-    described = [_with_request(change, context) for change in changes]
-    sharing: dict[tuple[str, str], list[Change]] = {}
-    for change in described:
-        if head := _head_of(change, context.targets[change.package], context):
-            sharing.setdefault((change.package.url, head), []).append(change)
-    done: dict[object, Change] = {}
-    for (url, head), members in sorted(sharing.items()):
-        for change in _with_pull(head, members, context.inventory.pulls_of(url).at(head), context):
-            done[change.package] = change
-    return tuple(done.get(change.package, change) for change in described)
+    states: dict[PackageKey, RequestState] = {}
+    sharing: dict[tuple[str, str], list[_Described]] = {}
+    for key, change in changes.items():
+        content = _describe(change, context.targets[key], context)
+        if content is not None:
+            states[key] = RequestState(content)
+        if head := _head_of(change, content, context.targets[key], context):
+            sharing.setdefault((key.url, head), []).append(_Described(change, content))
+    for (url, head), members in sorted(sharing.items(), key=lambda item: item[0]):
+        states |= _states(head, members, context.inventory.pulls_of(url).at(head), context)
+    return states
 
 
-def _with_request(change: Change, context: PlanContext) -> Change:
-    request = _describe(change, context.targets[change.package], context)
-    return change if request is None and change.request is None else replace(change, request=request)
+class _Described(NamedTuple):
+    """A change, and what its pull request proposes."""
+
+    change: Change
+    content: PullRequestContent | None
 
 
 def is_right(there: PullRequest, planned: PullRequest) -> bool:
@@ -161,54 +168,55 @@ def _removed(change: Change) -> frozenset[str]:
     return frozenset(write.ref for write in change.writes if getattr(write, "to", "") is None)
 
 
-def _head_of(change: Change, target: PlanTarget, context: PlanContext) -> str:
+def _head_of(
+    change: Change, content: PullRequestContent | None, target: PlanTarget, context: PlanContext
+) -> str:
     """Return the branch of the pull request that a change is about, "" for none."""
-    if change.request is None and change.pull is None:
-        return ""
-    if change.pull is not None:
-        return change.pull.head
+    if change.pull is not None or content is None:
+        return change.pull.head if change.pull is not None else ""
     if change.group:
         return change.group
-    if change.request is not None and change.request.kind is Op.DELETE:
+    if content.kind is Op.DELETE:
         return short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
     return short_branch(target.draft.ref) if target.draft is not None else ""
 
 
-def _with_pull(
-    head: str,
-    members: Sequence[Change],
-    pulls: Sequence[PullRequest],
-    context: PlanContext,
-) -> Iterable[Change]:
-    """Yield the changes of one pull request with its content, if anything of it is to be written."""
-    closing = {close.number for change in members for close in change.close}
+def _states(
+    head: str, members: Sequence[_Described], pulls: Sequence[PullRequest], context: PlanContext
+) -> Mapping[PackageKey, RequestState]:
+    """Return the states of the packages of one pull request, with all that is to be written of it."""
+    changes = [member.change for member in members]
+    closing = {close.number for change in changes for close in change.close}
     candidates = [pull for pull in pulls if pull.number not in closing]
     there = max(candidates, key=by_weight, default=None)
     opened = there if there is not None and there.state is PullState.OPEN else None
-    requested = next((change.pull for change in members if change.pull is not None), None)
-    if (opened is None and requested is None) or any(change.approve for change in members):
-        return members
+    requested = next((change.pull for change in changes if change.pull is not None), None)
+    states = {member.change.package: RequestState(member.content) for member in members}
+    if (opened is None and requested is None) or any(change.approve for change in changes):
+        return states
     # The digest in the text tells whether the text is ours and current, without reading its words (D22).
-    first = members[0]
     planned = _content(requested or opened or PullRequest(head, "", "", ""), members, context)
-    planned = replace(planned, redraft=_asks_again(members, opened, planned))
-    if requested is None and opened is not None and not is_right(opened, planned):
-        members = [_outdated(first, planned, opened), *members[1:]]
-    elif requested is not None:
-        members = [replace(c, pull=planned) if c.pull is not None else c for c in members]
-    doubles = close_duplicates(opened, pulls) if opened is not None else ()
-    return [_with_doubles(members[0], doubles), *members[1:]] if doubles else members
+    planned = replace(planned, redraft=_asks_again(changes, opened, planned))
+    is_wrong = requested is None and opened is not None and not is_right(opened, planned)
+    for number, (change, content) in enumerate(members):
+        pull = planned if change.pull is not None or (is_wrong and not number) else None
+        doubles = close_duplicates(opened, pulls) if opened is not None and not number else ()
+        repair = ""
+        if change.op is Op.KEEP and pull is not None and opened is not None:
+            repair = _repair(opened, planned)
+        elif change.op is Op.KEEP and doubles:
+            numbers = ", ".join(f"#{double.number}" for double in doubles)
+            repair = f"Pull request #{doubles[0].duplicate_of} proposes the same as {numbers}"
+        states[change.package] = RequestState(content, pull, repair, doubles)
+    return states
 
 
-def _content(
-    pull: PullRequest,
-    members: Sequence[Change],
-    context: PlanContext,
-) -> PullRequest:
+def _content(pull: PullRequest, members: Sequence[_Described], context: PlanContext) -> PullRequest:
     """Return a pull request with the title, base, labels and digest that it should have."""
-    view = context.targets[members[0].package].view
-    title = visible(_title(members, context)) or pull.title
-    people = find_people(members, context)
+    changes = [member.change for member in members]
+    view = context.targets[changes[0].package].view
+    title = visible(_title(members[0], context)) or pull.title
+    people = find_people(changes, context)
     planned = replace(
         pull,
         title=title,
@@ -217,9 +225,9 @@ def _content(
         labels=tuple(sorted(context.inventory.policy.pull_requests.labels)),
         reviewers=people.reviewers,
         assignees=people.assignees,
-        status=_status(members, context),
+        status=_status(changes, context),
     )
-    return replace(planned, digest=_digest(planned, [_facts(change) for change in members]))
+    return replace(planned, digest=_digest(planned, [_facts(*member) for member in members]))
 
 
 def _status(members: Sequence[Change], context: PlanContext) -> HeadStatus | None:
@@ -238,10 +246,9 @@ def _status(members: Sequence[Change], context: PlanContext) -> HeadStatus | Non
     return HeadStatus(name, passed=True, text="Ready to be reviewed")
 
 
-def _title(members: Sequence[Change], context: PlanContext) -> str:
+def _title(member: _Described, context: PlanContext) -> str:
     """Return the title for one package; "" for a group, which has its own, and where nothing is known."""
-    first = members[0]
-    request = first.request
+    first, request = member
     if first.group or request is None:
         return ""
     name = package_name(context.targets[first.package].view, first.package.path)
@@ -253,9 +260,8 @@ def _title(members: Sequence[Change], context: PlanContext) -> str:
     return _TITLES[request.kind].format(name=name, to=new)
 
 
-def _facts(change: Change) -> list[Any]:
+def _facts(change: Change, request: PullRequestContent | None) -> list[Any]:
     """Return what the text about a package is made of; what only the last run knows is no part of it."""
-    request = change.request
     if request is None:
         return [change.package.path, change.reason, change.message]
     return [
@@ -291,25 +297,9 @@ def _asks_again(members: Sequence[Change], opened: PullRequest | None, planned: 
     return is_written or opened.digest not in {"", planned.digest}
 
 
-def _outdated(change: Change, planned: PullRequest, opened: PullRequest) -> Change:
-    """Return the change that also repairs a pull request, with a message if it does nothing else."""
-    change = replace(change, pull=planned)
-    if change.op is not Op.KEEP:
-        return change
+def _repair(opened: PullRequest, planned: PullRequest) -> str:
+    """Return what of an open pull request is written anew."""
     parts = ["text"] if opened.digest != planned.digest else []
     parts += ["base"] if opened.base != planned.base else []
     parts += ["status"] if planned.status is not None and opened.status != planned.status else []
-    parts = parts or ["labels"]
-    repair = f"Pull request #{opened.number} gets its {' and '.join(parts)}"
-    reason = Reason.PULL_REQUEST_OUTDATED if change.reason.facts.quiet else change.reason
-    return replace(change, op=Op.UPDATE, reason=reason, repair=repair)
-
-
-def _with_doubles(change: Change, doubles: tuple[ClosePull, ...]) -> Change:
-    change = replace(change, close=(*change.close, *doubles))
-    if change.op is not Op.KEEP:
-        return change
-    numbers = ", ".join(f"#{double.number}" for double in doubles)
-    repair = f"Pull request #{doubles[0].duplicate_of} proposes the same as {numbers}"
-    reason = Reason.PULL_REQUEST_DUPLICATE if change.reason.facts.quiet else change.reason
-    return replace(change, op=Op.UPDATE, reason=reason, repair=repair)
+    return f"Pull request #{opened.number} gets its {' and '.join(parts or ['labels'])}"

@@ -88,7 +88,8 @@ def package_statuses(
             change, context.targets[change.package], context, unfinished.get(change.package), opened or {}
         )
         if status is not None:
-            listed |= {status.variant} if status.variant else set()
+            # Where a variant leaves, its package says nothing about the one that it wants.
+            listed |= {v.key for v in context.downstreams.get(change.package, ()) if v.key == status.variant}
             yield _with_record(status, context)
     placed = {v.key for variants in context.downstreams.values() for v in variants}
     for variant in context.desired.variants:
@@ -158,6 +159,8 @@ def _word(
 def _obstructed(change: Change, context: PlanContext) -> _Word | None:
     """Return the phase of a package that cannot proceed, with the reason; None if nothing holds it."""
     reason, phase = str(change.reason), change.reason.facts.phase
+    if any(isinstance(write, WriteRemoval) for write in change.writes):
+        reason = str(Reason.DELETION_PROPOSED)  # as the next run finds it
     if change.op is Op.BLOCK:
         phase = phase or Phase.STALLED
     if phase is Phase.STALLED and not _is_stalled(change, context):
@@ -211,7 +214,7 @@ def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unf
     draft = short_branch(branch.ref) if branch else ""
     standing = "" if target.key in context.downstreams else _proposal(target, context)
     if missing is not None and not missing.pushed:
-        return draft or standing
+        return standing or draft
     if change.is_merged and missing is None:
         return ""
     if change.group:
@@ -223,7 +226,7 @@ def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unf
         return ""
     left = {short_branch(w.ref) for w in change.writes if isinstance(w, WriteGroup)}
     gone = left | {short_branch(w.ref) for w in change.writes if isinstance(w, MoveRef) and w.to is None}
-    return next((name for name in (draft, standing) if name and name not in gone), "")
+    return next((name for name in (standing, draft) if name and name not in gone), "")
 
 
 def _proposal(target: PlanTarget, context: PlanContext) -> str:
@@ -379,8 +382,8 @@ def plan_status(
     A variant that is gone is listed while anything of it is left.
     """
     variants = {v.key: v for v in context.desired.variants}
-    # A variant that moved has a package where it leaves, too: that of its downstream comes last.
-    ordered = sorted(statuses, key=lambda s: s.package in context.downstreams)
+    # A variant that moved has a package where it leaves, too: what is known of its downstream comes last.
+    ordered = sorted(statuses, key=lambda s: s.package is None or s.package in context.downstreams)
     packages = {ObjectKey(GROUP, "PackageVariant", *s.variant): s for s in ordered if s.variant}
     files = {}
     for key in sorted({*conditions, *packages}):

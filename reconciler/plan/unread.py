@@ -1,7 +1,7 @@
 """Repositories and pull requests that could not be read: one problem each, at the Repository's manifest."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -10,8 +10,9 @@ from reconciler.base.wording import verb
 from reconciler.inventory.inventory import Inventory, PullRequest, RepositoryView, unreadable_problem
 from reconciler.names.ids import Lifecycle, PackageKey
 from reconciler.names.problems import Problem
-from reconciler.names.refs import HEADS, TAGS, deletion_ref, parse_ref, short_branch
-from reconciler.plan.changes import Change, MoveRef, Op
+from reconciler.names.refs import HEADS, deletion_ref, parse_ref, short_branch
+from reconciler.plan.changes import Change, Op
+from reconciler.plan.compose import Held, Veto
 from reconciler.plan.context import PlanContext
 from reconciler.policy import OnUnavailable
 
@@ -51,21 +52,21 @@ def _problem(view: RepositoryView, problem: Problem, count: int) -> Problem:
     return replace(problem, message=f"{view.unread_message}{stalled}", consequence=stalled)
 
 
-def keep_unreadable_pulls(
-    changes: Sequence[Change], context: PlanContext
-) -> tuple[tuple[Change, ...], tuple[Problem, ...]]:
-    """Keep packages with a pull request that cannot be read; return all changes with its problem.
+def find_unreadable_pulls(
+    changes: Mapping[PackageKey, Change], context: PlanContext
+) -> tuple[Mapping[PackageKey, Held], tuple[Problem, ...]]:
+    """Return the vetoes of packages with a pull request that cannot be read, and a problem of each.
 
     People's answers there are unknown, so nothing of such a package is written but the tags of main's
     revisions. The other packages of the repository proceed, also where not even the branch is legible.
     """
-    unreadable = context.inventory.unreadable_pulls
-    drafted = {t.key: short_branch(t.draft.ref) for t in context.targets.values() if t.draft is not None}
-    kept = [
-        _kept(change, pull) if (pull := _find_unreadable(change, unreadable, drafted, context)) else change
-        for change in changes
-    ]
-    return tuple(kept), tuple(_pull_problems(context.inventory))
+    vetoes = {}
+    for key, change in changes.items():
+        if pull := _find_unreadable(change, context):
+            message = f"Pull request #{pull.number} cannot be read: {pull.unreadable}"
+            op = Op.KEEP if change.before is not None else Op.BLOCK
+            vetoes[key] = Held(Veto.PULL_REQUEST, Reason.PULL_REQUEST_UNREADABLE, message, op)
+    return vetoes, tuple(_pull_problems(context.inventory))
 
 
 def _pull_problems(inventory: Inventory) -> Iterable[Problem]:
@@ -76,19 +77,15 @@ def _pull_problems(inventory: Inventory) -> Iterable[Problem]:
             yield from (unreadable_problem(where, name, pull).owned_by(view.owner) for pull in pulls)
 
 
-def _find_unreadable(
-    change: Change,
-    unreadable: Mapping[str, tuple[PullRequest, ...]],
-    drafted: Mapping[PackageKey, str],
-    context: PlanContext,
-) -> PullRequest | None:
+def _find_unreadable(change: Change, context: PlanContext) -> PullRequest | None:
     """Return the unreadable pull request that a change of ours is about, None for none."""
-    pulls = unreadable.get(change.package.url, ())
+    pulls = context.inventory.unreadable_pulls.get(change.package.url, ())
     if not pulls or change.variant is None:
         return None
-    path, instance = change.package.path, context.inventory.policy.instance
-    heads = {change.group, drafted.get(change.package, ""), short_branch(deletion_ref(instance, path))}
-    heads |= {short_branch(write.ref) for write in change.writes if write.ref.startswith(HEADS)}
+    path, draft = change.package.path, context.targets[change.package].draft
+    refs = [deletion_ref(context.inventory.policy.instance, path), *([draft.ref] if draft else [])]
+    refs += [write.ref for write in change.writes if write.ref.startswith(HEADS)]
+    heads = {change.group, *map(short_branch, refs)}
     return next((p for p in pulls if p.head and (p.head in heads or _drafts(p.head, path))), None)
 
 
@@ -97,11 +94,3 @@ def _drafts(head: str, path: str) -> bool:
     named = parse_ref(f"{HEADS}{head}")
     is_draft = named is not None and named.lifecycle in {Lifecycle.DRAFT, Lifecycle.PROPOSED}
     return is_draft and named is not None and named.path == path
-
-
-def _kept(change: Change, pull: PullRequest) -> Change:
-    tags = tuple(w for w in change.writes if isinstance(w, MoveRef) and w.ref.startswith(TAGS))
-    op = Op.PUBLISH if tags else Op.KEEP if change.before is not None else Op.BLOCK
-    message = f"Pull request #{pull.number} cannot be read: {pull.unreadable}"
-    kept = change.without_effects(op, Reason.PULL_REQUEST_UNREADABLE, message, tags)
-    return replace(kept, waits=False)

@@ -10,6 +10,7 @@ import msgspec
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.base.wire import read_record
+from reconciler.forge.local.merge import find_outside
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
@@ -138,21 +139,23 @@ def _read_branch(opened: OpenControl, policy: Policy, main: Files, into: str) ->
     written = _files(mirror, ours[0].oid, policy.limits) if foreign and ours else {}
     paths = {f"{LOCKS_DIRECTORY}/{path}" for path in (*main, *files, *written)}
     edited = {path for commit in foreign for path in _changed(mirror, commit, paths)}
+    start = mirror.merge_base(base, tip) if base else None
+    left = mirror.commit(start).tree if start else None
+    moved = mirror.changed_paths(left, mirror.commit(base).tree, paths) if base else ()
     return LockBranch(
         tip=Commit(tip, mirror.commit(tip).committer.time),
         files=files,
-        edited_files=frozenset(path.removeprefix(f"{LOCKS_DIRECTORY}/") for path in edited),
+        edited_files=_below(edited),
         has_foreign_commits=bool(foreign),
         foreign_commit_time=newest_time(foreign),
-        behind=base is not None and _is_behind(mirror, tip, base),
+        behind=_below(moved),
+        only_locks=not foreign
+        or (start is not None and find_outside(mirror, start, tip, LOCKS_DIRECTORY) is None),
     )
 
 
-def _is_behind(mirror: Mirror, tip: Oid, main: Oid) -> bool:
-    """Tell whether main's lock changed since a branch left it."""
-    start = mirror.merge_base(main, tip)
-    lock = mirror.subtree(start, LOCKS_DIRECTORY) if start else None
-    return lock != mirror.subtree(main, LOCKS_DIRECTORY)
+def _below(paths: Iterable[str]) -> frozenset[str]:
+    return frozenset(path.removeprefix(f"{LOCKS_DIRECTORY}/") for path in paths)
 
 
 def _changed(mirror: Mirror, commit: CommitData, paths: Iterable[str]) -> Iterator[str]:

@@ -63,7 +63,12 @@ def sentence(comparison: Comparison) -> str:
     variants = (Clause(text, fates[fate]) for fate, text in _VARIANTS.items() if fates[fate])
     clauses = _packages(comparison) if comparison.deep else variants
     parts = [_fill(clause, noun if index == 0 else "") for index, clause in enumerate(clauses)]
-    done = f"Merging this {', '.join(parts) or f'changes no {noun}'}"
+    locks = f"{plural(len(comparison.pins), 'entry')} of the lock" if comparison.pins else ""
+    if parts or not locks:
+        parts += [f"changes {locks}"] if locks else []
+        done = f"Merging this {', '.join(parts) or f'changes no {noun}'}"
+    else:
+        done = f"Merging this changes no {noun}, but {locks}"
     number = len(comparison.unread)
     unread = f": {plural(number, 'repository')} {verb(number, 'was', 'were')} not read"
     if not comparison.deep:
@@ -81,6 +86,8 @@ def problem_sentence(comparison: Comparison) -> str:
 def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = plain) -> Iterator[str]:
     """Return the difference as lines: what was not read, variants, packages, problems, the sentence last."""
     yield from problem_lines(comparison.unread, head=paint("not read:", Color.YELLOW))
+    dangers, pins = comparison.pins[: comparison.dangers], comparison.pins[comparison.dangers :]
+    yield from (paint(f"lock      {pin_line(pin)}", Color.RED) for pin in dangers)
     for variant in comparison.variants:
         message = f"  {terminal(variant.message)}" if variant.message else ""
         yield f"{variant.fate:9} PackageVariant {terminal(str(variant.key))}{message}"
@@ -92,8 +99,8 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
         head = f"{labels[cause.first.package]:9} {terminal(name)}  ({cause.first.reason})"
         yield f"{head}  {terminal(cause.text)}".rstrip()
         yield from (f"          {terminal(text)}" for text, _ in cause_lines(cause, names))
-    yield from (f"lock      {pin_line(pin)}" for pin in comparison.pins[:MOST_PINS])
-    if (more := len(comparison.pins) - MOST_PINS) > 0:
+    yield from (f"lock      {pin_line(pin)}" for pin in pins[:MOST_PINS])
+    if (more := len(pins) - MOST_PINS) > 0:
         yield f"lock      and {more} more"
     yield from problem_lines(comparison.new, paint=paint)
     yield from problem_lines(comparison.fixed, head=paint("fixed:", Color.GREEN), brief=True)
@@ -109,7 +116,9 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
 
 def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
     """Return every difference as a row of a table: what happens, to what, and why."""
-    table = [
+    locks = [{"what": "lock", "name": pin.what, "detail": pin_detail(pin)} for pin in comparison.pins]
+    table = locks[: comparison.dangers]
+    table += [
         {"what": str(v.fate), "name": f"PackageVariant {v.key}", "detail": v.message}
         for v in comparison.variants
     ]
@@ -119,8 +128,7 @@ def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
         parts = (str(change.reason), cause.text, *risk_texts(cause.risks))
         row = {"what": labels[change.package], "name": cause_name(cause, names)}
         table.append({**row, "detail": "; ".join(filter(None, parts))})
-    table += [{"what": "lock", "name": pin.what, "detail": pin_detail(pin)} for pin in comparison.pins]
-    return table
+    return table + locks[comparison.dangers :]
 
 
 def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:

@@ -8,20 +8,9 @@ from msgspec import to_builtins
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
-from reconciler.dependencies.lock.format import (
-    ActivationBlocker,
-    ClusterLock,
-    LockChange,
-    LockedPackage,
-    LockedRevision,
-    LockOp,
-    OwnershipEntry,
-    Resolution,
-    ownership_entries,
-    package_name,
-)
-from reconciler.dependencies.lock.write import USER
+from reconciler.dependencies.lock.format import LockChange, LockedPackage, LockOp, Resolution
 from reconciler.dependencies.solve.solution import Explanation
+from reconciler.dependencies.update.changes import MoveOp, cluster_changes, waiting_text
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.what_if import Hypothesis, WhatIfOutcome, WhatIfResult
 from reconciler.names.problems import Problem
@@ -169,18 +158,16 @@ def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
 
 
 def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
-    """Yield changes of revisions, owners and CRDs of a cluster, and required actions."""
-    before, after = scope.before, scope.after
+    """Yield what changes in a cluster beside versions, and required actions."""
+    after = scope.after
     if after is None:
         return
-    yield from _revision_lines(before, after)
-    resolution = before.resolution if before else Resolution()
-    old_packages = {package.instance: package for package in resolution.packages}
-    for package in after.resolution.packages:
-        old = old_packages.get(package.instance)
-        if old is not None and old.owner != package.owner and package.owner:
-            yield f"{package.instance} belongs to {_owner(package)} now, and not to {_owner(old)}"
-    yield from _kind_lines(resolution, after.resolution)
+    for move in cluster_changes(scope):
+        if move.op.subject != "pin" and move.op not in (MoveOp.WAIT, MoveOp.RETIRE):
+            yield f"{move.op.subject}: {move.op} {move}"
+    for revision in after.lock.revisions:
+        if revision.awaits:
+            yield f"revision {revision.revision} of {revision.package} {waiting_text(revision)}"
     for package in after.resolution.packages:
         if package.unavailable:
             pin = f"{package.instance} {package.version}"
@@ -191,70 +178,6 @@ def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
 
 def _unavailable(package: LockedPackage, scope: ClusterUpdate) -> str:
     return scope.unavailable.get(str(package.instance), "is no longer published")
-
-
-def _revision_lines(before: ClusterLock | None, after: ClusterLock) -> Iterator[str]:
-    old_revisions, revisions = _by_name(before), _by_name(after)
-    for key, revision in revisions.items():
-        old = old_revisions.get(key)
-        if old is None or (old.revision, old.desired_state) != (revision.revision, revision.desired_state):
-            state = f"{revision.desired_state}{f', was {old.desired_state}' if old else ''}"
-            yield f"revision {revision.revision} of {revision.package}: {revision.name} {state}"
-        if revision.awaits:
-            yield f"revision {revision.revision} of {revision.package} {_waiting(revision)}"
-    for key, gone in old_revisions.items():
-        if key not in revisions:
-            why = _removal(gone.package, before.resolution if before else Resolution(), after.resolution)
-            yield f"revision {gone.revision} of {gone.package}: {gone.name} removed, {why}"
-
-
-def _removal(object_name: str, before: Resolution, after: Resolution) -> str:
-    """Return why a revision of an object is removed."""
-    if any(package.object == object_name for package in after.packages):
-        return "beyond the history limit"
-    instances = {package.instance for package in before.packages if package.object == object_name}
-    heirs = [package.object for package in after.packages if package.instance in instances]
-    return f"{heirs[0]} installs its package" if heirs else "its package is gone"
-
-
-def _waiting(revision: LockedRevision) -> str:
-    match revision.awaits:
-        case ActivationBlocker.PERSON:
-            kind = f"{revision.package.partition('/')[0]}Revision"
-            return f"awaits activation: set desiredState: Active in a {kind} {revision.name}"
-        case ActivationBlocker.PARENTS:
-            return "waits until a package that needs it is activated"
-        case _:
-            return "waits until the current owner releases its CRDs"
-
-
-def _by_name(locked: ClusterLock | None) -> Mapping[tuple[str, str], LockedRevision]:
-    return {(r.package, r.name): r for r in (locked.lock.revisions if locked else ())}
-
-
-def _owner(package: LockedPackage) -> str:
-    return "a manifest" if package.owner == USER else package.owner or "nobody"
-
-
-def _kind_lines(before: Resolution, after: Resolution) -> Iterator[str]:
-    """Yield the CRDs that another package controls now, and those without a controller."""
-    old_entries, entries = dict(ownership_entries(before)), dict(ownership_entries(after))
-    for name, entry in entries.items():
-        old = old_entries.get(name)
-        if old is None or (old.package, bool(old.controller)) == (entry.package, bool(entry.controller)):
-            continue
-        yield f"{name} {_fate(old, entry)}"
-    for name in sorted(old_entries.keys() - entries.keys()):
-        yield f"{name} is removed: no revision has it any more"
-
-
-def _fate(old: OwnershipEntry, entry: OwnershipEntry) -> str:
-    if not entry.controller:
-        owners = f", owned by {', '.join(entry.owners)}" if entry.owners else ""
-        return f"stays without a controller{owners}: its objects may be data"
-    if old.package and old.package != entry.package:
-        return f"is taken over from {package_name(old.package)} by {package_name(entry.package)}"
-    return f"is controlled by {entry.controller}"
 
 
 # What if

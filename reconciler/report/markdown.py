@@ -28,6 +28,7 @@ from reconciler.report.summary import (
     change_order,
     clusters_text,
     count_ops,
+    move_text,
     risk_summary,
     sorted_changes,
     summary_line,
@@ -89,6 +90,8 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
     changes = [c for c in sorted_changes(plan) if c.op is not Op.KEEP or c.waits or c.unready]
     statuses = current_states(plan)
     causes = fold_changes(changes, names, statuses)
+    dangers = [move for move in plan.version_changes if move.op.is_dangerous]
+    moves = plan.version_changes[len(dangers) :]
     rows = [
         {
             "op": str(cause.first.op),
@@ -110,6 +113,9 @@ def plan_markdown(plan: Plan, names: Names, outcome: Outcome | None = None) -> s
         kept=count_ops(plan).get(Op.KEEP, 0),
         problems=group_problems(plan.problems),
         refusals=plan.refusals,
+        dangers=[_short(move_text(move)) for move in dangers[:ROWS]],
+        moves=[_short(move_text(move)) for move in moves[:ROWS]],
+        more_moves=max(0, len(dangers) - ROWS) + max(0, len(moves) - ROWS),
         lock=list(proposal_lines(plan.lock)),
         effects=list(outcome_lines(outcome, quiet=True))[:ROWS] if outcome else [],
     )

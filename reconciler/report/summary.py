@@ -1,7 +1,7 @@
 """Summary of a plan in one line: counts of operations and states; exit codes."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -103,7 +103,9 @@ def risk_summary(changes: Iterable[Change]) -> str:
 
 def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None = None) -> str:
     """Return the counts and the checksum in one line, e.g. `3 to create, 9 kept (checksum …)`."""
-    counts = [f"{count} {_VERBS[op]}" for op, count in count_ops(plan).items() if op is not Op.KEEP]
+    dangers = Counter(move.op for move in plan.version_changes if move.op.is_dangerous)
+    counts = [f"{plural(count, op.subject)} to {op}" for op, count in dangers.items()]
+    counts += [f"{count} {_VERBS[op]}" for op, count in count_ops(plan).items() if op is not Op.KEEP]
     counts += _kept(plan, current_states(plan) if statuses is None else statuses)
     waiting = sum(change.waits for change in plan.changes)
     if waiting:
@@ -115,13 +117,24 @@ def summary_line(plan: Plan, statuses: Mapping[PackageKey, PackageStatus] | None
         counts.append(plural(len(plan.problems), "problem"))
     if plan.refusals:
         counts.append(plural(len(plan.refusals), "refusal"))
-    if plan.is_empty and plan.version_changes:
-        counts.append(f"{plural(len(plan.version_changes), 'dependency pin')} to change in the lock")
+    counts += _moves(plan)
     what = ", ".join(counts) if counts else "no packages"
-    # "Nothing to do" would be false beside a refusal, a problem, a waiting person or a pin that changes.
-    idle = plan.is_empty and not (plan.problems or plan.refusals or waiting or plan.version_changes)
+    # "Nothing to do" would be false beside a refusal, a problem or a waiting person.
+    idle = plan.is_empty and not (plan.problems or plan.refusals or waiting)
     head = "Nothing to do: " if idle else ""
     return f"{head}{what} (checksum {plan.checksum})" if plan.checksum else f"{head}{what}"
+
+
+def _moves(plan: Plan) -> Iterator[str]:
+    """Yield how many changes of locks there are beside the dangerous ones, where no package changes."""
+    if any(change.pending for change in plan.changes):
+        return
+    rest = [move for move in plan.version_changes if not move.op.is_dangerous]
+    pins = sum(move.op.subject == "pin" for move in rest)
+    if pins:
+        yield f"{plural(pins, 'pin')} to change in the lock"
+    if len(rest) > pins:
+        yield f"{plural(len(rest) - pins, 'other change')} of the lock"
 
 
 def _kept(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[str]:
@@ -215,8 +228,9 @@ _CLUSTERS = 5
 
 
 def move_text(move: "VersionChange") -> str:
-    """Return one pin that moves in a line: what, why, and in which clusters."""
-    return f"{move.op} {move} ({clusters_text(move)})"
+    """Return one change of locks in a line: of what, what, why, and in which clusters."""
+    where = f" ({clusters_text(move)})" if move.clusters else ""
+    return f"{move.op.subject}: {move.op} {move}{where}"
 
 
 def clusters_text(move: "VersionChange") -> str:

@@ -77,9 +77,11 @@ def plan_lines(
     yield paint(summary_line(plan, statuses), Color.BOLD)
     if risks := risk_summary(plan.changes):
         yield paint(f"risks: {risks}", Color.RED)
+    dangers = [move for move in plan.version_changes if move.op.is_dangerous]
+    yield from (paint(terminal(move_text(move)), Color.RED) for move in dangers)
     yield from map(terminal, rollout_lines(plan.rollouts))
     yield from _table(plan, statuses, names, paint, unchanged=unchanged, width=width)
-    yield from (f"pin: {terminal(move_text(move))}" for move in plan.version_changes)
+    yield from (terminal(move_text(move)) for move in plan.version_changes[len(dangers) :])
     yield from proposal_lines(plan.lock)
     if not quiet:
         yield from (f"note: {terminal(note)}" for note in plan.notes)
@@ -153,7 +155,7 @@ def change_lines(
     }
     yield from (f"  {name}: {terminal(value)}" for name, value in facts.items() if value)
     yield from (f"  warning: {terminal(warning)}" for warning in change.warnings)
-    yield from (f"  pin: {terminal(move_text(move))}" for move in change.pins)
+    yield from (f"  {terminal(move_text(move))}" for move in change.pins)
     yield from (f"  writes: {terminal(write.ref)}" for write in change.writes)
     yield from conflict_lines(change)
 
@@ -174,7 +176,8 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
     if not outcome.effects:
         yield "Nothing was written."
     elif not failed and not left and all(effect.what == RECORDED for effect in done):
-        yield "No package changed; what this run observed was recorded."
+        what = "the lock and what this run observed were" if outcome.locked else "what this run observed was"
+        yield f"No package changed; {what} recorded."
     else:
         parts = (
             f"{plural(len(done), 'effect')} done",

@@ -60,7 +60,7 @@ class _RowReader:
         self._sources = sources
         self._inputs = sources.planned.inputs
         self._names = sources.planned.names
-        self._variants = {change.variant for change in changes}
+        self._variants = {status.variant for status in sources.statuses if status.package}
         self._statuses = {status.package: status for status in sources.statuses if status.package}
         self._overviews = package_overviews(sources.planned.plan, sources.statuses)
         self._owners = _owners(sources.status_files)
@@ -70,8 +70,7 @@ class _RowReader:
 
     def row(self, change: Change) -> PackageRow:
         sources, status = self._sources, self._statuses.get(change.package)
-        overview = self._overviews.get(change.variant) if change.variant else None
-        overview = overview if status else None
+        overview = self._overviews.get((change.variant, change.package)) if change.variant else None
         repository, _, name = self._names.of(change).partition("/")
         conditions = self._conditions.get(change.variant, ()) if change.variant else ()
         history = self._stages(change)
@@ -102,7 +101,8 @@ class _RowReader:
         for owner in self._owners:
             is_stalled = condition(owner, "Stalled").get("status") == "True"
             is_package = owner.get("cluster") or owner.get("kind") == _VARIANT
-            if _owner_key(owner) in self._variants or not (is_package or is_stalled):
+            is_listed = owner.get("kind") == _VARIANT and _owner_key(owner) in self._variants
+            if is_listed or not (is_package or is_stalled):
                 continue
             package = owner.get("package") or {}
             decisive = condition(owner, "Stalled" if is_stalled else "Ready")

@@ -89,7 +89,7 @@ def plan_report(
         problems={PROBLEMS: plan.problems},
         refusals=plan.refusals,
         rollouts=tuple(rollout_texts(plan.rollouts)),
-        lock=(*(f"pin: {move_text(move)}" for move in plan.version_changes), *proposal_lines(plan.lock)),
+        lock=(*map(move_text, plan.version_changes), *proposal_lines(plan.lock)),
         notes=plan.notes,
         failed=tuple(failures(outcome)) if outcome else (),
         effects=tuple(lines[:-1]),

@@ -112,7 +112,8 @@ def decide_lock(
 ) -> LockResult:
     """Resolve every pin, starting from the present locks. Writes nothing.
 
-    An upgrade of a variant's name lets that variant follow its upstream again.
+    An upgrade of a variant's name lets that variant follow its upstream again. A `request` moves the pins
+    that it names and no other.
 
     Raises:
         UsageError: The options name a variant or package that does not exist.
@@ -126,20 +127,26 @@ def decide_lock(
     problems -= set(fleet.locks.problems)
     chosen = tuple(_chosen(variants, inventory, replace(request, follow=request.follow | released)))
     result = LockResult(
-        fleet.wanted_locks,
+        LockUpdate() if request else fleet.wanted_locks,
         chosen=chosen,
         unread=find_unread(inventory),
         standing=inventory.control.standing,
         invalid=tuple(sorted(p for p in problems if p.reason != Reason.REPOSITORY_UNAVAILABLE)),
     )
-    if inventory.reviewed is None:
+    present = inventory.reviewed
+    if request:
+        pins = tuple(pin_changes(chosen, present.pins if present else inventory.locks))
+        there = ComputedLock(present.files, (), 0) if present else None
+        reviewed = with_pins(there, chosen, present) if there and present else None
+        return replace(result, pins=pins, reviewed=reviewed)
+    if present is None:
         changes = {
             moved.change.what: moved.change for moved in moved_pins(inventory.locks, (), fleet.resolution)
         }
         changes |= {change.what: change for change in pin_changes(chosen, inventory.locks)}
         return replace(result, pins=tuple(sorted(changes.values())))
-    lock = compute_lock(inventory.reviewed, inventory, fleet.desired, fleet.resolution, fleet.wanted_locks)
-    lock = with_pins(lock, chosen, inventory.reviewed)
+    lock = compute_lock(present, inventory, fleet.desired, fleet.resolution, fleet.wanted_locks)
+    lock = with_pins(lock, chosen, present)
     pins = tuple(pin for pin in lock.pins if pin.what.startswith("PackageVariant "))
     return replace(result, pins=pins, reviewed=lock)
 
@@ -185,7 +192,8 @@ def _lock_once(
     if is_shared:
         _check_active(result, inventory, request)
     if result.reviewed is None:
-        written = write_locks(inventory, control, result.decision.files, result.chosen)
+        files = None if request else result.decision.files
+        written = write_locks(inventory, control, files, result.chosen)
         outcome = Outcome(written.effects, written.exits)
         return replace(result, outcome=outcome), is_overtaken(inventory, control, written)
     if copy is not None:

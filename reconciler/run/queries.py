@@ -12,8 +12,8 @@ from reconciler.dependencies.status import status_entries
 from reconciler.inventory.standing import Standing
 from reconciler.names.ids import GroupKind, ObjectName, Oid
 from reconciler.names.problems import Problem
-from reconciler.plan.overview import package_overviews
-from reconciler.plan.status import current_status
+from reconciler.plan.overview import PackageOverview, package_overviews
+from reconciler.plan.status import PackageStatus, current_status, current_statuses, status_value
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
@@ -25,6 +25,7 @@ from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run, resolve_inputs
 
+_VARIANT = "PackageVariant"
 _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})
 """Problems that are listed as unread repositories, or that the next snapshot ends."""
 
@@ -47,22 +48,34 @@ def read_status(options: RunOptions) -> FleetStatus:
     """Return the phase of every package and the conditions of its owner before any effect."""
     planned = plan_run(options)
     plan = planned.plan
+    statuses = current_statuses(plan)
+    overviews = package_overviews(plan, statuses)
+    packages: dict[tuple[str, ObjectName], list[PackageStatus]] = {}
+    for status in statuses:
+        if status.variant is not None:
+            packages.setdefault((_VARIANT, status.variant), []).append(status)
     files = current_status(plan)
     values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
-    owners = [dict(owner) for value in values for owner in status_entries(value)]
-    overviews = package_overviews(plan)
-    for owner in owners:
-        overview = overviews.get(ObjectName(owner["namespace"], owner["name"]))
-        if owner["kind"] == "PackageVariant" and overview is not None:
-            owner["summary"] = {
-                "set": overview.set_name,
-                "cluster": overview.cluster,
-                "main": overview.main,
-                "review": overview.review,
-                "waitingFor": overview.waiting_for,
-            }
+    owners: list[dict[str, Any]] = []
+    for owner in (entry for value in values for entry in status_entries(value)):
+        key = ObjectName(owner["namespace"], owner["name"])
+        rows = [] if "cluster" in owner else packages.get((owner["kind"], key), [])
+        owners += [_row(owner, status, overviews[key, status.package]) for status in rows] or [dict(owner)]
     standing = planned.inputs.inventory.control.standing
     return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts, standing)
+
+
+def _row(owner: Mapping[str, Any], status: PackageStatus, overview: PackageOverview) -> dict[str, Any]:
+    """Return the row of one package of an owner."""
+    summary = {
+        "set": overview.set_name,
+        "cluster": overview.cluster,
+        "main": overview.main,
+        "review": overview.review,
+        "waitingFor": overview.waiting_for,
+    }
+    downstream = [{"name": status.revision}] if status.revision else []
+    return {**owner, "package": status_value(status), "downstreamTargets": downstream, "summary": summary}
 
 
 class NeededKinds(Struct, frozen=True):

@@ -226,7 +226,7 @@ def _is_idle(planned: "PlannedRun", control: OpenControl) -> bool:
 
     plan, inputs = planned.plan, planned.inputs
     inventory = inputs.inventory
-    if not plan.is_empty or plan.problems or plan.refusals or plan.version_changes:
+    if not plan.is_empty or plan.problems or plan.refusals:
         return False
     # Keys of `verify` expire, and the soak time of a rollout ends, without a change of anything else.
     if inventory.policy.verify or inventory.now or inventory.unreadable_pulls or inventory.is_history_due:

@@ -167,6 +167,60 @@ def test_another_lock_on_main_is_where_the_proposal_starts_from(world: World) ->
     assert rests(world)
 
 
+def test_pin_that_people_left_out_of_what_they_merged_is_not_called_reverted(world: World) -> None:
+    world.run("apply")
+    with world.edit("control", "Not that one", branch=BRANCH) as copy:
+        (copy / WEB).write_bytes(git(world.control, "show", f"main:{WEB}").encode())
+    world.run("apply")
+    assert world.run("approve", "control/locks").code == 0
+    world.run("apply")
+
+    said = lock_line(world)
+
+    assert said.startswith("lock: keep (Rejected): Pull request #2 was merged, and main does not have these")
+    git(world.root, "clone", "-q", str(world.control), "copy")
+    ran = Clone(world.root, world.clock, timed=True).run("lock")
+    assert "`reconciler lock` in a working copy writes them" in said
+    assert f"wrote {WEB}" in ran.out
+
+
+def test_main_is_merged_into_a_proposal_that_people_changed(world: World) -> None:
+    world.run("apply")
+    with world.edit("control", "Not that one", branch=BRANCH) as copy:
+        (copy / WEB).write_bytes(git(world.control, "show", f"main:{WEB}").encode())
+    world.tag("blueprints", "web/stable", "web/v3")
+    with world.edit("control", "Drop a pin") as copy:
+        (copy / API).unlink()
+
+    assert world.run("apply").code == 0
+
+    assert git(world.control, "rev-parse", f"{HEAD}^2") == git(world.control, "rev-parse", "main")
+    assert rests(world)
+    assert world.run("approve", "control/locks").code == 0
+    assert show(world, "main", WEB)["commit"] == commit_of(world, "web/v1")
+    assert show(world, "main", API)["commit"] == commit_of(world, "web/v3")
+
+
+class Clone(World):
+    """Commands are run in a working copy of the control repository."""
+
+    @property
+    def control(self) -> Path:
+        """The working copy."""
+        return self.root / "copy"
+
+
+@pytest.mark.parametrize("words", [("hold", "default/api"), ("hold", "api", "v3"), ("follow", "default/api")])
+def test_request_about_one_pin_moves_no_other(world: World, words: tuple[str, ...]) -> None:
+    git(world.root, "clone", "-q", str(world.control), "copy")
+
+    said = Clone(world.root, world.clock, timed=True).run("lock", *words)
+
+    assert said.code == 0
+    assert "default/web" not in said.out
+    assert git(world.root / "copy", "status", "--short").split() == ["M", API]
+
+
 def test_losing_the_state_moves_nothing(world: World) -> None:
     world.run("apply")
     git(world.control, "update-ref", "-d", STATE)

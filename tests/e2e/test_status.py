@@ -58,6 +58,87 @@ def test_package_goes_from_pending_over_review_to_published(world: World) -> Non
     assert package(world)["pullRequest"] is None
 
 
+def test_variant_that_moved_has_a_row_for_each_of_its_packages(world: World) -> None:
+    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
+        assert world.run(*arguments).code == Exit.DONE
+    change(
+        world,
+        {
+            manifest("edge-1", "web"): variant("edge-1", "web").replace(
+                "repo: edge-1\n    package: web", "repo: edge-1\n    package: www"
+            )
+        },
+    )
+    world.run("apply")
+
+    text, table = world.run("status").out, world.run("status", "-o", "csv").out
+    found = json.loads(world.run("status", "default/web-edge-1", "-o", "json").out)["items"]
+
+    assert re.search(r"edge-1/web +edge-1 +web/v1 +in review .* review of its deletion", text)
+    assert re.search(r"edge-1/www +edge-1 +web/v1 +in review .* review", text)
+    assert [line.split(",")[:5] for line in table.splitlines()[2:]] == [
+        ["edge-1/web", "edge-1", "web/v1", "", "in review"],
+        ["edge-1/www", "edge-1", "", "web/v1", "in review"],
+    ]
+    assert [(o["package"]["name"], o["summary"]["waitingFor"]) for o in found] == [
+        ("web", "review of its deletion"),
+        ("www", "review"),
+    ]
+    leaving = world.run("explain", "edge-1/web", "--why-not", "newest").out
+    assert "on main web/v1" in leaving
+    assert "The manifest asks for" not in leaving
+
+    world.run("approve", "edge-1/www")
+    world.run("apply")
+
+    assert re.search(r"edge-1/www +edge-1 +web/v1 +published +[0-9-]+\n", world.run("status").out)
+    assert phases(world) == {"db": "published", "web": "in review", "www": "published"}
+
+
+def phases(world: World) -> dict[str, str]:
+    owners = json.loads(world.run("status", "-o", "json").out)["items"]
+    return {owner["package"]["name"]: owner["package"]["phase"] for owner in owners}
+
+
+def test_package_that_is_left_does_not_hide_an_unreadable_downstream(tmp_path: Path) -> None:
+    write_world(tmp_path / "two", ("edge-1", "edge-2"))
+    world = World(tmp_path / "two")
+    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
+        assert world.run(*arguments).code == Exit.DONE
+    moved = variant("edge-1", "web").replace(
+        "repo: edge-1\n    package: web", "repo: edge-2\n    package: www"
+    )
+    change(world, {manifest("edge-1", "web"): moved})
+    (world.root / "edge-2.git").rename(world.root / "gone")
+
+    rows = world.run("status").out.splitlines()
+
+    assert any(
+        re.match(r"default/web-edge-1 .* stalled .*Repository default/edge-2 could not", r) for r in rows
+    )
+    assert any(row.startswith("edge-1/web ") for row in rows)
+
+
+def test_deletion_beside_an_edited_draft_is_recorded_once(world: World) -> None:
+    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
+        world.run(*arguments)
+    change(world, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+    world.run("apply")
+    with world.edit("edge-1", "Edit", branch="drafts/web/packagevariant-2") as copy:
+        app = copy / "web/app.yaml"
+        app.write_text(app.read_text().replace("replicas: 1", "replicas: 7"))
+    world.run("apply")
+    change(world, {manifest("edge-1", "web"): None})
+
+    for code in (Exit.REFUSED, Exit.DONE):  # the deletion; then with what approving the draft changed
+        world.run("apply")
+        before = world.all_refs()
+        world.run("apply")
+        assert world.all_refs() == before
+        assert package(world)["head"] == "reconciler/fleet/delete/web"
+        assert world.run("approve", "--all").code == code
+
+
 def test_closed_pull_request_is_rejected(world: World) -> None:
     world.run("apply")
     world.run("pr", "close", "edge-1/web")

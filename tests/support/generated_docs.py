@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from reconciler.cli.schema import NAMES, OUTPUTS
+from reconciler.plan.compose import Join, Kept, Veto
 from tests.support import field_tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,12 +83,31 @@ def _shared_fields() -> str:
     return fields(field_tables.shared_sections(), whole=False)
 
 
+def vetoes() -> str:
+    """Return what holds a package back, the strongest first."""
+    left = {
+        Kept.NOTHING: "nothing",
+        Kept.TAGS: "tags of what main has",
+        Kept.BRANCHES: "tags, and what is due beside the draft",
+    }
+    rows = [(f"`{veto.name}`", veto.value, left[veto.kept]) for veto in Veto]
+    return table(("veto", "because", "written all the same"), rows)
+
+
+def joins() -> str:
+    """Return what names the change of a package that is otherwise kept, the first that applies."""
+    rows = [(f"`{j.name}`", j.value, f"`{j.op}`", f"`{j.reason}`, over {j.over}") for j in Join]
+    return table(("join", "what is done", "operation", "reason"), rows)
+
+
 GENERATED: Mapping[str, Callable[[], str]] = {
     "action-inputs": action_inputs,
     "action-outputs": action_outputs,
     "json-outputs": json_outputs,
     **{f"fields-{kind.lower()}": partial(_fields_of, kind) for kind in NAMES},
     "fields-shared": _shared_fields,
+    "vetoes": vetoes,
+    "joins": joins,
 }
 
 

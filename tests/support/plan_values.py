@@ -1,5 +1,6 @@
 """Values of the planning stage, made directly: what a rule does not look at has a default."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 from zlib import crc32
 
@@ -17,12 +18,16 @@ from reconciler.inventory.inventory import (
     Source,
 )
 from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
+from reconciler.names.refs import TAGS
+from reconciler.plan.changes import Change, MoveRef, WriteDraft, WriteGroup
+from reconciler.plan.compose import ApprovalState, Changes, Decision, DraftFacts, GroupPlace
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletion_diff import SetDiff
 from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.resolution import Pin, Resolution
 from tests.support.sets import repository, variant, world
+from tests.support.values import replace
 
 URL = "host/edge"
 WEB = ObjectName("default", "web")
@@ -174,3 +179,47 @@ def web_context(target: PlanTarget | None = None, **fields: Any) -> PlanContext:
         **fields,
     }
     return a_context(inventory, **given)
+
+
+def a_decision(change: Change, target: PlanTarget | None = None) -> Decision:
+    """Return the decision that becomes a change of which no stage has said anything."""
+    there = target or a_target()
+    facts = {name: getattr(change, name) for name in DraftFacts.__struct_fields__}
+    draft = next((write for write in change.writes if isinstance(write, WriteDraft)), None)
+    tags = tuple(w for w in change.writes if isinstance(w, MoveRef) and w.ref.startswith(TAGS))
+    shared = [write for write in change.writes if isinstance(write, WriteGroup)]
+    return Decision(
+        replace(there, key=change.package, view=replace(there.view, key=change.repository)),
+        change.op,
+        change.reason,
+        change.message,
+        variant=change.variant,
+        location=change.location,
+        before=change.before,
+        after=change.after,
+        draft=draft,
+        branches=tuple(w for w in change.writes if w is not draft and w not in (*tags, *shared)),
+        tags=tags,
+        pull=change.pull,
+        close=change.close,
+        facts=DraftFacts(**facts),
+        waits=change.waits,
+    )
+
+
+def staged(
+    part: str, stage: Callable[..., Any], changes: Iterable[Change], context: PlanContext
+) -> tuple[Change, ...]:
+    """Return changes with what one stage of planning says about them."""
+    given = {change.package: change for change in changes}
+    composed = Changes(a_decision(change, context.targets.get(key)) for key, change in given.items())
+    for key, change in given.items():
+        shared = tuple(write for write in change.writes if isinstance(write, WriteGroup))
+        if change.group or shared:
+            own = tuple(write for write in change.writes if isinstance(write, WriteDraft))
+            composed.add("group", {key: GroupPlace(change.group, (*own, *shared), change.pull)})
+        if change.approve:
+            composed.add("approval", {key: ApprovalState(change.approve)})
+    result = stage(context, composed.composed)
+    composed.add(part, result[0] if isinstance(result, tuple) else result)
+    return tuple(composed.composed.values())

@@ -1,14 +1,21 @@
-"""List every version that changes, grouped over the clusters where it does, with its cause."""
+"""List everything that locks decide anew, grouped over the clusters where they do, each with its cause."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.dependencies.lock.format import (
+    ActivationBlocker,
+    ClusterLock,
     LockedDependency,
     LockedPackage,
+    LockedRevision,
     LockOp,
+    OwnershipEntry,
     Resolution,
     lock_changes,
+    ownership_entries,
+    package_name,
 )
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.packages import Dialect, version_range
@@ -18,10 +25,66 @@ from reconciler.dependencies.versions import VersionError, parse_loose, parse_re
 _SHOWN = 3
 
 
-class VersionChange(NamedTuple):
-    """One change of a locked version, the same in several clusters; `why` completes a sentence."""
+class MoveOp(StrEnum):
+    """Kind of change that a lock decides, the dangerous ones first."""
 
-    op: LockOp
+    DROP = "drop"
+    """A kind or composition is removed, with all of its objects."""
+    HAND_OVER = "hand over"
+    """A kind or composition gets another package as its controller."""
+    RELEASE = "release"
+    """A kind or composition stays without a controller."""
+    ROLL_BACK = "roll back"
+    """An older revision of a package runs again."""
+    ACTIVATE = "activate"
+    DEACTIVATE = "deactivate"
+    REMOVE = "remove"
+    CHANGE = "change"
+    ADD = "add"
+    WAIT = "wait"
+    """A revision is there and does not run yet."""
+    DISCARD = "discard"
+    """A revision that does not run is removed."""
+    RETIRE = "retire"
+    """Nothing needs a package any more, and it stays."""
+    USE = "use"
+    """Something needs a package again that nothing needed."""
+    REASSIGN = "reassign"
+    """A package belongs to another manifest or package."""
+    TAKE = "take"
+    """A kind or composition without a controller gets one."""
+    RESOLVE = "resolve"
+    """Something else in the lock: how the needs of packages are met."""
+
+    @property
+    def subject(self) -> str:
+        """The thing that changes: a pin, a kind, a revision, a package, or the lock as a whole."""
+        return _SUBJECTS.get(self, "pin")
+
+    @property
+    def is_dangerous(self) -> bool:
+        """Whether what runs in a cluster changes hands, stops, or is another one, beside its version."""
+        return _PLACES[self] < _PLACES[MoveOp.REMOVE]
+
+
+_PLACES = {op: place for place, op in enumerate(MoveOp)}
+_SUBJECTS = {
+    **dict.fromkeys((MoveOp.DROP, MoveOp.HAND_OVER, MoveOp.RELEASE, MoveOp.TAKE), "kind"),
+    **dict.fromkeys((MoveOp.ROLL_BACK, MoveOp.ACTIVATE, MoveOp.DEACTIVATE), "revision"),
+    **dict.fromkeys((MoveOp.WAIT, MoveOp.DISCARD), "revision"),
+    **dict.fromkeys((MoveOp.RETIRE, MoveOp.USE, MoveOp.REASSIGN), "package"),
+    MoveOp.RESOLVE: "lock",
+}
+
+
+class VersionChange(NamedTuple):
+    """One change of a lock, the same in several clusters; `why` completes a sentence.
+
+    `instance` is that of a pin; else it names a kind, a revision or a package, with its states before and
+    after.
+    """
+
+    op: MoveOp
     instance: str
     before: str
     after: str
@@ -29,17 +92,24 @@ class VersionChange(NamedTuple):
     clusters: tuple[str, ...]
 
     def __str__(self) -> str:
-        versions = " -> ".join(text for text in (self.before, self.after) if text)
-        return f"{self.instance} {versions}: {self.why}"
+        states = " -> ".join(dict.fromkeys(text for text in (self.before, self.after) if text))
+        about = " ".join(filter(None, (self.instance, states)))
+        return f"{about}: {self.why}" if about else self.why
 
 
 def version_changes(decision: LockUpdate) -> tuple[VersionChange, ...]:
-    """Return the changed versions, sorted by package; equal changes of several clusters are one. Pure."""
+    """Return everything that changes, dangerous first; equal changes of several clusters are one. Pure."""
     by_change: dict[VersionChange, list[str]] = {}
     for scope in decision.scopes:
-        for move in _cluster_changes(scope):
+        for move in cluster_changes(scope):
             by_change.setdefault(move, []).append(scope.cluster)
-    return tuple(sorted(move._replace(clusters=tuple(clusters)) for move, clusters in by_change.items()))
+    moves = (move._replace(clusters=tuple(clusters)) for move, clusters in by_change.items())
+    return by_danger(moves)
+
+
+def by_danger(moves: Iterable[VersionChange]) -> tuple[VersionChange, ...]:
+    """Return the changes in the order of reports."""
+    return tuple(sorted(moves, key=lambda move: (_PLACES[move.op], move[1:])))
 
 
 def object_version_changes(
@@ -56,16 +126,133 @@ def object_version_changes(
     changes = []
     for path in sorted(path for path in {*before, *after} if before.get(path) != after.get(path)):
         was, now, new = before.get(path, ""), after.get(path, ""), packages.get(path)
-        op = LockOp.ADD if not was else LockOp.CHANGE if now else LockOp.REMOVE
+        op = MoveOp.ADD if not was else MoveOp.CHANGE if now else MoveOp.REMOVE
         name = str(new.instance) if new else path
         changes.append(VersionChange(op, name, was, now, _why(op, was, new, None, resolution), (cluster,)))
     return tuple(changes)
 
 
-def _cluster_changes(scope: ClusterUpdate) -> Iterator[VersionChange]:
+def cluster_changes(scope: ClusterUpdate) -> Iterator[VersionChange]:
+    """Yield everything that one cluster's lock decides anew, without its name; nothing for new digests alone.
+
+    Total: a lock that is written with another decision yields something.
+    """
+    if not scope.changed:
+        return
     nothing = Resolution()
     old = scope.before.resolution if scope.before else nothing
-    return resolution_changes(old, scope.after.resolution if scope.after else nothing)
+    fresh = scope.after.resolution if scope.after else nothing
+    moves = [
+        *resolution_changes(old, fresh),
+        *_revision_changes(scope.before, scope.after),
+        *_kind_changes(old, fresh),
+        *_package_changes(old, fresh),
+    ]
+    why = "how its needs are met" if scope.before and scope.after else "it is without packages"
+    yield from by_danger(moves) or (VersionChange(MoveOp.RESOLVE, "", "", "", why, ()),)
+
+
+def _revision_changes(before: ClusterLock | None, after: ClusterLock | None) -> Iterator[VersionChange]:
+    old, fresh = _revisions(before), _revisions(after)
+    ran = {revision.package: revision for revision in old.values() if revision.is_active}
+    runs = {revision.package for revision in fresh.values() if revision.is_active}
+    for key, revision in fresh.items():
+        was, replaced = old.get(key), ran.get(revision.package)
+        label, state = (
+            f"revision {revision.revision} of {revision.package}",
+            str(was.desired_state) if was else "",
+        )
+        change = VersionChange(MoveOp.ACTIVATE, revision.name, state, str(revision.desired_state), label, ())
+        if revision.is_active and not (was and was.is_active):
+            is_back = was is not None and replaced is not None and was.revision < replaced.revision
+            instead = f", in place of {replaced.name}" if replaced else ""
+            yield change._replace(
+                op=MoveOp.ROLL_BACK if is_back else MoveOp.ACTIVATE, why=f"{label}{instead}"
+            )
+        elif revision.awaits and (was is None or was.awaits != revision.awaits):
+            yield change._replace(op=MoveOp.WAIT, why=f"{label} {waiting_text(revision)}")
+        elif was and was.is_active and not revision.is_active and revision.package not in runs:
+            yield change._replace(op=MoveOp.DEACTIVATE, why=f"{label}; no revision of it runs any more")
+    for key, gone in old.items():
+        why = "" if key in fresh else _removal(gone.package, before, after)
+        if why:
+            label = f"revision {gone.revision} of {gone.package}, {why}"
+            yield VersionChange(MoveOp.DISCARD, gone.name, str(gone.desired_state), "", label, ())
+
+
+def _revisions(locked: ClusterLock | None) -> Mapping[tuple[str, str], LockedRevision]:
+    return {(r.package, r.name): r for r in (locked.lock.revisions if locked else ())}
+
+
+def waiting_text(revision: LockedRevision) -> str:
+    """Return what a revision that does not run yet waits for."""
+    match revision.awaits:
+        case ActivationBlocker.PERSON:
+            kind = f"{revision.package.partition('/')[0]}Revision"
+            return f"awaits activation: set desiredState: Active in a {kind} {revision.name}"
+        case ActivationBlocker.PARENTS:
+            return "waits until a package that needs it is activated"
+        case _:
+            return "waits until the current owner releases its CRDs"
+
+
+def _removal(object_name: str, before: ClusterLock | None, after: ClusterLock | None) -> str:
+    """Return why a revision of an object is removed, "" where its package is removed with it."""
+    packages = after.resolution.packages if after else ()
+    if any(package.object == object_name for package in packages):
+        return "beyond the history limit"
+    own = before.resolution.packages if before else ()
+    instances = {package.instance for package in own if package.object == object_name}
+    heirs = [package.object for package in packages if package.instance in instances]
+    return f"{heirs[0]} installs its package" if heirs else ""
+
+
+def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
+    """Yield the kinds and compositions that go, change hands, or lose or get a controller."""
+    before, after = dict(ownership_entries(old)), dict(ownership_entries(fresh))
+    for name, entry in after.items():
+        was = before.get(name)
+        if was is None or (was.package, bool(was.controller)) == (entry.package, bool(entry.controller)):
+            continue
+        yield _kind_change(name, was, entry)
+    for name in sorted(before.keys() - after.keys()):
+        holder = package_name(before[name].package)
+        yield VersionChange(MoveOp.DROP, name, holder, "", "no revision has it any more", ())
+
+
+def _kind_change(name: str, was: OwnershipEntry, entry: OwnershipEntry) -> VersionChange:
+    holder, heir = package_name(was.package), package_name(entry.package)
+    if not entry.controller:
+        owners = f" but owned by {', '.join(entry.owners)}" if entry.owners else ""
+        why = f"it stays without a controller{owners}: its objects may be data"
+        return VersionChange(MoveOp.RELEASE, name, holder, "", why, ())
+    why = f"{entry.controller} controls it"
+    if was.package and was.package != entry.package:
+        return VersionChange(MoveOp.HAND_OVER, name, holder, heir, why, ())
+    return VersionChange(MoveOp.TAKE, name, "", heir, why, ())
+
+
+def _package_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
+    """Yield the packages with another owner, those that became unused, and those that are used again."""
+    before = {package.instance: package for package in old.packages}
+    for package in fresh.packages:
+        was = before.get(package.instance)
+        if was is not None and was.owner != package.owner and package.owner:
+            owners = (_owner(was), _owner(package))
+            yield VersionChange(
+                MoveOp.REASSIGN, str(package.instance), *owners, "its owner is another one", ()
+            )
+    names = {str(package.instance) for package in fresh.packages}
+    unused = (set(map(str, old.unused)), set(map(str, fresh.unused)))
+    for instance in sorted(unused[1] - unused[0]):
+        why = "nothing needs it any more; `reconciler lock --prune` removes it"
+        yield VersionChange(MoveOp.RETIRE, instance, "", "", why, ())
+    for instance in sorted((unused[0] - unused[1]) & names):
+        yield VersionChange(MoveOp.USE, instance, "", "", "something needs it again", ())
+
+
+def _owner(package: LockedPackage) -> str:
+    return "a manifest" if package.owner == USER else package.owner or "nobody"
 
 
 def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
@@ -76,7 +263,7 @@ def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionCh
         new = after.get(change.instance)
         instance = (new or before[change.instance]).instance
         why = _why(change.op, change.before, new, old, fresh)
-        yield VersionChange(change.op, str(instance), was, now, why, ())
+        yield VersionChange(MoveOp(change.op), str(instance), was, now, why, ())
 
 
 def _by_instance(resolution: Resolution) -> dict[str, LockedPackage]:
@@ -84,11 +271,15 @@ def _by_instance(resolution: Resolution) -> dict[str, LockedPackage]:
 
 
 def _why(
-    op: LockOp, before: str, new: LockedPackage | None, old: Resolution | None, resolution: Resolution
+    op: LockOp | MoveOp,
+    before: str,
+    new: LockedPackage | None,
+    old: Resolution | None,
+    resolution: Resolution,
 ) -> str:
     if new is None:
         return "nothing requires it any more"
-    if op is LockOp.ADD:
+    if op == LockOp.ADD:
         parents = list(_parents(new, resolution))
         more = [f"and {len(parents) - _SHOWN} more"] if len(parents) > _SHOWN else []
         return "; ".join([*parents[:_SHOWN], *more]) or "nothing requires it"

@@ -1,25 +1,33 @@
 """Which versions change between two resolutions, why, and in which clusters."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.dependencies.lock.format import (
+    ActivationBlocker,
+    ClusterLock,
+    DesiredState,
     LockedDependency,
     LockedInstance,
     LockedPackage,
+    LockedRevision,
     LockedSlot,
-    LockOp,
+    OwnershipEntry,
     Resolution,
+    next_lock,
 )
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.update.changes import (
+    MoveOp,
     VersionChange,
+    cluster_changes,
     object_version_changes,
     resolution_changes,
     version_changes,
 )
+from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 
 
 def instance(name: str) -> LockedInstance:
@@ -125,26 +133,28 @@ def test_causes_are_sorted_and_a_few_are_told() -> None:
     assert why == "; ".join(f"carvel:{name}@cluster asks for >=2.0.0" for name in "abc")
 
 
-def scope(cluster: str, before: Resolution | None, after: Resolution | None) -> Any:
-    wrapped = (SimpleNamespace(resolution=each) if each else None for each in (before, after))
-    return SimpleNamespace(cluster=cluster, **dict(zip(("before", "after"), wrapped, strict=True)))
+def locked(resolution: Resolution | None) -> ClusterLock | None:
+    if resolution is None:
+        return None
+    return ClusterLock(next_lock("any", input_digest="", resolution=resolution), resolution)
+
+
+def scope(cluster: str, before: Resolution | None, after: Resolution | None) -> ClusterUpdate:
+    return ClusterUpdate(cluster, locked(before), locked(after))
 
 
 def test_equal_changes_of_several_clusters_are_one() -> None:
     one, two = Resolution(packages=(package("db"),)), Resolution(packages=(package("db", "2.0.0"),))
-    decision = cast(
-        "Any",
-        SimpleNamespace(
-            scopes=[scope("b", one, two), scope("a", one, two), scope("c", None, two), scope("d", one, None)]
-        ),
+    decision = LockUpdate(
+        (scope("b", one, two), scope("a", one, two), scope("c", None, two), scope("d", one, None))
     )
 
     assert version_changes(decision) == (
-        VersionChange(LockOp.ADD, "carvel:db@cluster", "", "2.0.0", "nothing requires it", ("c",)),
-        VersionChange(LockOp.CHANGE, "carvel:db@cluster", "1.0.0", "2.0.0", FITS, ("b", "a")),
         VersionChange(
-            LockOp.REMOVE, "carvel:db@cluster", "1.0.0", "", "nothing requires it any more", ("d",)
+            MoveOp.REMOVE, "carvel:db@cluster", "1.0.0", "", "nothing requires it any more", ("d",)
         ),
+        VersionChange(MoveOp.CHANGE, "carvel:db@cluster", "1.0.0", "2.0.0", FITS, ("b", "a")),
+        VersionChange(MoveOp.ADD, "carvel:db@cluster", "", "2.0.0", "nothing requires it", ("c",)),
     )
 
 
@@ -157,10 +167,10 @@ def test_changes_of_objects_are_told_by_path_or_by_their_package() -> None:
 
     assert found == (
         VersionChange(
-            LockOp.CHANGE, "carvel:db@cluster", "1.0.0", "2.0.0", "its manifest asks for it", ("edge",)
+            MoveOp.CHANGE, "carvel:db@cluster", "1.0.0", "2.0.0", "its manifest asks for it", ("edge",)
         ),
-        VersionChange(LockOp.ADD, "carvel:log@cluster", "", "1.0.0", "x asks for it", ("edge",)),
-        VersionChange(LockOp.REMOVE, "c.yaml", "1.0.0", "", "nothing requires it any more", ("edge",)),
+        VersionChange(MoveOp.ADD, "carvel:log@cluster", "", "1.0.0", "x asks for it", ("edge",)),
+        VersionChange(MoveOp.REMOVE, "c.yaml", "1.0.0", "", "nothing requires it any more", ("edge",)),
     )
 
 
@@ -169,4 +179,137 @@ def test_changes_of_objects_are_told_by_path_or_by_their_package() -> None:
     [("1", "2", "db 1 -> 2: why"), ("", "2", "db 2: why"), ("1", "", "db 1: why")],
 )
 def test_text_of_a_change(before: str, after: str, text: str) -> None:
-    assert str(VersionChange(LockOp.CHANGE, "db", before, after, "why", ())) == text
+    assert str(VersionChange(MoveOp.CHANGE, "db", before, after, "why", ())) == text
+
+
+# Changes beside versions
+
+
+ON, OFF = DesiredState.ACTIVE, DesiredState.INACTIVE
+NET = LockedPackage(
+    instance=LockedInstance(ecosystem="xpkg", name="net", slot=LockedSlot(kind="cluster")),
+    dialect="crossplane",
+    version="v1",
+    kind="Provider",
+    name="net",
+    requested_by=(USER,),
+    owner=USER,
+)
+
+
+def revision(number: int, state: DesiredState, name: str = "", **fields: Any) -> LockedRevision:
+    return LockedRevision(
+        package="Provider/net", name=name or f"net-{number}", revision=number, desired_state=state, **fields
+    )
+
+
+def lock_of(
+    *revisions: LockedRevision, packages: tuple[LockedPackage, ...] = (NET,), **fields: Any
+) -> ClusterLock:
+    resolution = Resolution(packages=packages, **fields)
+    return ClusterLock(
+        next_lock("any", input_digest="", resolution=resolution, revisions=revisions), resolution
+    )
+
+
+def kinds(**entries: OwnershipEntry) -> ClusterLock:
+    return lock_of(custom_resource_definitions=entries)
+
+
+def held(package: str, controller: str = "net-1") -> OwnershipEntry:
+    return OwnershipEntry(package=f"xpkg:{package}@cluster", controller=controller, retained=not controller)
+
+
+WAITS = revision(2, OFF, awaits=ActivationBlocker.PERSON)
+FIRST, ASKS = (
+    "revision 1 of Provider/net",
+    "awaits activation: set desiredState: Active in a ProviderRevision",
+)
+LIFECYCLE = {
+    "nothing": (lock_of(revision(1, ON)), lock_of(revision(1, ON)), ""),
+    "activated": (
+        lock_of(revision(1, OFF)),
+        lock_of(revision(1, ON)),
+        "revision: activate net-1 Inactive -> Active: revision 1 of Provider/net",
+    ),
+    "replaced": (
+        lock_of(revision(1, ON)),
+        lock_of(revision(1, OFF), revision(2, ON)),
+        "revision: activate net-2 Active: revision 2 of Provider/net, in place of net-1",
+    ),
+    "rolled back": (
+        lock_of(revision(1, OFF), revision(2, ON)),
+        lock_of(revision(2, OFF), revision(3, ON, "net-1")),
+        "revision: roll back net-1 Inactive -> Active: revision 3 of Provider/net, in place of net-2",
+    ),
+    "stopped": (
+        lock_of(revision(1, ON)),
+        lock_of(revision(1, OFF)),
+        f"revision: deactivate net-1 Active -> Inactive: {FIRST}; no revision of it runs any more",
+    ),
+    "waits": (
+        lock_of(revision(1, ON)),
+        lock_of(revision(1, ON), WAITS),
+        f"revision: wait net-2 Inactive: revision 2 of Provider/net {ASKS} net-2",
+    ),
+    "discarded": (
+        lock_of(revision(1, OFF), revision(2, ON)),
+        lock_of(revision(2, ON)),
+        "revision: discard net-1 Inactive: revision 1 of Provider/net, beyond the history limit",
+    ),
+    "handed over": (
+        kinds(**{"a.io": held("net")}),
+        kinds(**{"a.io": held("other", "other-1")}),
+        "kind: hand over a.io net -> other: other-1 controls it",
+    ),
+    "released": (
+        kinds(**{"a.io": held("net")}),
+        kinds(**{"a.io": held("net", "")}),
+        "kind: release a.io net: it stays without a controller: its objects may be data",
+    ),
+    "taken": (
+        kinds(**{"a.io": OwnershipEntry(retained=True)}),
+        kinds(**{"a.io": held("net")}),
+        "kind: take a.io net: net-1 controls it",
+    ),
+    "dropped": (kinds(**{"a.io": held("net")}), kinds(), "kind: drop a.io net: no revision has it any more"),
+    "out of use": (
+        lock_of(),
+        lock_of(unused=(NET.instance,)),
+        "package: retire xpkg:net@cluster: nothing needs it any more; `reconciler lock --prune` removes it",
+    ),
+    "used again": (
+        lock_of(unused=(NET.instance,)),
+        lock_of(),
+        "package: use xpkg:net@cluster: something needs it again",
+    ),
+    "of another owner": (
+        lock_of(),
+        lock_of(packages=(msgspec.structs.replace(NET, owner="xpkg:app@cluster"),)),
+        "package: reassign xpkg:net@cluster a manifest -> xpkg:app@cluster: its owner is another one",
+    ),
+    "anything else": (
+        lock_of(),
+        lock_of(packages=(msgspec.structs.replace(NET, requested_by=(USER, "x")),)),
+        "lock: resolve how its needs are met",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LIFECYCLE)
+def test_everything_that_a_lock_decides_has_a_row(case: str) -> None:
+    before, after, want = LIFECYCLE[case]
+
+    found = list(cluster_changes(ClusterUpdate("dev", before, after)))
+
+    assert [f"{move.op.subject}: {move.op} {move}" for move in found] == ([want] if want else [])
+
+
+def test_dangerous_changes_come_first() -> None:
+    before = lock_of(revision(1, ON), custom_resource_definitions={"a.io": held("net")})
+    after = lock_of(revision(1, OFF), revision(2, ON), packages=(msgspec.structs.replace(NET, version="v2"),))
+
+    moves = version_changes(LockUpdate((ClusterUpdate("dev", before, after),)))
+
+    assert [move.op for move in moves] == [MoveOp.DROP, MoveOp.ACTIVATE, MoveOp.CHANGE]
+    assert [move.op.is_dangerous for move in moves] == [True, True, False]

@@ -12,8 +12,9 @@ from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageState, Source
 from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
-from reconciler.plan.adoption import Denied, claim_package
+from reconciler.plan.adoption import claim_package
 from reconciler.plan.changes import Op
+from reconciler.plan.compose import Held
 from reconciler.plan.context import PlanTarget
 from reconciler.resolve.resolution import Resolution
 from tests.support.decision_table import Case, DecisionTable, Row
@@ -207,7 +208,7 @@ def claim(case: Case) -> tuple[Op | Reason, bool]:
     outcome = claim_package(
         target, variant, a_context(plain_world(views=(view,)), stalled=frozenset(stalled))
     )
-    if isinstance(outcome, Denied):
+    if isinstance(outcome, Held):
         assert bool(outcome.problem) is (outcome.reason is Reason.PACKAGE_EXISTS)
         hints = {
             "a broken package": "Repair it on its branch, or choose another downstream package.",

@@ -14,7 +14,7 @@ from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.plan_values import PACKAGE, URL, WEB, a_context, a_draft, a_pull, oid
+from tests.support.plan_values import PACKAGE, URL, WEB, a_context, a_draft, a_pull, oid, staged
 from tests.support.sets import repository, world
 from tests.support.values import replace
 
@@ -58,7 +58,7 @@ CHANGES = {
     "paused": replace(KEPT, reason=Reason.PAUSED),
     "no variant wants it": KEPT,
     "a person must act": replace(KEPT, waits=True),
-    "a pull request is closed": replace(KEPT, close=(ClosePull(2, "another", ""),)),
+    "a pull request is closed": replace(KEPT, op=Op.CLOSE, close=(ClosePull(2, "another", ""),)),
     "its draft is written": replace(KEPT, op=Op.UPDATE),
 }
 TABLE: DecisionTable[bool] = DecisionTable(
@@ -149,7 +149,7 @@ def is_approved(case: Case) -> bool:
     change = CHANGES[case["change"]]
     if case["content"] == "merged with edits, and a conflict is open":
         change = replace(change, conflicts=(ConflictNote("a.yaml", "a", "1", "2"),))
-    (decided,) = approve_changes(approving_context(case), [change])
+    (decided,) = staged("approval", approve_changes, [change], approving_context(case))
     if decided.approve is None:
         assert decided.reason in {change.reason, Reason.AWAITING_CHECKS}
         assert replace(decided, reason=change.reason, message=change.message) == change
@@ -194,7 +194,7 @@ def awaiting(rules: tuple[tuple[str, ...], ...], others: dict[str, CheckState] |
     found = {} if others is None else {(URL, oid("d2")): others}
     passed = {} if others is None else {(URL, oid("d2")): frozenset({"ci"})}
     inventory = replace(context.inventory, policy=policy, passed_checks=passed, other_checks=found)
-    (decided,) = approve_changes(replace(context, inventory=inventory), [KEPT])
+    (decided,) = staged("approval", approve_changes, [KEPT], replace(context, inventory=inventory))
     return decided.reason, decided.message
 
 
@@ -221,7 +221,7 @@ def test_packages_of_one_pull_request_are_approved_together_or_not_at_all(first:
         rendered=Rendered({k: RenderedVariant(k, p) for k, p in fresh.items() if p is not None}),
     )
 
-    decided = approve_changes(context, [KEPT, replace(KEPT, package=other, variant=api)])
+    decided = staged("approval", approve_changes, [KEPT, replace(KEPT, package=other, variant=api)], context)
 
     both = first == second == "ready"
     assert [change.op for change in decided] == [Op.APPROVE if both else Op.KEEP] * 2

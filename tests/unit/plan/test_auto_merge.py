@@ -21,6 +21,7 @@ from tests.support.plan_values import (
     a_pull,
     a_target,
     oid,
+    staged,
     web_context,
 )
 from tests.support.values import replace
@@ -43,7 +44,12 @@ def approval(
     target = a_target(draft=a_draft(), pulls=(a_pull(**(pull or {})),))
     rendered = Rendered({WEB: RenderedVariant(WEB, Package(oid("d1")))})
     inventory = {"policy": policy, "passed_checks": PASSED}
-    (change,) = approve_changes(web_context(target, rendered=rendered, inventory=inventory, **fields), [KEPT])
+    (change,) = staged(
+        "approval",
+        approve_changes,
+        [KEPT],
+        web_context(target, rendered=rendered, inventory=inventory, **fields),
+    )
     approved = replace(KEPT, op=Op.APPROVE, reason=Reason.APPROVED_BY_POLICY, approve=change.approve)
     assert change == (approved if change.approve else KEPT)
     return change.approve
@@ -93,9 +99,11 @@ def test_run_merges_at_once_only_what_it_may_for_every_package() -> None:
     )
     changes = [KEPT, replace(KEPT, package=api)]
 
-    shared = approve_changes(context, changes)
+    shared = staged("approval", approve_changes, changes, context)
 
     assert [change.approve for change in shared] == [LATER, LATER]
-    assert [change.approve for change in approve_changes(context, changes[1:])] == [AT_ONCE]
+    assert [change.approve for change in staged("approval", approve_changes, changes[1:], context)] == [
+        AT_ONCE
+    ]
     waiting = [KEPT, replace(KEPT, package=api, waits=True)]
-    assert approve_changes(context, waiting) == tuple(waiting)
+    assert staged("approval", approve_changes, waiting, context) == tuple(waiting)

@@ -11,8 +11,9 @@ from reconciler.inventory.inventory import ReviewedLock
 from reconciler.names.ids import ObjectName
 from reconciler.names.objects import File, Files
 from reconciler.names.problems import Problem
-from reconciler.plan.build import _exits, _installed_versions, _with_impacts, _with_pins
+from reconciler.plan.build import _described, _exits, _installed_versions
 from reconciler.plan.changes import Change, LockProposal, Op, Refusal, WriteDraft
+from reconciler.plan.compose import Changes
 from reconciler.policy import OnUnavailable
 from reconciler.render.rendered import (
     Blocked,
@@ -22,11 +23,13 @@ from reconciler.render.rendered import (
     RenderedDelivery,
     RenderedVariant,
 )
+from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.support.plan_values import (
     EDGE,
     PACKAGE,
     WEB,
+    a_decision,
     a_desired,
     a_pin,
     a_pull,
@@ -116,14 +119,22 @@ WRITTEN = replace(
 )
 
 
+def described(change: Change, contents: Any, **fields: Any) -> Change:
+    context = web_context(**fields)
+    changes = Changes([a_decision(change, context.targets[PACKAGE])])
+    fleet = ResolvedFleet(context.desired, context.resolution)
+    (found,) = _described([change], changes, fleet, context, contents)
+    assert replace(found, pins=(), impact=None) == change
+    return found
+
+
 def pins(change: Change, fresh: Package | Blocked) -> list[tuple[str, str]]:
     resolved = ResolvedVariant(replace(a_desired(), key=DELIVERY_KEY), EDGE.key, PACKAGE, a_pin(1))
     delivery = RenderedDelivery(
         "prod", resolved, RenderedVariant(DELIVERY_KEY, fresh), LockResolution(), local=files("v1.0.0")
     )
     rendered = Rendered(deliveries=RenderedDeliveries(items={DELIVERY_KEY: delivery}))
-    (found,) = _with_pins([change], rendered)
-    assert replace(found, pins=()) == change
+    found = described(change, {}, rendered=rendered)
     return [(pin.before, pin.after) for pin in found.pins]
 
 
@@ -163,9 +174,7 @@ def config_map(value: str) -> Files:
 
 
 def impact_of(change: Change, contents: Any, **target: Any) -> Any:
-    (found,) = _with_impacts([change], web_context(a_target(**target)), contents)
-    assert replace(found, impact=None) == change
-    return found.impact
+    return described(change, contents, targets={PACKAGE: a_target(**target)}).impact
 
 
 def test_draft_that_is_written_has_its_difference_from_main() -> None:

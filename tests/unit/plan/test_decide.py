@@ -1,7 +1,7 @@
 """Decisions about packages that variants want: everything around the content of the draft."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -13,8 +13,9 @@ from reconciler.inventory.inventory import Commit, PackageRevision, PackageState
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op
+from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.decide import PackageDecision, decide
+from reconciler.plan.decide import decide
 from reconciler.policy import Policy
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
@@ -77,24 +78,32 @@ def context_of(
     return web_context(target, **given)
 
 
-def decision(target: PlanTarget = OURS, *given: Any, **fields: Any) -> PackageDecision:
-    return decide(target, context_of(target, *given, **fields))
+def decision(target: PlanTarget = OURS, *given: Any, **fields: Any) -> "Decided":
+    found = decide(target, context_of(target, *given, **fields))
+    return Decided(compose(Parts(found)), found.problems)
+
+
+class Decided(NamedTuple):
+    """The change of one package, and the problems that its manifests have with it."""
+
+    change: Change
+    problems: tuple[Problem, ...] = ()
 
 
 def test_package_that_is_what_it_should_be_is_kept() -> None:
-    assert decision() == PackageDecision(CURRENT)
+    assert decision() == Decided(CURRENT)
 
 
 def test_package_that_nobody_wants_is_decided_by_its_owner() -> None:
     theirs = replace(KEPT, reason=Reason.NOT_OURS, variant=None, location=None)
 
-    assert decision(a_target(), downstreams={}) == PackageDecision(theirs)
+    assert decision(a_target(), downstreams={}) == Decided(theirs)
 
 
 def test_draft_is_what_a_package_is_before_a_change() -> None:
     paused = decision(replace(OURS, draft=a_draft()), inventory={"policy": Policy(suspend=True)})
 
-    assert paused == PackageDecision(
+    assert paused == Decided(
         replace(
             KEPT,
             reason=Reason.PAUSED,
@@ -114,7 +123,7 @@ def test_package_that_variants_contest_is_kept_and_each_is_told() -> None:
         subject = f"PackageVariant default/{name}"
         return Problem(DOWNSTREAM, Reason.DUPLICATE_DOWNSTREAM, message, hint, subject)
 
-    assert decision(downstreams={PACKAGE: rivals}) == PackageDecision(
+    assert decision(downstreams={PACKAGE: rivals}) == Decided(
         replace(
             KEPT,
             variant=ObjectName("default", "api"),
@@ -199,7 +208,7 @@ def test_package_of_a_variant_that_is_not_resolved(
 
     found = decision(target, **{"resolved": {}, **fields})
 
-    assert found == PackageDecision(replace(KEPT, before=tree, after=tree, **want))
+    assert found == Decided(replace(KEPT, before=tree, after=tree, **want))
 
 
 # Packages that a variant may not have
@@ -211,7 +220,7 @@ def test_package_of_others_is_left_alone_with_a_problem() -> None:
     hint = "Set spec.adoptionPolicy to adoptExisting, or choose another downstream package."
     problem = Problem(DOWNSTREAM, Reason.PACKAGE_EXISTS, message, hint, f"PackageVariant {WEB}")
 
-    assert decision(theirs) == PackageDecision(
+    assert decision(theirs) == Decided(
         replace(KEPT, reason=Reason.PACKAGE_EXISTS, message=message), (problem,)
     )
 
@@ -235,7 +244,7 @@ def test_adoption_waits_for_the_draft_of_others_without_a_problem() -> None:
     found = decision(a_target(package=package), downstreams={PACKAGE: (adopting,)})
 
     message = f"A draft of other people is open: {BRANCH}. Merge or delete it first"
-    assert found == PackageDecision(replace(KEPT, reason=Reason.FOREIGN_DRAFT, message=message, waits=True))
+    assert found == Decided(replace(KEPT, reason=Reason.FOREIGN_DRAFT, message=message, waits=True))
 
 
 # What is told beside the content
@@ -251,7 +260,7 @@ def test_package_that_needs_its_upstream_corrected_is_a_problem(reason: Reason, 
 
     found = decision(OURS, None, blocked)
 
-    assert found == PackageDecision(
+    assert found == Decided(
         replace(CURRENT, op=Op.BLOCK, reason=reason, message="it is lost", waits=True),
         (problem,) if is_told else (),
     )

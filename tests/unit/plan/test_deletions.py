@@ -10,15 +10,16 @@ from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Commit, DeletionBranch, Inventory, PackageState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
+from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletion_diff import VariantChange
 from reconciler.plan.deletion_guard import deletion_consent
-from reconciler.plan.deletions import GuardedChanges, decide_unwanted, guard_changes
+from reconciler.plan.deletions import GuardedPackages, decide_unwanted, guard_moved
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.records.state import NOTHING_REFUSED, RefusedDeletionsRecord, RefusedPackage
 from tests.support.decision_table import DecisionTable, Row
 from tests.support.model import EPOCH, MAIN, ModelWorld, blueprint
-from tests.support.plan_values import PACKAGE, URL, a_context, a_pull, a_record, oid
+from tests.support.plan_values import PACKAGE, URL, a_context, a_pull, a_record, oid, staged
 from tests.support.sets import repository, world
 from tests.support.values import replace
 
@@ -95,7 +96,7 @@ def left_behind(case: Mapping[str, str]) -> tuple[PlanContext, list[Change]]:
     return a_context(inventory, targets=targets, variants={owner: None}), changes
 
 
-def check_waiting(case: Mapping[str, str], result: GuardedChanges, refused: list[Change]) -> None:
+def check_waiting(case: Mapping[str, str], result: GuardedPackages, refused: list[Change]) -> None:
     """What is refused waits for consent, measured against what there was at the first refusal."""
     _, owned = SIZES[case["size"]]
     of = OF_BEFORE if case["refused before"] == "yes" else owned
@@ -106,8 +107,9 @@ def check_waiting(case: Mapping[str, str], result: GuardedChanges, refused: list
 
 def is_refused(case: Mapping[str, str]) -> bool:
     context, changes = left_behind(case)
-    result = guard_changes(context, changes)
-    refused = [change for change in result.changes if change.reason is Reason.DELETION_GUARD]
+    result = guard_moved(context, changes)
+    guarded = staged("guard", lambda *_: result.vetoes, changes, context)
+    refused = [change for change in guarded if change.reason is Reason.DELETION_GUARD]
     check_waiting(case, result, refused)
     assert len(result.refusals) == bool(refused)
     if refused:
@@ -116,7 +118,7 @@ def is_refused(case: Mapping[str, str]) -> bool:
         assert [change.package for change in refused] == packages(SIZES[case["size"]][0])
         assert {change.op for change in refused} == {Op.KEEP}
     else:
-        assert result.changes == tuple(changes)
+        assert guarded == tuple(changes)
     return bool(refused)
 
 
@@ -236,7 +238,9 @@ def removal(*, main_changed: bool, head_time: int) -> WriteRemoval | None:
     target = PlanTarget(PACKAGE, view, package, owner=owner, main_owner=owner, pulls=(pull,))
     inventory = replace(empty(), records={owner: a_record()})
     gone = {owner: VariantChange(owner, Reason.NOT_DESIRED)}
-    change = decide_unwanted(target, a_context(inventory, gone=gone, targets={PACKAGE: target}))
+    change = compose(
+        Parts(decide_unwanted(target, a_context(inventory, gone=gone, targets={PACKAGE: target})))
+    )
     return next((write for write in change.writes if isinstance(write, WriteRemoval)), None)
 
 

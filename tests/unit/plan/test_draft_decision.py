@@ -21,6 +21,7 @@ from reconciler.inventory.inventory import Commit, Draft, Inventory, PackageStat
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, Op, WriteDraft
+from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.draft_decision import Case as DraftCase
 from reconciler.plan.draft_decision import content_causes, decide_output
@@ -435,8 +436,7 @@ def decided(case: Case) -> Decided:
     record = a_record(inputs="same", output_tree=(draft.written if draft else fresh) or "")
     inventory = replace(plain_world(views=(view,)), records={WEB: record})
     context = a_context(inventory, rendered=Rendered({WEB: content}))
-    blank = Change(PACKAGE, view.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=ON_MAIN, after=ON_MAIN)
-    change = decide_output(DraftCase(target, resolved, content, context, Op.UPDATE), blank)
+    change = compose(Parts(decide_output(DraftCase(target, resolved, content, context, Op.UPDATE))))
     check_effects(change, draft)
     return change.op, change.reason, change.waits
 

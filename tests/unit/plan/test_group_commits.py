@@ -25,7 +25,7 @@ from reconciler.plan.groups import ENDED, HELD, TAKEN_OUT, group_changes
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import ResolvedVariant
-from tests.support.plan_values import EDGE, URL, a_desired, a_draft, a_pin, a_pull, oid, web_context
+from tests.support.plan_values import EDGE, URL, a_desired, a_draft, a_pin, a_pull, oid, staged, web_context
 from tests.support.values import replace
 
 SCOPE = ("repository", "default", "edge")
@@ -121,7 +121,7 @@ def grouped(
     **more: Any,
 ) -> tuple[Change, ...]:
     there = {change.package.path: None for change in changes} | dict(drafts or {})
-    return group_changes(context_of(there, branch, *pulls, **more), tuple(changes))
+    return staged("group", group_changes, changes, context_of(there, branch, *pulls, **more))
 
 
 def kpt_lines(**workspaces: str) -> str:
@@ -261,7 +261,7 @@ def test_package_that_people_took_out_of_the_open_group_is_kept_back() -> None:
 
     assert api == replace(
         change,
-        op=Op.KEEP,
+        op=Op.PUBLISH,
         reason=Reason.HELD_BACK,
         message=TAKEN_OUT,
         after=oid("b1"),
@@ -280,10 +280,10 @@ def test_edited_draft_with_a_question_stays_as_people_left_it() -> None:
 
     assert api == replace(
         asking,
-        op=Op.KEEP,
+        op=Op.PUBLISH,
         reason=Reason.HELD_BACK,
         message=HELD,
-        after=oid("d1"),
+        after=oid("b1"),
         writes=(tag,),
         pull=None,
         waits=True,
@@ -321,7 +321,7 @@ def test_newest_open_group_of_several_is_joined() -> None:
     view = replace(EDGE, groups=(older, newer, replace(BRANCH, ref=f"{REF[:-1]}9")))
     repositories = replace(context.inventory, repositories={view.key: view})
 
-    (api,) = group_changes(replace(context, inventory=repositories), (a_change(API),))
+    (api,) = staged("group", group_changes, (a_change(API),), replace(context, inventory=repositories))
 
     assert api.group == f"{HEAD[:-1]}10"
 
@@ -459,7 +459,7 @@ def test_undesired_draft_of_a_closed_group_with_commits_of_people_stays() -> Non
 
     (api,) = grouped((gone,), foreign, CLOSED, drafts={"api": on_branch("api")}, wanted=())
 
-    assert api == replace(gone, op=Op.KEEP, reason=Reason.REJECTED, message=ENDED, group=HEAD)
+    assert api == kept(API, reason=Reason.REJECTED, message=ENDED, group=HEAD, after=oid("b1"))
 
 
 MERGED = a_pull(PullState.MERGED, head=HEAD, number=6, head_oid=oid("a1"))
@@ -551,7 +551,9 @@ def test_group_on_an_empty_repository_begins_where_its_drafts_do() -> None:
     target = context.targets[API]
     headless = {API: replace(target, view=replace(target.view, head=None))}
 
-    (api,) = group_changes(replace(context, targets=headless), (a_change(API, writes=(start,)),))
+    (api,) = staged(
+        "group", group_changes, (a_change(API, writes=(start,)),), replace(context, targets=headless)
+    )
 
     (write,) = api.writes
     assert isinstance(write, WriteGroup)

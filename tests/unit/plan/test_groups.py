@@ -26,7 +26,7 @@ from reconciler.plan.groups import HELD, Placement, RepositoryGroups, find_group
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pull, oid
+from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pull, oid, staged
 from tests.support.sets import repository, world
 from tests.support.values import replace
 
@@ -184,18 +184,14 @@ def context_of(case: Case) -> PlanContext:
 def membership(case: Case) -> str:
     change, target = a_change(case), a_target(case)
     member = place_change(change, target, groups_of(case), context_of(case))
-    own = [
-        w
-        for w in member.change.writes
-        if isinstance(w, WriteDraft) and w.ref.startswith("refs/heads/drafts/")
-    ]
+    own = member.written is not None and member.written.ref.startswith("refs/heads/drafts/")
     if member.place is Placement.JOINS:
         assert member.scope[0] == case["grouped by"]
     if member.place is Placement.LEAVES:
         assert member.group == groups_of(case).groups[REF]
         return "leaves, rewritten" if own else "leaves"
-    if member.place is Placement.STAYS and member.change.reason is Reason.HELD_BACK:
-        assert (member.change.message, member.change.waits, member.change.writes) == (HELD, True, ())
+    if member.place is Placement.STAYS and member.held is not None:
+        assert (member.held.reason, member.held.why, member.written) == (Reason.HELD_BACK, HELD, None)
         return "stays as people left it"
     return member.place.value
 
@@ -244,7 +240,7 @@ def grouped(branch: GroupBranch, changes: dict[str, str], *pulls: PullState) -> 
         downstreams=downstreams,
         rendered=Rendered(rendered),
     )
-    return {change.package.path: change for change in group_changes(context, made)}
+    return {change.package.path: change for change in staged("group", group_changes, made, context)}
 
 
 def group_write(change: Change) -> WriteGroup:

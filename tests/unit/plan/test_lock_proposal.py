@@ -271,7 +271,8 @@ def test_branch_with_changes_of_people_is_left_to_them() -> None:
             CHANGE,
             op=Op.KEEP,
             reason=Reason.DRAFT_EDITED,
-            message="The lock is what it should be; its branch has a person's changes and is left to them",
+            message="The lock is what it should be; the branch has a person's changes: delete branch "
+            "reconciler/default/lock",
             before=tree_id(B),
             after=tree_id(A),
             writes=(),
@@ -286,18 +287,20 @@ def test_branch_with_changes_of_people_is_left_to_them() -> None:
 
 CLOSED = replace(OPEN, state=PullState.CLOSED)
 MERGED = replace(OPEN, state=PullState.MERGED)
-WAS_CLOSED = (
-    "Pull request #3 was closed. These pins are proposed again when they change, or when it is opened again"
+WAS_CLOSED = "Pull request #3 with these pins was closed. They are proposed again when they change"
+IS_CLOSED = f"{WAS_CLOSED}, or when it is opened again"
+WAS_MERGED = (
+    "Pull request #3 was merged, and main does not have these pins. They are proposed again when they change"
 )
-WAS_REVERTED = "Pull request #3 was reverted on main. These pins are proposed again when they change"
+BY_HAND = "; `reconciler lock` in a working copy writes them all the same, to be committed"
 
 
 @pytest.mark.parametrize(
     ("branch", "pull", "computed", "message"),
     [
-        pytest.param(BRANCH, CLOSED, None, WAS_CLOSED, id="closed, and its branch is there"),
-        pytest.param(None, CLOSED, tree_id(B), WAS_CLOSED, id="closed, and its branch is gone"),
-        pytest.param(None, MERGED, tree_id(B), WAS_REVERTED, id="merged, and main went back"),
+        pytest.param(BRANCH, CLOSED, None, IS_CLOSED, id="closed, and its branch is there"),
+        pytest.param(None, CLOSED, tree_id(B), WAS_CLOSED + BY_HAND, id="closed, and its branch is gone"),
+        pytest.param(None, MERGED, tree_id(B), WAS_MERGED + BY_HAND, id="merged, and main went back"),
         pytest.param(None, CLOSED, tree_id(A), "", id="another lock was closed"),
         pytest.param(None, CLOSED, None, "", id="nothing was recorded"),
         pytest.param(replace(BRANCH, files={}), CLOSED, tree_id(B), "", id="its branch has another lock"),
@@ -556,7 +559,7 @@ def test_cluster_that_needs_nothing_any_more_has_no_lock() -> None:
     assert found.files == {"README.md": File.of(b"Ours")}
     assert [pin.why for pin in found.pins] == ["nothing requires it any more"]
     empty = computed(locked(), None)
-    assert empty.pins == (PinChange("cluster dev", "", "", "how its needs are met"),)
+    assert empty.pins == (PinChange("cluster dev", "", "", "it is without packages"),)
     assert computed(None, None) == ComputedLock({}, (), CONTROL.commit.time)
 
 

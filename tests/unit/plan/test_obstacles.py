@@ -280,8 +280,30 @@ def test_stalled_package_needs_a_correction() -> None:
     assert found.obstacles == (Obstacle("It is stalled: Why", hint),)
 
 
-def test_state_does_not_matter_once_main_has_the_revision() -> None:
-    assert standstill("v1", replace(KEPT, waits=True)).obstacles == ()
+THERE = "Main has web/v1, by its name; what follows is about another change of the package"
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        ({"waits": True, "message": "Why"}, "It is held back: Why"),
+        ({"reason": Reason.UPSTREAM_TAG_MOVED, "message": "Why"}, "It is held back: Why"),
+        ({"reason": Reason.AWAITING_WAVE, "message": "Rolled back"}, "It is held back: Rolled back"),
+    ],
+)
+def test_state_is_told_beside_the_revision_that_main_has(change: Mapping[str, Any], state: str) -> None:
+    found = standstill("v1", replace(KEPT, **change)).obstacles
+
+    assert [obstacle.message for obstacle in found] == [THERE, state]
+
+
+def test_package_that_is_nowhere_says_why() -> None:
+    why = replace(KEPT, reason=Reason.AWAITING_WAVE, message="Rolled back")
+    branch = a_resolved(pin=a_pin(0, ref="main"))
+
+    found = standstill("", why, resolved=branch, numbers=(), target={"package": PackageState("web")})
+
+    assert [obstacle.message for obstacle in found.obstacles][-1] == "It is held back: Rolled back"
 
 
 def test_suspension_and_postponed_pull_requests_are_obstacles_too() -> None:
@@ -292,8 +314,9 @@ def test_suspension_and_postponed_pull_requests_are_obstacles_too() -> None:
 
     assert found.obstacles == (
         Obstacle("spec.suspend is true, so nothing changes", "Set it to false in reconciler.yaml."),
-        Obstacle("It is pending: 5 are open", "Run `reconciler apply`."),
-        Obstacle("5 are open", "Wait, or change the limits and schedules in spec.pullRequests."),
+        Obstacle(
+            "It is pending: 5 are open", "Wait, or change the limits and schedules in spec.pullRequests."
+        ),
     )
 
 

@@ -37,7 +37,7 @@ ON_MAIN = PackageState("web", main_tree=oid("b1"), main_header=V1)
 
 def overview(change: Change = KEPT, target: PlanTarget | None = None, **fields: Any) -> PackageOverview:
     context = web_context(target or a_target(package=ON_MAIN), **fields)
-    return package_overviews(Plan(changes=(change,), context=context))[WEB]
+    return package_overviews(Plan(changes=(change,), context=context))[WEB, PACKAGE]
 
 
 def test_package_on_main_waits_for_nothing() -> None:
@@ -63,7 +63,7 @@ def test_variant_without_a_package_has_its_set_and_what_it_waits_for() -> None:
     context = web_context(downstreams={}, variants={WEB: replace(a_desired(), set_key=ObjectName("a", "b"))})
 
     assert package_overviews(Plan(context=context)) == {
-        WEB: PackageOverview("a/b", waiting_for="a fix of its manifest or repository")
+        (WEB, None): PackageOverview("a/b", waiting_for="a fix of its manifest or repository")
     }
     assert package_overviews(Plan()) == {}
 

@@ -1,6 +1,6 @@
 """Refusals of paths and refs, each by its whole problem."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -8,17 +8,17 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.inventory.inventory import Commit, PackageRevision, PackageState
+from reconciler.inventory.inventory import Commit, PackageRevision, PackageState, RepositoryView
 from reconciler.names.ids import Lifecycle, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import PathIndex, RefIndex
-from reconciler.plan.adoption import Denied
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
+from reconciler.plan.compose import Held, Veto
 from reconciler.plan.context import Neighbours
 from reconciler.plan.path_conflicts import (
+    find_blocked_refs,
     find_nested_downstreams,
     find_obstacle,
-    refuse_blocked_refs,
 )
 from tests.support.plan_values import (
     EDGE,
@@ -30,6 +30,7 @@ from tests.support.plan_values import (
     a_target,
     field_at,
     oid,
+    staged,
     web_context,
 )
 from tests.support.sets import repository, source, world
@@ -42,8 +43,10 @@ NOTHING = Neighbours(PathIndex(()), PathIndex(()), RefIndex(()))
 ELSEWHERE = "Choose another downstream package."
 
 
-def denied(reason: Reason, message: str, hint: str, subject: str = SUBJECT) -> Denied:
-    return Denied(reason, message, Problem(LOCATION, reason, message, hint, subject))
+def denied(reason: Reason, message: str, hint: str, subject: str = SUBJECT) -> Held:
+    return Held(
+        Veto.PATH, reason, message, Op.BLOCK, problem=Problem(LOCATION, reason, message, hint, subject)
+    )
 
 
 def obstacle(target: Any = NEW, variant: Any = None, near: Neighbours | None = NOTHING, **fields: Any) -> Any:
@@ -83,7 +86,8 @@ def test_path_in_the_directory_of_a_more_specific_repository_is_that_ones(
 
     message = f'package path "{path}" lies in the directory of Repository default/other'
     hint = "Name that Repository in spec.downstream.repo, or choose another downstream package."
-    assert found == [denied(Reason.PATH_TAKEN, message, hint) if is_refused else None] * 2
+    refusal = denied(Reason.PATH_TAKEN, message, hint)
+    assert found == ([refusal, replace(refusal, op=Op.KEEP)] if is_refused else [None, None])
 
 
 def test_variant_of_an_unknown_repository_has_no_other_to_name() -> None:
@@ -273,8 +277,14 @@ def refused(
 ) -> tuple[Change, list[Problem]]:
     commit = Commit(oid("f1"), 1)
     view = replace(EDGE, branches=dict.fromkeys(branches, commit), tags=dict.fromkeys(tags, commit))
-    (kept,), problems = refuse_blocked_refs((change,), web_context(inventory={"views": (view,)}))
-    return kept, problems
+    return every_refused([change], view)
+
+
+def every_refused(changes: Sequence[Change], *views: RepositoryView) -> tuple[Any, list[Problem]]:
+    context = web_context(inventory={"views": views})
+    vetoes, problems = find_blocked_refs({change.package: change for change in changes}, context)
+    kept = staged("blocked", lambda *_: vetoes, changes, context)
+    return kept if len(kept) > 1 else kept[0], problems
 
 
 @pytest.mark.parametrize(
@@ -320,7 +330,7 @@ def test_tag_that_blocks_a_new_one_is_named() -> None:
         pytest.param((), id="nothing is written"),
         pytest.param((replace(DRAFT, expect=oid("d2")),), id="the branch exists"),
         pytest.param(
-            (DRAFT, MoveRef("refs/heads/drafts/web", oid("f1"), None)), id="what blocks it is removed"
+            (MoveRef("refs/heads/drafts/web", oid("f1"), None), DRAFT), id="what blocks it is removed"
         ),
         pytest.param((MoveRef("refs/heads/drafts/web/v1", None, None),), id="it is removed itself"),
     ],
@@ -339,7 +349,7 @@ def test_one_ref_that_blocks_many_is_one_problem() -> None:
     )
     twin = replace(CHANGE, package=PackageKey(URL, "api"))
 
-    kept, problems = refuse_blocked_refs((CHANGE, twin, other), web_context(inventory={"views": views}))
+    kept, problems = every_refused((CHANGE, twin, other), *views)
 
     assert [change.op for change in kept] == [Op.BLOCK] * 3
     assert [problem.subject for problem in problems] == [

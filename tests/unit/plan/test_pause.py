@@ -22,7 +22,7 @@ from reconciler.resolve import ResolvedFleet
 from reconciler.resolve.ownership import SUSPENDED
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, resolve
-from tests.support.plan_values import URL, WEB, a_context, oid
+from tests.support.plan_values import URL, WEB, a_context, oid, staged
 from tests.support.sets import repository, world
 from tests.support.values import replace
 
@@ -209,7 +209,7 @@ def merged_group(*, suspend: bool) -> tuple[Change, ...]:
     reason = Reason.PAUSED if suspend else Reason.UP_TO_DATE
     change = Change(key, view.key, Op.KEEP, reason, variant=WEB)
     target = PlanTarget(key, view, PackageState("web", oid("b1")), owner=WEB, main_owner=WEB)
-    return group_changes(a_context(inventory, targets={key: target}), [change])
+    return staged("group", group_changes, [change], a_context(inventory, targets={key: target}))
 
 
 def test_branch_of_a_merged_group_goes_unless_its_packages_are_paused() -> None:

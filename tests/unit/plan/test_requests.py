@@ -29,7 +29,18 @@ from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
 from reconciler.records.state import RolloutRecord
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.rollout_model import Rollout, RolloutPhase
-from tests.support.plan_values import BRANCH, PACKAGE, URL, WEB, a_context, a_draft, a_pin, a_pull, oid
+from tests.support.plan_values import (
+    BRANCH,
+    PACKAGE,
+    URL,
+    WEB,
+    a_context,
+    a_draft,
+    a_pin,
+    a_pull,
+    oid,
+    staged,
+)
 from tests.support.sets import repository, variant, world
 from tests.support.values import replace
 
@@ -84,7 +95,8 @@ def context_of(
 def planned(change: Change, target: PlanTarget | None = None, *pulls: PullRequest, **more: Any) -> Change:
     """Return a change with the content of its pull request."""
     resolved = more.pop("resolved", a_resolved())
-    (result,) = plan_requests(context_of(target or a_target(), pulls, resolved, **more), [change])
+    context = context_of(target or a_target(), pulls, resolved, **more)
+    (result,) = staged("request", plan_requests, [change], context)
     return result
 
 
@@ -412,8 +424,14 @@ def test_change_that_does_more_than_a_repair_keeps_its_words() -> None:
         pytest.param({}, [], id="none is open and none is asked for"),
         pytest.param({}, [a_pull(PullState.CLOSED)], id="it was closed"),
         pytest.param({}, [a_pull(head="drafts/other/x")], id="another branch"),
-        pytest.param({"close": (ClosePull(1, BRANCH, "done"),)}, [a_pull()], id="this run closes it"),
-        pytest.param({"approve": Approval(1, BRANCH, oid("d2"))}, [a_pull()], id="this run merges it"),
+        pytest.param(
+            {"op": Op.CLOSE, "close": (ClosePull(1, BRANCH, "done"),)}, [a_pull()], id="this run closes it"
+        ),
+        pytest.param(
+            {"op": Op.APPROVE, "approve": Approval(1, BRANCH, oid("d2"))},
+            [a_pull()],
+            id="this run merges it",
+        ),
         pytest.param({"variant": None}, [a_pull()], id="its content is unknown"),
     ],
 )
@@ -494,9 +512,8 @@ def test_group_shares_one_pull_request_that_its_first_package_repairs() -> None:
         for key in targets
     ]
 
-    api, web = plan_requests(
-        replace(context, resolved={WEB: replace(a_resolved(), downstream=PackageKey(URL, "web"))}), changes
-    )
+    context = replace(context, resolved={WEB: replace(a_resolved(), downstream=PackageKey(URL, "web"))})
+    api, web = staged("request", plan_requests, changes, context)
 
     assert api.pull is None  # its content is unknown: it has no say in the pull request
     assert web.pull is not None
@@ -599,14 +616,6 @@ def test_digest_of_a_lock_follows_its_pins_and_edits_in_any_order() -> None:
     assert lock_pull(replace(PLANNED, title="Other"), [pin], ["a", "b"]).digest != first.digest
 
 
-def test_changes_stay_in_their_order() -> None:
-    keys = [PackageKey(URL, path) for path in ("c", "a", "b")]
-    targets = {key: replace(a_target(), key=key) for key in keys}
-    changes = [replace(KEPT, package=key, variant=None) for key in keys]
-
-    assert plan_requests(a_context(world(views=(EDGE,)), targets=targets), changes) == tuple(changes)
-
-
 def test_draft_in_a_group_is_as_the_group_has_it() -> None:
     head = "reconciler/default/group/g"
     group = WriteGroup(f"refs/heads/{head}", None, oid("b2"), (), "", 30)
@@ -638,6 +647,6 @@ def test_pull_request_tells_its_rollout_while_it_runs(
     )
     context = replace(context_of(a_target(), (), a_resolved()), rollouts={WEB: rollout})
 
-    (change,) = plan_requests(context, [a_change()])
+    (change,) = staged("request", plan_requests, [a_change()], context)
 
     assert change.request == replace(UPDATE, rollout=text)

@@ -311,7 +311,7 @@ WITH_PROPOSAL = {"view": replace(EDGE, branches={DELETION: Commit(oid("a9"), 25)
         pytest.param({}, WITH_PROPOSAL, None, False, (DELETION, 25), id="proposal of deletion"),
         pytest.param({}, WITH_PROPOSAL, None, True, ("", 50), id="proposal of a wanted package"),
         pytest.param(
-            {}, {**WITH_DRAFT, **WITH_PROPOSAL}, None, False, (BRANCH, 20), id="draft before a proposal"
+            {}, {**WITH_DRAFT, **WITH_PROPOSAL}, None, False, (DELETION, 20), id="proposal before a draft"
         ),
         pytest.param(
             {"writes": (MoveRef(REF, oid("d2"), None),)},
@@ -796,7 +796,8 @@ def test_statuses_are_sorted_by_variant_and_package() -> None:
         for key, name in zip(reversed(keys), names, strict=True)
     )
 
-    statuses = statuses_after(Plan(changes=changes, context=web_context(targets=targets)), {})
+    context = web_context(targets=targets, downstreams={keys[0]: (a_desired(),)})
+    statuses = statuses_after(Plan(changes=changes, context=context), {})
 
     assert [(s.variant.name, s.package.path) for s in statuses] == [  # type: ignore[union-attr]
         ("api", "b"),

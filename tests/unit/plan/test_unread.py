@@ -14,8 +14,8 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
 from reconciler.plan.unread import (
     find_unread,
+    find_unreadable_pulls,
     is_unavailable,
-    keep_unreadable_pulls,
     with_unread_repositories,
 )
 from reconciler.policy import OnUnavailable
@@ -29,6 +29,7 @@ from tests.support.plan_values import (
     a_target,
     field_at,
     oid,
+    staged,
     web_context,
 )
 from tests.support.sets import blueprints, repository, world
@@ -130,10 +131,9 @@ def unreadable(head: str) -> PullRequest:
 
 def kept(change: Change, head: str, url: str = URL, **target: Any) -> tuple[Change, tuple[Problem, ...]]:
     inventory = {"unreadable_pulls": {url: (unreadable(head),)}}
-    (result,), problems = keep_unreadable_pulls(
-        (change,), web_context(a_target(**target), inventory=inventory)
-    )
-    return result, problems
+    context = web_context(a_target(**target), inventory=inventory)
+    (result,) = staged("unreadable", lambda at, every: find_unreadable_pulls(every, at), [change], context)
+    return result, find_unreadable_pulls({change.package: change}, context)[1]
 
 
 KEPT = replace(
@@ -164,10 +164,6 @@ def test_package_with_a_pull_request_that_cannot_be_read_is_kept() -> None:
     [
         ({"writes": (WRITE, TAG)}, {"op": Op.PUBLISH, "writes": (TAG,)}),
         ({"before": None}, {"op": Op.BLOCK, "before": None, "after": None}),
-        (
-            {"before": None, "writes": (TAG,)},
-            {"op": Op.PUBLISH, "before": None, "after": None, "writes": (TAG,)},
-        ),
     ],
 )
 def test_revisions_of_main_are_tagged_all_the_same(change: dict[str, Any], want: dict[str, Any]) -> None:

@@ -19,10 +19,11 @@ from reconciler.inventory.inventory import (
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteDraft, WriteRemoval
+from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.plan.deletion_guard import RefusedDeletions, deletion_consent
-from reconciler.plan.deletions import decide_unwanted, guard_changes, withdraw_deletion
+from reconciler.plan.deletions import decide_unwanted, guard_moved, withdraw_deletion
 from reconciler.policy import Policy
 from reconciler.records.state import RefusedDeletionsRecord, RefusedPackage
 from reconciler.render.rendered import Blocked, Package, Rendered
@@ -85,7 +86,7 @@ def decision(target: PlanTarget, *, policy: str = "delete", **fields: Any) -> Ch
         **fields,
         "inventory": {"records": records, **fields.get("inventory", {})},
     }
-    return decide_unwanted(target, web_context(target, **given))
+    return compose(Parts(decide_unwanted(target, web_context(target, **given))))
 
 
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.NOT_DESIRED, variant=WEB, before=oid("b1"), after=oid("b1"))
@@ -167,7 +168,7 @@ def test_proposal_that_main_changed_under_is_made_anew(control: int, time: int) 
     assert opened == replace(
         DELETED,
         reason=Reason.DELETION_PROPOSED,
-        message="web changed on main: its deletion is proposed anew, with that change",
+        repair="web changed on main: its deletion is proposed anew, with that change",
         writes=(replace(REMOVAL, expect=oid("a9"), time=time),),
         pull=None,
     )
@@ -487,7 +488,7 @@ def test_refused_deletion_waits_while_its_package_may_be_there(
     targets = {} if target is None else {PACKAGE: a_target(**target)}
     context = web_context(targets=targets, inventory={"views": (view,), "refused": refused}, **given)
 
-    guarded = guard_changes(context, [])
+    guarded = guard_moved(context, [])
 
     assert guarded.waiting == ({PACKAGE: 9} if waits else {})
     assert guarded.refusals == ()
@@ -498,7 +499,7 @@ def test_refusal_names_the_consent_to_exactly_these() -> None:
 
     consent = deletion_consent([WEB])
 
-    (refusal,) = guard_changes(web_context(diff=diff), []).refusals
+    (refusal,) = guard_moved(web_context(diff=diff), []).refusals
 
     assert (refusal.reason, refusal.message, refusal.consent) == (Reason.DELETION_GUARD, "Too many", consent)
     assert refusal.hint == (

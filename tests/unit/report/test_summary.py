@@ -4,8 +4,7 @@ import pytest
 
 from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.lock.format import LockOp
-from reconciler.dependencies.update.changes import VersionChange
+from reconciler.dependencies.update.changes import MoveOp, VersionChange
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Plan, Refusal
@@ -13,7 +12,7 @@ from reconciler.report.summary import arrow, clusters_text, exits_of, summary_li
 from tests.support.values import replace
 from tests.unit.report.plans import EAST, NAMES, UPDATED, change
 
-MOVE = VersionChange(LockOp.CHANGE, "db", "1", "2", "why", ("a",))
+MOVE = VersionChange(MoveOp.CHANGE, "db", "1", "2", "why", ("a",))
 PROBLEM = Problem(Location("a.yaml", 1), Reason.INVALID_MANIFEST, "Bad")
 UNAVAILABLE = Problem(Location("a.yaml", 1), Reason.REPOSITORY_UNAVAILABLE, "Away")
 REFUSAL = Refusal(Reason.DELETION_GUARD, "Too many", "")

@@ -4,8 +4,7 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason
-from reconciler.dependencies.lock.format import LockOp
-from reconciler.dependencies.update.changes import VersionChange
+from reconciler.dependencies.update.changes import MoveOp, VersionChange
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import ConflictNote, Effect, Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus
@@ -202,8 +201,8 @@ def test_line_breaks_of_a_message_become_spaces() -> None:
 
 def test_a_plan_that_only_changes_pins_does_not_say_that_nothing_is_to_do() -> None:
     removed = VersionChange(
-        LockOp.REMOVE, "carvel:db.io", "1.0.0", "", "nothing requires it any more", ("dev",)
+        MoveOp.REMOVE, "carvel:db.io", "1.0.0", "", "nothing requires it any more", ("dev",)
     )
 
     assert summary_line(Plan()) == "Nothing to do: no packages"
-    assert summary_line(Plan(version_changes=(removed,))) == "1 dependency pin to change in the lock"
+    assert summary_line(Plan(version_changes=(removed,))) == "1 pin to change in the lock"
