@@ -83,7 +83,10 @@ KEYS: Mapping[str, Key] = {
             "patterns of fields with a choice each, such as spec.replicas=local;spec.*=upstream",
         ),
         _matching(
-            "follow-moved-tag", {_VARIANT}, r"\s*[0-9a-f]{7,40}\s*", "a commit, at least seven digits of it"
+            "follow-moved-tag",
+            {_VARIANT, _SET},
+            r"\s*[0-9a-f]{7,40}\s*",
+            "a commit, at least seven digits of it",
         ),
         _text("service-account", {_VARIANT, REVISIONS}),
         _text("requested-by", {_VARIANT}),

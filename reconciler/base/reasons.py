@@ -128,6 +128,10 @@ class Reason(StrEnum):
     REPOSITORY_REFUSED = "RepositoryRefused"
     REPOSITORY_UNAVAILABLE = "RepositoryUnavailable"
     REVISION_CONFLICT = "RevisionConflict"
+    ROLLED_BACK = (
+        "RolledBack",
+        Facts(phase=Phase.HELD_BACK, ensured=False, waits_for="the end of its rollback"),
+    )
     SNAPSHOT_INCOMPLETE = "SnapshotIncomplete", Facts(phase=Phase.HELD_BACK, waits_for="a complete snapshot")
     SNAPSHOT_STALE = "SnapshotStale", Facts(phase=Phase.HELD_BACK, waits_for="a newer snapshot")
     STEP_BUDGET_EXCEEDED = "StepBudgetExceeded"
@@ -139,6 +143,7 @@ class Reason(StrEnum):
     UNKNOWN_KIND = "UnknownKind"
     UNSUPPORTED_VERSION = "UnsupportedVersion"
     UPSTREAM_CHANGED = "UpstreamChanged", Facts(described=True)
+    UPSTREAM_CIRCLE = "UpstreamCircle"
     UPSTREAM_NOT_FOUND = "UpstreamNotFound"
     UPSTREAM_NOT_VERIFIED = "UpstreamNotVerified"
     UPSTREAM_TAG_MOVED = (

@@ -28,7 +28,12 @@ from reconciler.inventory.inventory import FieldPath, Inventory, RepositoryView,
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.policy import Limits
 
-INHERITED = ("reconciler.dev/retry", "reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")
+INHERITED = (
+    "reconciler.dev/retry",
+    "reconciler.dev/on-conflict",
+    "reconciler.dev/on-conflict-fields",
+    "reconciler.dev/follow-moved-tag",
+)
 """Annotations of a set that apply to all of its variants, which have no manifest to annotate."""
 
 _MAX_TARGETS = 10

@@ -527,6 +527,8 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
       the next change of the status branch, or at once if `is_history_due`.
     - `trees`: packages at commits without a package revision, as in upstreamLocks, branches and pins;
       `times`: committer times of locked commits, in seconds.
+    - `earlier`: the Kptfile that main had before the revision which a set orders to be rolled back, by
+      package; None if the package came with that revision.
     - `locks`: the pins applied last; `reviewed`: the lock on main, None if pins are not reviewed.
     - `retry_requests`: keys of boxes ticked on the dashboard.
     - `documents`: manifests of dependency dialects; `index`: documents of the package index.
@@ -555,6 +557,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     unreadable_pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     times: Mapping[Oid, int] = field(default_factory=dict)
+    earlier: Mapping[PackageKey, KptfileHeader | None] = field(default_factory=dict)
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     reviewed: ReviewedLock | None = None
     retry_requests: frozenset[str] = frozenset()

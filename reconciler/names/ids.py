@@ -1,5 +1,6 @@
 """Identities: names of objects, packages and repositories, and their normal forms."""
 
+import hashlib
 import re
 from enum import StrEnum
 from functools import lru_cache
@@ -72,6 +73,11 @@ class PackageKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.url}//{self.path}"
+
+
+def ask_key(package: PackageKey, tree: Oid | None) -> str:
+    """Return the key of exactly this content of a package, which a person may reject (D14)."""
+    return hashlib.sha256("\0".join((*package, tree or "")).encode()).hexdigest()[:16]
 
 
 def group_of(api_version: str) -> str:

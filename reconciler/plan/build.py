@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from reconciler.base.errors import Exit
 from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural
 from reconciler.dependencies import emit as generated_manifests
 from reconciler.dependencies import status as lock_status_files
 from reconciler.dependencies.update import changes as lock_changes
@@ -16,7 +17,7 @@ from reconciler.expand.expansion import empty_selections
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.names.ids import PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.plan.approvals import approve_changes
@@ -65,6 +66,7 @@ def build_plan(
     own = [change for change in decided.every if shard.holds(change.package.url)]
     changes = tuple(_described(own, decided.changes, fleet, context, contents or {}))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
+    holders = dict(_holders(decided.every)) if context.resolution.rollouts else {}
     plan = Plan(
         changes=changes,
         problems=tuple(sorted(problems)),
@@ -72,6 +74,7 @@ def build_plan(
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, context)),
         notes=(
             *inventory.notes,
+            *context.resolution.notes,
             *empty_selections(fleet.desired, inventory),
             *rendered.deliveries.notes,
             *(f"{warning}" for warning in locks.warnings),
@@ -79,7 +82,7 @@ def build_plan(
         lock=proposal,
         # A reviewed lock is written by merging its proposal, which has a row for each.
         version_changes=lock_changes.version_changes(locks) if inventory.reviewed is None else (),
-        rollouts=context.resolution.rollouts,
+        rollouts=tuple(rollout.with_holders(holders) for rollout in context.resolution.rollouts),
         applied=applied_commit(context, decided.every, decided.waiting),
         has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
         context=context,
@@ -99,6 +102,18 @@ def _upstream_moves(plan: Plan, inventory: Inventory) -> Iterator[lock_changes.V
         if pin.what not in moved:
             op = MoveOp.ADD if not pin.before else MoveOp.CHANGE if pin.after else MoveOp.REMOVE
             yield lock_changes.VersionChange(op, *pin, ())
+
+
+def _holders(changes: Iterable[Change]) -> Iterator[tuple[ObjectName, str]]:
+    """Yield the packages that a person or a limit holds, with what they wait for."""
+    for change in changes:
+        why = change.postponed.message if change.postponed else next(iter(change.unready), "")
+        if change.conflicts:
+            why = f"{plural(len(change.conflicts), 'conflict')} to answer"
+        elif change.waits and not why:
+            why = str(change.reason)
+        if change.variant and why:
+            yield change.variant, why
 
 
 class _Decided(NamedTuple):

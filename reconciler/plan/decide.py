@@ -10,7 +10,8 @@ from reconciler.plan.changes import Op
 from reconciler.plan.compose import Decision, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import decide_unwanted
-from reconciler.plan.draft_decision import Case, decide_output, wanted_decision
+from reconciler.plan.draft_decision import Case, decide_output, wanted_decision, wave_veto
+from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.path_conflicts import find_obstacle
 from reconciler.resolve.ownership import find_pause
 
@@ -28,6 +29,19 @@ def decide(target: PlanTarget, context: PlanContext) -> Decision:
             rendered = context.rendered.variants[variant.key]
             return decide_output(Case(target, context.resolved[variant.key], rendered, context, claim))
         held = claim
+    draft, main = target.draft, target.package.main_tree
+    if held.by is Veto.WAVE and main is None and draft is not None and not draft.append_only:
+        # It waits for its first revision, and this is a draft of another one.
+        return wanted_decision(
+            target,
+            variant,
+            context,
+            op=Op.CLOSE,
+            held=wave_veto(variant, context, Op.CLOSE),
+            branches=close_drafts([draft]),
+            close=close_pulls(target, [draft.ref], "Its rollout does not bring this revision."),
+            after=None,
+        )
     rivals = tuple(_rival_problems(target, variants)) if len(variants) > 1 else ()
     problems = (held.problem,) if held.problem is not None else rivals
     return wanted_decision(target, variant, context, held=held, problems=problems)
@@ -47,7 +61,7 @@ def _find_veto(target: PlanTarget, variants: Sequence[DesiredVariant], context: 
 def _unresolved(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Held:
     """Return the veto of a variant without upstream or pin: its package is kept, a new one is blocked."""
     if variant.key in context.held:
-        return Held(Veto.UPSTREAM, Reason.AWAITING_WAVE, context.held[variant.key])
+        return wave_veto(variant, context)
     if variant.key in context.waiting:
         return Held(Veto.UPSTREAM, Reason.LOCK_PENDING, context.waiting[variant.key])
     mine = [p for p in context.resolution.problems if p.owner == variant.owner]

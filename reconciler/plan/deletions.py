@@ -95,11 +95,34 @@ def _why_kept(owner: ObjectName, package: PackageKey, context: PlanContext) -> H
             return Held(Veto.OWNER, Reason.REMOVAL_UNPROVEN, outdated) if outdated else None
         return Held(Veto.OWNER, Reason.OWNER_STALLED, f"PackageVariant {owner} cannot be resolved")
     change = context.gone.get(owner)
+    if change is not None and change.reason is Reason.NOT_DESIRED and (awaited := _successor(owner, context)):
+        message = f"It goes when {awaited}, which takes its place in the rollout of its set, is published"
+        return Held(Veto.OWNER, Reason.AWAITING_WAVE, message)
     if change is not None:
         is_gone = change.reason is Reason.NOT_DESIRED
         return None if is_gone else Held(Veto.OWNER, change.reason, change.message)
     message = f"No record of PackageVariant {owner}: nothing proves that it was deleted"
     return Held(Veto.OWNER, Reason.OWNER_UNKNOWN, message)
+
+
+def _successor(owner: ObjectName, context: PlanContext) -> str:
+    """Return the package that a set with waves has for the same cluster now, until main has it.
+
+    A set that calls its package something else leaves no cluster without it.
+    """
+    record, inventory = context.inventory.records.get(owner), context.inventory
+    view = inventory.repositories.get(ObjectName(owner.namespace, record.repository)) if record else None
+    if record is None or view is None or not record.set_name:
+        return ""
+    own = ObjectName(owner.namespace, record.set_name)
+    if all(rollout.key != own for rollout in context.resolution.rollouts):
+        return ""
+    for package, variants in sorted(context.downstreams.items()):
+        target = context.targets.get(package)
+        is_of_set = any(variant.set_key == own for variant in variants)
+        if is_of_set and target and target.view.cluster == view.cluster and target.main_owner is None:
+            return f"{target.view.key.name}/{package_name(target.view, package.path)}"
+    return ""
 
 
 def _cause(owner: ObjectName, context: PlanContext) -> str:

@@ -28,7 +28,7 @@ from reconciler.plan.drafts import (
     wanted_pull,
     write_draft,
 )
-from reconciler.plan.rejection import RETRY, ask_key, closed_text, find_rejection, retry_text
+from reconciler.plan.rejection import closed_text, find_rejection, retry_text
 from reconciler.records.state import PackageVariantRecord, functions_failed, is_failure
 from reconciler.render.answers import Answer
 from reconciler.render.conflicts import (
@@ -41,6 +41,8 @@ from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.rollout_model import RolloutPhase
+from reconciler.resolve.rollout_records import is_asked_again
 
 
 class Case(Struct, frozen=True):
@@ -60,15 +62,9 @@ class Case(Struct, frozen=True):
     @property
     def is_asked_again(self) -> bool:
         """Whether a person asks for what was rejected: by the retry annotation, or on the dashboard."""
-        annotated = self.resolved.variant.annotations.get(RETRY, "")
-        # Removing the annotation asks for nothing.
-        if annotated and annotated != (self.record.retry if self.record else ""):
-            return True
         fresh, draft = self.rendered.fresh, self.target.draft
-        trees = {fresh.tree if isinstance(fresh, Package) else None, draft.tree if draft else None}
-        return any(
-            ask_key(self.target.key, tree) in self.context.inventory.retry_requests for tree in trees if tree
-        )
+        trees = (fresh.tree if isinstance(fresh, Package) else None, draft.tree if draft else None)
+        return is_asked_again(self.resolved.variant, self.target.key, trees, self.context.inventory)
 
     def decision(
         self,
@@ -88,7 +84,8 @@ class Case(Struct, frozen=True):
         is_same = op is Op.KEEP and reason is Reason.UP_TO_DATE and self.target.draft is None
         wave = self.context.held.get(variant.key, "")
         if wave and (is_same or op is Op.CLOSE):
-            held: Held | None = Held(Veto.WAVE, Reason.AWAITING_WAVE, wave, op)
+            held: Held | None = wave_veto(variant, self.context, op)
+            waits = held is not None and held.waits
         else:
             message = _joined(message, wave or self.context.stopped.get(variant.key, ""))
             held = Held(veto, reason, message, op, waits) if veto is not None else None
@@ -100,6 +97,16 @@ class Case(Struct, frozen=True):
         parts.setdefault("facts", DraftFacts(*upstream_labels(resolved)))
         parts |= {"op": op, "reason": reason, "message": message, "held": held, "waits": waits}
         return wanted_decision(self.target, variant, self.context, **parts)
+
+
+def wave_veto(variant: DesiredVariant, context: PlanContext, op: Op = Op.KEEP) -> Held:
+    """Return the veto of the rollout that keeps a package; what people took back waits for them."""
+    why, rollout = context.held[variant.key], context.rollouts.get(variant.key)
+    if rollout is not None and variant.key in rollout.rejected:
+        again = retry_text(variant, context.inventory.records.get(variant.key))
+        return Held(Veto.WAVE, Reason.REJECTED, f"{why}. {again}", op, waits=True)
+    is_back = rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
+    return Held(Veto.WAVE, Reason.ROLLED_BACK if is_back else Reason.AWAITING_WAVE, why, op)
 
 
 def wanted_decision(
@@ -249,7 +256,8 @@ def _on_main(case: Case, fresh: Package, draft: Draft | None) -> Decision:
     if draft is None:
         return case.decision(Op.KEEP, Reason.UP_TO_DATE, **state)
     if draft.append_only:
-        message = "Main is up to date; the draft has a person's commits and is left to them"
+        main = "Main has what the package keeps for now" if case.resolved.held else "Main is up to date"
+        message = f"{main}; the draft has a person's commits and is left to them"
         return case.decision(Op.KEEP, Reason.DRAFT_EDITED, message, **{**state, "waits": True})
     return case.decision(
         Op.CLOSE,

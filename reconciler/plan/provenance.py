@@ -21,7 +21,6 @@ from reconciler.render.package import cluster_snapshot
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.resolve.rollout_model import ROLL_BACK
 
 _SELECTORS = ("revision", "workspace_name", "tag", "version", "branch")
 
@@ -99,12 +98,7 @@ class _Provenance(Struct, frozen=True):
         """Return what keeps the package from the revision that is asked for, None if nothing does."""
         resolved, key = self.resolved, self.variant.key
         if resolved.target is not None:
-            ordered = (pvs for pvs in self.inventory.sets if pvs.key == self.variant.set_key)
-            order = next(
-                (pvs for pvs in ordered if ROLL_BACK in (pvs.manifest.metadata.annotations or {})), None
-            )
-            at = order.source.at("metadata", "annotations", ROLL_BACK) if order else None
-            return f"a rollout: {resolved.held}", at
+            return f"a rollout: {resolved.held}", resolved.held_at
         if resolved.moved:
             return f"the commit that it has: {resolved.moved}", None
         if resolved.offers is None or resolved.offers.commit.oid == resolved.pin.commit.oid:

@@ -13,7 +13,6 @@ from reconciler.inventory.standing import Position
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.rejection import RETRY
 from reconciler.records.state import (
     REFUSED_DELETIONS,
     VARIANTS_DIRECTORY,
@@ -37,6 +36,7 @@ from reconciler.records.upstream_lock import (
     lock_path,
 )
 from reconciler.render.rendered import Blocked, Package
+from reconciler.resolve.deliveries import RETRY
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import ResolvedVariant
@@ -154,9 +154,10 @@ def _after_deletion(change: Change) -> dict[str, Any]:
 
     That we close its draft, or that people merge its removal, rejects nothing if it is wanted again.
     """
+    is_gone = change.op is Op.DELETE or (change.op is Op.CLOSE and change.after is None)
     is_proposed = change.reason is Reason.DELETION_PROPOSED
     is_proposed = is_proposed or any(isinstance(write, WriteRemoval) for write in change.writes)
-    forgotten = {"inputs": "", "output_tree": ""} if is_proposed or change.op is Op.DELETE else {}
+    forgotten = {"inputs": "", "output_tree": ""} if is_proposed or is_gone else {}
     return {**forgotten, **({"deletion_proposed": True} if is_proposed else {})}
 
 

@@ -1,20 +1,18 @@
 """Rejected content (D14): how it is recognised, and how people ask to have it proposed again."""
 
-import hashlib
 import re
 from collections.abc import Container, Iterator, Sequence
 
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import PackageState, PullRequest, PullRequests, PullState
-from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.ids import Oid
 from reconciler.names.objects import Commit
 from reconciler.names.refs import DRAFTS
 from reconciler.plan.context import PlanTarget, by_weight
 from reconciler.records.state import PackageVariantRecord
-from reconciler.resolve.deliveries import cluster_of
+from reconciler.resolve.deliveries import RETRY, cluster_of
 from reconciler.resolve.resolution import ResolvedVariant
 
-RETRY = "reconciler.dev/retry"
 _SHORT = 12
 
 
@@ -99,7 +97,6 @@ def _split(
     return states[:last], states[last + 1 :]
 
 
-_DIGITS = 16
 _BOX = re.compile(r"^- \[(?P<mark>[ xX])\] <!-- reconciler:ask (?P<key>[0-9a-f]{16}) -->", re.MULTILINE)
 
 
@@ -111,11 +108,6 @@ def dashboard_key(instance: str) -> str:
 def dashboard_title(instance: str) -> str:
     """Return the title of the dashboard of an instance, as it is opened."""
     return f"Dashboard of {instance}"
-
-
-def ask_key(package: PackageKey, tree: Oid | None) -> str:
-    """Return the key of exactly this content of a package, which a person may reject (D14)."""
-    return hashlib.sha256("\0".join((*package, tree or "")).encode()).hexdigest()[:_DIGITS]
 
 
 def ask_box(key: str) -> str:

@@ -15,6 +15,7 @@ from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Change, Postponed, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.context import PlanContext
 from reconciler.policy import PullRequestPolicy
+from reconciler.resolve.rollout_model import RolloutPhase
 
 Head = tuple[str, str]
 """A repository's URL and the branch of a pull request."""
@@ -42,15 +43,36 @@ def postpone_requests(
 ) -> Mapping[PackageKey, Postponed]:
     """Return the packages with a pull request that limits or the schedule forbid to open now, and why.
 
-    What waits is pending: the next plan has it again, before anything newer. Order-free.
+    What waits is pending: the next plan has it again, before anything newer. Order-free. A rollback waits for
+    no limit. What a paused or failed rollout keeps from being merged is not opened either.
     """
     policy = context.inventory.policy.pull_requests
     limits = (policy.max_open, policy.max_open_per_repository, policy.max_new, policy.max_new_per_repository)
-    if context.inventory.opening.is_open and not any(limits):
+    stopped = _stopped(context, tuple(changes.values())) if context.stopped else {}
+    if context.inventory.opening.is_open and not any(limits) and not stopped:
         return {}
-    postponed = _postponed(context, tuple(changes.values()))
+    limited = [change for change in changes.values() if not _goes_back(change, context)]
+    postponed = {**_postponed(context, limited), **stopped}
     heads = {key: head for key, change in changes.items() if (head := _new_head(change)) is not None}
     return {key: postponed[head] for key, head in heads.items() if head in postponed}
+
+
+def _goes_back(change: Change, context: PlanContext) -> bool:
+    rollout = context.rollouts.get(change.variant) if change.variant else None
+    return rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
+
+
+def _stopped(context: PlanContext, changes: Sequence[Change]) -> Mapping[Head, Postponed]:
+    """Return the pull requests of which no package may be merged now."""
+    by_head: dict[Head, list[Change]] = {}
+    for change in changes:
+        if head := _new_head(change):
+            by_head.setdefault(head, []).append(change)
+    return {
+        head: Postponed(Reason.AWAITING_WAVE, context.stopped[own[0].variant])
+        for head, own in by_head.items()
+        if own[0].variant and all(change.variant in context.stopped for change in own)
+    }
 
 
 def _new_head(change: Change) -> Head | None:

@@ -116,6 +116,7 @@ def read_inventory(
         unreadable_pulls=forge_state.unreadable,
         trees=package_trees.trees,
         times=package_trees.times,
+        earlier=package_trees.earlier,
         retry_requests=forge_state.retry_requests,
         passed_checks=forge_state.passed_checks,
         other_checks=forge_state.other_checks,

@@ -196,11 +196,12 @@ UNTIMED = 1
 
 
 class RolloutMember(Record, frozen=True, kw_only=True):
-    """One variant of a rollout: its wave, what it moves to, and what it had before (None: it was not there).
+    """One variant of a rollout: its wave, what it moves to, and what it had before (None: no run saw that).
 
     `target` tells one upstream revision from another, "" if it is not known yet. `published` is the time of
     the run that first saw it on main, in seconds: 0 if none did, `UNTIMED` if no wave needs the time, or if
-    main had it and has another revision again.
+    main had it and has another revision again. `failed` is how it failed, and `why` in words: it stays until
+    a run sees the opposite. One that has `ended` is judged no more: its waves ended.
     """
 
     namespace: str
@@ -209,6 +210,9 @@ class RolloutMember(Record, frozen=True, kw_only=True):
     target: str = ""
     before: RolloutPin | None = None
     published: int = 0
+    failed: Literal["", "closed", "reverted", "unhealthy"] = ""
+    why: str = ""
+    ended: bool = False
 
     @property
     def key(self) -> ObjectName:
@@ -220,7 +224,8 @@ class RolloutRecord(Record, frozen=True, kw_only=True):
     """The rollout of one set: its targets are those of its start, each in its wave (D20).
 
     `revision` is what travels, as people call it; `waves` are those with targets, in their order. It is
-    finished when every wave was complete.
+    finished when every wave was complete or skipped, and stays so: later targets are members that did not
+    end.
     """
 
     api_version: str = SCHEMA

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.base.reasons import Phase, Reason
-from reconciler.names.ids import PackageKey
+from reconciler.names.ids import PackageKey, ask_key
 from reconciler.plan.changes import Change, Plan
-from reconciler.plan.rejection import ask_box, ask_key, asked_keys, tick_boxes
+from reconciler.plan.rejection import ask_box, asked_keys, tick_boxes
 from reconciler.plan.status import PackageStatus
 from reconciler.report.causes import group_problems
 from reconciler.report.markdown import LONGEST, fill

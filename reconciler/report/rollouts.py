@@ -7,7 +7,10 @@ from reconciler.resolve.rollout_model import MemberPhase, MemberStatus, Rollout,
 
 
 class RolloutText(NamedTuple):
-    """A rollout in a sentence, and each of its waves in one; `is_failed` tells that nothing more moves."""
+    """A rollout in a sentence, and each of its waves in one; `is_failed` tells that nothing more moves.
+
+    After a failed wave comes what people can do about it.
+    """
 
     title: str
     waves: tuple[str, ...]
@@ -19,7 +22,8 @@ def rollout_texts(rollouts: Iterable[Rollout]) -> Iterator[RolloutText]:
     for rollout in rollouts:
         if rollout.phase is not RolloutPhase.COMPLETE:
             is_failed = rollout.phase is RolloutPhase.FAILED
-            yield RolloutText(_title(rollout), tuple(map(_wave, rollout.waves)), is_failed)
+            waves = [line for wave in rollout.waves for line in (_wave(wave), wave.hint) if line]
+            yield RolloutText(_title(rollout), tuple(waves), is_failed)
 
 
 def rollout_lines(rollouts: Iterable[Rollout]) -> Iterator[str]:

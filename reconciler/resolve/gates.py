@@ -60,9 +60,9 @@ def _object_result(
     namespace, name = _filled(gate.namespace, words), _filled(gate.name, words)
     place = f"snapshot of cluster {snapshot.cluster}" if snapshot.cluster else "snapshot"
     if not snapshot.present:
-        return GateResult(Verdict.WAITING, f"there is no {place}")
+        return GateResult(Verdict.WAITING, f"there is no {place}", seen=False)
     if why := _untimely(snapshot.taken, publication):
-        return GateResult(Verdict.WAITING, f"the {place} {why}")
+        return GateResult(Verdict.WAITING, f"the {place} {why}", seen=False)
     objects = [
         item
         for item in snapshot.of_kind(gate.api_version, gate.kind)
@@ -70,7 +70,7 @@ def _object_result(
     ]
     if not objects:
         where = "/".join(part for part in (namespace, name) if part)
-        return GateResult(Verdict.WAITING, f"the {place} has no {gate.kind} {where}")
+        return GateResult(Verdict.WAITING, f"the {place} has no {gate.kind} {where}", seen=False)
     health = object_health(objects[0].body)
     if health.result is Verdict.PASSED and (snapshot.taken or 0) < publication.soaked:
         due = time_text(publication.soaked)
@@ -98,7 +98,7 @@ def _checks(wave: Wave, view: RepositoryView, inventory: Inventory) -> Iterator[
         elif others.get(check) is CheckState.FAILED:
             yield GateResult(Verdict.FAILED, f"check {check} failed on {view.branch}")
         else:
-            yield GateResult(Verdict.WAITING, f"check {check} has not passed on {view.branch}")
+            yield GateResult(Verdict.WAITING, f"check {check} has not passed on {view.branch}", seen=False)
 
 
 _FAILING = frozenset({"Degraded", "Missing"})

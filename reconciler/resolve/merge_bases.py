@@ -8,7 +8,7 @@ from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, TreeAt
 from reconciler.names.ids import Oid, normalise_url
 from reconciler.names.objects import Commit
-from reconciler.names.refs import short_branch, short_tag
+from reconciler.names.refs import is_within, short_branch, short_tag
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import pin_at
@@ -50,10 +50,12 @@ def find_base(
     url = normalise_url(lock.repo)
     if (commit, directory) == (pin.commit.oid, pin.package.path) and url in pin.urls:
         return pin, ""
-    for view in sources.get(url, ()):
-        for path in dict.fromkeys((directory, view.full_path(directory))):
-            if base := find_commit(view, path, commit, lock.ref, inventory):
-                return base, ""
+    views = sources.get(url, ())
+    places = [(view, path) for view in views for path in (directory, view.full_path(directory))]
+    # A view of another directory has the tree too, but not the package: its revisions, and its name.
+    for view, path in sorted(places, key=lambda place: not is_within(place[1], place[0].directory)):
+        if base := find_commit(view, path, commit, lock.ref, inventory):
+            return base, ""
     if record is not None and record.upstream_commit == commit and record.upstream_tree:
         return _recorded(pin, lock, record), ""
     return None, f"commit {commit} of {lock.repo}, which upstreamLock names, cannot be found"

@@ -145,7 +145,7 @@ def _steady(selected: Pin, pin: Pin, variant: DesiredVariant) -> Pin:
 
 
 FOLLOW = "reconciler.dev/follow-moved-tag"
-"""On a variant: the commit, or at least seven digits of it, to which its numbered upstream tag may move."""
+"""On a variant or its set: the commit, or seven digits of it, to which a numbered upstream tag may move."""
 
 _SHORTEST = 7
 
@@ -166,7 +166,8 @@ def find_moved_tag(headers: Iterable[KptfileHeader | None], pin: Pin, variant: D
         if not lock.commit or lock.commit == pin.commit.oid or _follows(variant, pin):
             return ""
         moved = f"Tag {pin.ref} of {pin.repository} moved from commit {lock.commit} to {pin.commit.oid}"
-        return f"{moved}; to follow it, annotate the variant with {FOLLOW}: {pin.commit.oid}"
+        owner = f"PackageVariantSet {variant.set_key}" if variant.set_key else "the variant"
+        return f"{moved}; to follow it, annotate {owner} with {FOLLOW}: {pin.commit.oid}"
     return ""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
+from reconciler.base.errors import Location
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Draft, PackageRevision
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
@@ -68,7 +69,8 @@ class ResolvedVariant(Struct, frozen=True):
     upstream tag moved without a person's consent, empty if it did not. `offers` is what a floating
     upstream means by itself, which a lock may keep from being the pin; None for an exact one.
     `candidates` are the revisions that a package without upstreamLock may have been made from. `target` is
-    the pin that a rollout keeps from being the pin, None if none does; `held` tells why.
+    the pin that a rollout keeps from being the pin, None if none does; `held` tells why, and `held_at` where
+    that was ordered.
     """
 
     variant: DesiredVariant
@@ -90,6 +92,7 @@ class ResolvedVariant(Struct, frozen=True):
     candidates: tuple[Pin, ...] = ()
     target: Pin | None = None
     held: str = ""
+    held_at: Location | None = None
 
     @property
     def requested(self) -> Pin:
@@ -132,7 +135,7 @@ class Resolution(Struct, frozen=True):
 
     `downstreams` are the packages that variants want. `publications` are the revisions that this plan
     tags: variants are resolved as if they were tagged already. `rollouts` are those that are on their way,
-    or that were finished last.
+    or that were finished last. `notes` are about orders for them without effect.
     """
 
     variants: tuple[ResolvedVariant, ...] = ()
@@ -143,6 +146,7 @@ class Resolution(Struct, frozen=True):
     downstreams: Downstreams = field(default_factory=dict)
     publications: Publications = field(default_factory=dict)
     rollouts: tuple[Rollout, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def needs(self) -> Needs:

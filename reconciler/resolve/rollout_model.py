@@ -1,10 +1,11 @@
 """Values of a rollout: its packages, its waves, and the orders of people."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.names.ids import ObjectName
 from reconciler.records.state import RolloutRecord
@@ -45,14 +46,19 @@ class Verdict(StrEnum):
 
 
 class GateResult(NamedTuple):
-    """Verdict of one gate for one package, and why."""
+    """Verdict of one gate for one package, and why; one that is not `seen` tells nothing about its health."""
 
     result: Verdict
     message: str = ""
+    seen: bool = True
 
 
 class MemberStatus(NamedTuple):
-    """One package of a rollout; `published` is when a run first saw the revision on main, in seconds."""
+    """One package of a rollout.
+
+    `published` is when a run first saw the revision on main, in seconds. `why` is what it waits for, or that
+    nothing moves it now, and `failure` why it failed. One that has `ended` counts for no wave any more.
+    """
 
     key: ObjectName
     name: str
@@ -60,18 +66,22 @@ class MemberStatus(NamedTuple):
     published: int = 0
     gates: tuple[GateResult, ...] = ()
     why: str = ""
-
-    @property
-    def failure(self) -> str:
-        """Why the package failed, "" if it did not."""
-        if self.phase in {MemberPhase.REFUSED, MemberPhase.REVERTED}:
-            return self.why
-        return next((gate.message for gate in self.gates if gate.result is Verdict.FAILED), "")
+    failure: str = ""
+    ended: bool = False
 
     @property
     def has_moved(self) -> bool:
         """Whether a draft or main has the new revision, or had it."""
         return self.phase not in {MemberPhase.WAITING, MemberPhase.UNKNOWN}
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Return texts as a list in a sentence; more than a few are counted."""
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return "; ".join(texts[:_SHOWN]) + more
+
+
+_SHOWN = 3
 
 
 class WavePhase(StrEnum):
@@ -94,12 +104,22 @@ class WavePhase(StrEnum):
 
 
 class WaveStatus(Struct, frozen=True):
-    """Status of one wave: how many of its packages are published, and what holds it."""
+    """Status of one wave: how many of its packages are published, and what holds it.
+
+    `due` are the packages that move now; `hint` is what people can do about it.
+    """
 
     name: str
     phase: WavePhase
     members: tuple[MemberStatus, ...] = ()
-    message: str = ""
+    detail: str = ""
+    due: frozenset[ObjectName] = frozenset()
+    hint: str = ""
+
+    @property
+    def message(self) -> str:
+        """Cause that holds the wave, in words that stay the same when its due packages have moved."""
+        return self.detail if self.phase is not WavePhase.PROGRESSING else _missing_text(self)
 
     @property
     def published(self) -> int:
@@ -112,14 +132,29 @@ class WaveStatus(Struct, frozen=True):
         return self.phase in {WavePhase.COMPLETE, WavePhase.SKIPPED}
 
 
+def _missing_text(wave: WaveStatus) -> str:
+    """Return what is still to be published, and what holds it."""
+    missing = [m for m in wave.members if not (m.phase is MemberPhase.PUBLISHED or m.failure or m.ended)]
+    unknown = sum(m.phase is MemberPhase.UNKNOWN for m in missing)
+    waiting = sum(m.phase is MemberPhase.WAITING and m.key not in wave.due for m in missing)
+    counts = {
+        "on the way": len(missing) - unknown - waiting,
+        "to move": waiting,
+        "unknown": unknown,
+    }
+    text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    holders = [f"{m.name}: {m.why}" for m in missing if m.why]
+    return f"{text} ({listed(holders)})" if holders else text
+
+
 class Orders(Struct, frozen=True):
     """Annotations of people on the set: a pause, waves to let go on or to skip, a rollback.
 
-    `revision` is the one that travels, as annotations name it.
+    `revision` is the one that travels, as annotations name it. `pause` is why nothing moves, "" if it may.
     """
 
     revision: str = ""
-    is_paused: bool = False
+    pause: str = ""
     go: frozenset[str] = frozenset()
     skipped: frozenset[str] = frozenset()
     is_rolled_back: bool = False
@@ -138,8 +173,9 @@ class RolloutPhase(StrEnum):
 class Rollout(Struct, frozen=True):
     """A new upstream revision on its way through the packages of one set.
 
-    `held` are the variants that keep their present revision, with why; `stopped` those with a draft that must
-    not be merged by policy now, with why. `waves_of` are the waves of all its variants.
+    `held` are the variants that keep their present revision, with why; `rejected` those of them that people
+    took back; `stopped` those with a draft that must not be merged by policy now, with why. `waves_of` are
+    the waves of all its variants.
     """
 
     key: ObjectName
@@ -147,6 +183,7 @@ class Rollout(Struct, frozen=True):
     record: RolloutRecord
     waves: tuple[WaveStatus, ...] = ()
     held: Mapping[ObjectName, str] = field(default_factory=dict)
+    rejected: frozenset[ObjectName] = frozenset()
     stopped: Mapping[ObjectName, str] = field(default_factory=dict)
     waves_of: Mapping[ObjectName, str] = field(default_factory=dict)
 
@@ -154,3 +191,20 @@ class Rollout(Struct, frozen=True):
     def revision(self) -> str:
         """The revision that travels, as people call it."""
         return self.record.revision
+
+    def with_holders(self, holders: Mapping[ObjectName, str]) -> "Rollout":
+        """Return the rollout with what its packages on the way wait for, beside a review."""
+        waves = (
+            replace(
+                wave,
+                members=tuple(
+                    member._replace(why=holders[member.key])
+                    if member.key in holders
+                    and (member.key in wave.due or member.phase is MemberPhase.IN_REVIEW)
+                    else member
+                    for member in wave.members
+                ),
+            )
+            for wave in self.waves
+        )
+        return replace(self, waves=tuple(waves))

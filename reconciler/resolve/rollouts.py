@@ -1,119 +1,119 @@
 """Rollouts of sets: what each package has and is to have, and which ones keep their revision (D20)."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.expand.selectors import compile_selector
-from reconciler.expand.variants import Desired, DesiredVariant
-from reconciler.inventory.inventory import Inventory, PackageState, PullState, RepositoryView
+from reconciler.expand.variants import Desired, DesiredVariant, set_key
+from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.problems import Problem
-from reconciler.names.refs import short_branch
-from reconciler.policy import RolloutPolicy
-from reconciler.records.state import UNTIMED, RolloutMember, RolloutPin, RolloutRecord
+from reconciler.names.refs import short_tag
+from reconciler.records.state import RolloutMember, RolloutPin, RolloutRecord
 from reconciler.resolve.gates import gate_results
-from reconciler.resolve.merge_bases import find_commit
-from reconciler.resolve.ownership import find_view
+from reconciler.resolve.merge_bases import Sources, find_base, find_commit
+from reconciler.resolve.ownership import find_pause, find_view
 from reconciler.resolve.resolution import Pin, ResolvedVariant, WaitingVariant
 from reconciler.resolve.rollout_model import (
     GO,
     PAUSE,
     ROLL_BACK,
     SKIP,
+    GateResult,
     MemberPhase,
     MemberStatus,
     Orders,
     Rollout,
     RolloutPhase,
+    Verdict,
     WavePhase,
     WaveStatus,
+    listed,
 )
+from reconciler.resolve.rollout_records import (
+    Outcome,
+    RollingSet,
+    current_record,
+    labels_asked,
+    newcomers,
+    recorded_pin,
+    with_newcomers,
+)
+from reconciler.resolve.verification import check_pin
 from reconciler.resolve.waves import (
     Judgement,
-    assign_waves,
     judge_waves,
     recorded_waves,
     waiting_text,
     wave_names,
 )
 
-Outcome = ResolvedVariant | WaitingVariant | tuple[Problem, ...]
-"""Outcome of one variant: resolved, waiting for its pin, or stalled with its problems."""
-
-CLUSTER_LABEL = "reconciler.dev/cluster"
-"""The label by which a wave may select the cluster of a Repository."""
-
 
 class Hold(NamedTuple):
-    """Pin that a variant gets in place of the one that it asks for, None for none yet, and why."""
+    """Pin that a variant gets in place of the one that it asks for, None for none yet, and why.
+
+    `location` is that of the order that decides it, if one does.
+    """
 
     pin: Pin | None
     why: str
+    location: Location | None = None
 
 
 class Rollouts(Struct, frozen=True):
-    """The rollouts of a run, and what they keep from their variants."""
+    """The rollouts of a run, what they keep from their variants, and what is wrong with their orders."""
 
     rollouts: tuple[Rollout, ...] = ()
     holds: Mapping[ObjectName, Hold] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-class _Set(Struct, frozen=True):
-    """One set with a policy: its variants, their outcomes, and its orders."""
-
-    key: ObjectName
-    policy: RolloutPolicy
-    annotations: Mapping[str, str]
-    variants: Mapping[ObjectName, DesiredVariant]
-    outcomes: Mapping[ObjectName, Outcome]
-    inventory: Inventory
-
-    def asks_for(self, key: ObjectName) -> Pin | None:
-        """Return the pin that a variant asks for; None if it has none."""
-        outcome = self.outcomes.get(key)
-        if isinstance(outcome, WaitingVariant):
-            return outcome.target
-        return outcome.requested if isinstance(outcome, ResolvedVariant) else None
-
-    def base(self, key: ObjectName) -> Pin | None:
-        """Return the pin that main has; None if it has none, or another than ours."""
-        outcome = self.outcomes.get(key)
-        return outcome.base if isinstance(outcome, ResolvedVariant) else None
-
-    def is_at_target(self, key: ObjectName) -> bool:
-        """Tell whether main has what a variant asks for."""
-        return _identity(self.base(key)) == _identity(self.asks_for(key)) != ""
-
-
-def find_rollouts(outcomes: Mapping[ObjectName, Outcome], desired: Desired, inventory: Inventory) -> Rollouts:
+def find_rollouts(
+    outcomes: Mapping[ObjectName, Outcome], desired: Desired, inventory: Inventory, sources: Sources
+) -> Rollouts:
     """Return the rollouts of every set with a policy, and what they hold. Pure and order-free.
 
     A rollout starts when a package of the set is to get another upstream revision, and its targets are those
-    of that moment. Another revision takes its place at once and starts at the first wave.
+    of that moment. Another revision takes its place at once and starts at the first wave. One that ended
+    stays so: only targets that it never had move through the waves, for themselves.
     """
     if not inventory.policy.rollouts:
         return Rollouts()
     rollouts: list[Rollout] = []
     holds: dict[ObjectName, Hold] = {}
-    for rolling in _sets(outcomes, desired, inventory):
-        record = _current_record(rolling)
+    problems: list[Problem] = []
+    notes: list[str] = []
+    for rolling in _sets(outcomes, desired, inventory, sources):
+        record = current_record(rolling)
+        wrong, idle = _check_orders(rolling, record)
+        problems += wrong
+        notes += idle
         if record is None:
             continue
-        rollout, own = _rollout(rolling, record)
-        if rollout.record.finished and _newcomers(rolling, rollout.waves_of):
+        pause = "an order of its set is not understood" if wrong else ""
+        judged = _rollout(rolling, record, pause)
+        if judged.rollout.record.finished and newcomers(rolling, judged.rollout.waves_of):
             # In the same run, or the next one would have something to do that this one knew.
-            rollout, own = _rollout(rolling, _new_record(rolling, rollout.record))
-        rollouts.append(rollout)
-        holds |= own
-    return Rollouts(tuple(sorted(rollouts, key=lambda rollout: rollout.key)), holds)
+            judged = _rollout(rolling, with_newcomers(rolling, judged.rollout.record), pause)
+        rollouts.append(judged.rollout)
+        holds |= judged.holds
+        problems += judged.problems
+    ordered = sorted(rollouts, key=lambda rollout: rollout.key)
+    return Rollouts(tuple(ordered), holds, tuple(problems), tuple(sorted(notes)))
 
 
-def _sets(outcomes: Mapping[ObjectName, Outcome], desired: Desired, inventory: Inventory) -> Iterator[_Set]:
+def _sets(
+    outcomes: Mapping[ObjectName, Outcome], desired: Desired, inventory: Inventory, sources: Sources
+) -> Iterator[RollingSet]:
     policies = [
         (compile_selector(LabelSelector.model_validate(policy.selector)), policy)
         for policy in inventory.policy.rollouts
@@ -123,258 +123,202 @@ def _sets(outcomes: Mapping[ObjectName, Outcome], desired: Desired, inventory: I
         if variant.set_key is not None:
             variants.setdefault(variant.set_key, {})[variant.key] = variant
     for declared in inventory.sets:
-        metadata = declared.manifest.metadata
-        policy = next((policy for selects, policy in policies if selects(metadata.labels or {})), None)
+        labels = declared.manifest.metadata.labels or {}
+        policy = next((policy for selects, policy in policies if selects(labels)), None)
         own = variants.get(declared.key)
         if policy is not None and own:
             own_outcomes = {key: outcomes[key] for key in own if key in outcomes}
-            yield _Set(declared.key, policy, metadata.annotations or {}, own, own_outcomes, inventory)
-
-
-def _identity(pin: Pin | None) -> str:
-    """Return what tells one upstream revision from another: a branch that moves elsewhere is the same."""
-    if pin is None:
-        return ""
-    return f"{pin.package.path}@{pin.ref if pin.revision > 0 else ''} {pin.tree}"
-
-
-# Records
-
-
-def _current_record(rolling: _Set) -> RolloutRecord | None:
-    """Return the record of the rollout that is on its way: the recorded one, or that of a new rollout."""
-    old = rolling.inventory.rollouts.get(rolling.key)
-    old = old if old is not None and _is_current(rolling, old) else None
-    if old is not None:
-        now = _observation_time(rolling, old)
-        members = tuple(
-            _observed(rolling, member, now) for member in old.members if member.key in rolling.variants
-        )
-        old = msgspec.structs.replace(old, members=members)
-        if not old.finished or _orders(rolling, old).is_rolled_back:
-            return old
-    if any(_differs(rolling, key) for key in rolling.variants):
-        return _new_record(rolling, old)
-    return old
-
-
-def _is_current(rolling: _Set, record: RolloutRecord) -> bool:
-    """Tell whether the set still asks for what the recorded rollout brings."""
-    pairs = ((member.target, _identity(rolling.asks_for(member.key))) for member in record.members)
-    return all(not before or not now or before == now for before, now in pairs)
-
-
-def _differs(rolling: _Set, key: ObjectName) -> bool:
-    return rolling.asks_for(key) is not None and not rolling.is_at_target(key)
-
-
-def _newcomers(rolling: _Set, listed: Container[ObjectName]) -> list[ObjectName]:
-    return [key for key in sorted(rolling.variants) if key not in listed and _differs(rolling, key)]
-
-
-def _new_record(rolling: _Set, old: RolloutRecord | None) -> RolloutRecord:
-    """Return the record of a rollout that starts now.
-
-    Of one that brings the same revision to further targets, what packages had before, and when runs saw them
-    published, stays recorded.
-    """
-    places = assign_waves(rolling.policy.waves, {key: _labels(rolling, key) for key in rolling.variants})
-    targets = [target for key in sorted(rolling.variants) if (target := rolling.asks_for(key)) is not None]
-    before = {key: _recorded_pin(rolling.base(key)) for key in rolling.variants}
-    before |= {member.key: member.before for member in old.members} if old else {}
-    published = {m.key: m.published for m in old.members if rolling.is_at_target(m.key)} if old else {}
-    members = (
-        RolloutMember(
-            namespace=key.namespace,
-            name=key.name,
-            wave=wave,
-            before=before[key],
-            published=published.get(key, 0),
-        )
-        for key, wave in places.items()
-    )
-    now = _observation_time(rolling, old)
-    return RolloutRecord(
-        namespace=rolling.key.namespace,
-        name=rolling.key.name,
-        revision=old.revision if old else ", ".join(sorted({target.label for target in targets})),
-        waves=tuple(name for name in wave_names(rolling.policy.waves) if name in places.values()),
-        members=tuple(_observed(rolling, member, now) for member in members),
-    )
-
-
-def _labels(rolling: _Set, key: ObjectName) -> Mapping[str, str]:
-    view = find_view(rolling.variants[key], rolling.inventory)
-    if view is None:
-        return {}
-    return {**(view.manifest.metadata.labels or {}), CLUSTER_LABEL: view.cluster}
-
-
-def _recorded_pin(pin: Pin | None) -> RolloutPin | None:
-    if pin is None:
-        return None
-    return RolloutPin(
-        repository=pin.repository, package=pin.name, ref=pin.ref, commit=pin.commit.oid, tree=pin.tree
-    )
-
-
-def _observation_time(rolling: _Set, old: RolloutRecord | None) -> int:
-    """Return the time under which this run records what it is the first to see."""
-    if not rolling.policy.uses_time:
-        return UNTIMED
-    # Never earlier than the record: a clock that was set back does not end a soak time early.
-    return max([rolling.inventory.now, *(member.published for member in (old.members if old else ()))])
-
-
-def _observed(rolling: _Set, member: RolloutMember, now: int) -> RolloutMember:
-    """Return a member with its target, and with the time of the run that first saw it on main (D27).
-
-    The dates of commits do not count: they are whatever their authors write, and a fast-forward merge has the
-    date of the draft.
-    """
-    target = member.target or _identity(rolling.asks_for(member.key))
-    published = member.published
-    if rolling.is_at_target(member.key):
-        published = published if published > UNTIMED else now
-    elif published and isinstance(rolling.outcomes.get(member.key), ResolvedVariant):
-        published = UNTIMED
-    return msgspec.structs.replace(member, target=target, published=published)
-
-
-def _place(rolling: _Set, outcome: object) -> tuple[RepositoryView, PackageState] | None:
-    if not isinstance(outcome, ResolvedVariant):
-        return None
-    view, path = rolling.inventory.repositories[outcome.view], outcome.downstream.path
-    return view, view.packages.get(path, PackageState(path))
+            yield RollingSet(declared, policy, own, own_outcomes, inventory, sources)
 
 
 # Orders
 
+_COMMIT = re.compile(r"@[0-9a-f]{8}")
 
-def _orders(rolling: _Set, record: RolloutRecord) -> Orders:
+
+def _orders(rolling: RollingSet, record: RolloutRecord, pause: str) -> Orders:
     """Return what the annotations of the set order for the revision that travels."""
-    notes = rolling.annotations
+    notes, revision = rolling.annotations, record.revision
+    waves = {
+        name: frozenset(wave for of, wave in _named(notes.get(name, "")) if of == revision)
+        for name in (GO, SKIP)
+    }
     return Orders(
-        revision=record.revision,
-        is_paused=notes.get(PAUSE) == "true",
-        go=_waves(notes.get(GO, ""), record.revision),
-        skipped=_waves(notes.get(SKIP, ""), record.revision),
-        is_rolled_back=bool(record.revision) and notes.get(ROLL_BACK, "").strip() == record.revision,
+        revision=revision,
+        pause=pause or ("paused" if notes.get(PAUSE) == "true" else ""),
+        go=waves[GO],
+        skipped=waves[SKIP],
+        is_rolled_back=bool(revision) and notes.get(ROLL_BACK, "").strip() == revision,
     )
 
 
-def _waves(text: str, revision: str) -> frozenset[str]:
-    """Return the waves that an annotation names for this revision; those of other revisions are over."""
-    prefix = f"{revision}/"
-    names = (part.strip() for part in text.split(";"))
-    return frozenset(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+def _named(text: str) -> list[tuple[str, str]]:
+    """Return the revisions and waves that an annotation names."""
+    parts = (part.strip().rpartition("/") for part in text.split(";"))
+    return [(revision, wave) for revision, _, wave in parts if revision]
+
+
+def _check_orders(rolling: RollingSet, record: RolloutRecord | None) -> tuple[list[Problem], list[str]]:
+    """Return the problems of orders with a revision or wave that does not exist, and notes on idle ones.
+
+    An order for an earlier revision is over, and no problem.
+    """
+    current = record.revision if record else ", ".join(labels_asked(rolling))
+    if not current:
+        return [], []
+    waves = {*wave_names(rolling.policy.waves), *(record.waves if record else ())}
+    revisions = _revisions(rolling, record)
+    problems, notes = [], []
+    ordered = rolling.annotations.get(ROLL_BACK, "").strip()
+    named = [(ROLL_BACK, ordered, "")] if ordered else []
+    named += [(name, *pair) for name in (GO, SKIP) for pair in _named(rolling.annotations.get(name, ""))]
+    for name, revision, wave in named:
+        written = f"{revision}/{wave}" if wave else revision
+        example = f"{current}/{min(waves)}" if wave else current
+        if revision not in revisions and _COMMIT.sub("", revision) not in revisions:
+            message = f"{name} names {written}, and no revision of the set is called {revision}"
+            hint = f'The rollout of {rolling.key} brings {current}: write "{example}".'
+            if {",", ";"} & set(revision):
+                hint = f"{hint} Separate several with semicolons."
+        elif wave and revision == current and wave not in waves:
+            message = f"{name} names {written}, and no wave is called {wave}"
+            hint = suggest(wave, waves)
+        else:
+            if not wave and revision != current:
+                notes.append(
+                    f"{name} of PackageVariantSet {rolling.key} has no effect: it names {revision}, and the "
+                    f"rollout brings {current}"
+                )
+            continue
+        problem = Problem(rolling.located(name), Reason.INVALID_ANNOTATION, message, hint)
+        problems.append(problem.owned_by(set_key(rolling.key)))
+    return problems, notes
+
+
+def _revisions(rolling: RollingSet, record: RolloutRecord | None) -> set[str]:
+    """Return how people may call the revisions of the set's upstreams, up to the present one."""
+    targets = [target for target in map(rolling.asks_for, rolling.variants) if target is not None]
+    names = {record.revision, _COMMIT.sub("", record.revision)} if record else set()
+    for target in targets:
+        names |= {target.label, target.ref}
+        for view in rolling.inventory.views_of(target.package.url):
+            package = view.packages.get(target.package.path)
+            for published in package.published if package else ():
+                if target.revision <= 0 or published.revision <= target.revision:
+                    names.add(short_tag(published.ref))
+            # What is no numbered revision may be any tag or branch of the repository.
+            names |= {*view.tags, *view.branches, view.branch} if target.revision <= 0 else set()
+    members = record.members if record else ()
+    return names | {member.before.ref for member in members if member.before is not None}
 
 
 # Members
 
 
-def _members(rolling: _Set, record: RolloutRecord) -> Iterator[tuple[str, MemberStatus]]:
+def _members(rolling: RollingSet, record: RolloutRecord) -> Iterator[tuple[RolloutMember, MemberStatus]]:
+    """Yield the members with their status, each as this run records it."""
     by_name = {wave.name: wave for wave in rolling.policy.waves}
     for recorded in record.members:
-        member = _member(rolling, recorded)
-        wave = by_name.get(recorded.wave)
-        outcome = rolling.outcomes.get(recorded.key)
-        is_published = member.phase is MemberPhase.PUBLISHED
-        if wave is not None and is_published and isinstance(outcome, ResolvedVariant):
-            variant = rolling.variants[recorded.key]
-            results = gate_results(wave, variant, outcome, member.published, rolling.inventory)
-            member = member._replace(gates=tuple(results))
-        yield recorded.wave, member
+        member, is_ended = recorded, recorded.ended or record.finished
+        status = _status(rolling, member)._replace(ended=is_ended)
+        wave, outcome = by_name.get(member.wave), rolling.outcomes.get(member.key)
+        is_published = status.phase is MemberPhase.PUBLISHED and not is_ended
+        if is_published and isinstance(outcome, ResolvedVariant):
+            variant = rolling.variants[member.key]
+            results: tuple[GateResult, ...] = ()
+            if wave is not None:
+                results = tuple(gate_results(wave, variant, outcome, member.published, rolling.inventory))
+            failure = next((gate.message for gate in results if gate.result is Verdict.FAILED), "")
+            if not failure and not all(gate.seen for gate in results):
+                failure = status.failure  # what nobody sees is no better than it was
+            member = replace(member, failed="unhealthy" if failure else "", why=failure)
+            status = status._replace(gates=results, failure=failure)
+        yield member, status
 
 
-def _member(rolling: _Set, recorded: RolloutMember) -> MemberStatus:
-    key = recorded.key
-    outcome = rolling.outcomes.get(key)
-    place = _place(rolling, outcome)
-    downstream = rolling.variants[key].spec.downstream
-    name = f"{downstream.repo}/{downstream.package}" if downstream else key.name
-    if place is None and not (isinstance(outcome, WaitingVariant) and outcome.target):
-        return MemberStatus(key, name, MemberPhase.UNKNOWN, why=_unknown_text(rolling, key))
+_FAILED = {"closed": MemberPhase.REFUSED, "reverted": MemberPhase.REVERTED}
+
+
+def _status(rolling: RollingSet, member: RolloutMember) -> MemberStatus:
+    key = member.key
+    name, outcome = rolling.name(key), rolling.outcomes.get(key)
+    status = MemberStatus(key, name, MemberPhase.WAITING, member.published)
+    if member.failed in _FAILED:
+        return status._replace(phase=_FAILED[member.failed], failure=member.why)
+    view = find_view(rolling.variants[key], rolling.inventory)
+    if not (isinstance(outcome, ResolvedVariant) or (isinstance(outcome, WaitingVariant) and outcome.target)):
+        why = outcome.why if isinstance(outcome, WaitingVariant) else "its variant is stalled"
+        if view is not None and not view.is_available:
+            why = "its repository could not be read"
+        return status._replace(phase=MemberPhase.UNKNOWN, why=why, failure=member.why)
     if rolling.is_at_target(key):
-        return MemberStatus(key, name, MemberPhase.PUBLISHED, recorded.published)
-    draft, draft_base = _draft(outcome)
-    if draft is not None and _identity(draft_base) == _identity(rolling.asks_for(key)):
-        return _in_review(rolling, key, name, short_branch(draft))
-    if recorded.published:
-        return MemberStatus(key, name, MemberPhase.REVERTED, why="main has another revision again")
-    return MemberStatus(key, name, MemberPhase.WAITING)
-
-
-def _draft(outcome: Outcome | None) -> tuple[str | None, Pin | None]:
-    if isinstance(outcome, ResolvedVariant) and outcome.draft is not None:
-        return outcome.draft.ref, outcome.draft_base
-    return None, None
-
-
-def _in_review(rolling: _Set, key: ObjectName, name: str, head: str) -> MemberStatus:
-    place = _place(rolling, rolling.outcomes.get(key))
-    mine = rolling.inventory.pulls_of(place[0].url).at(head) if place else ()
-    newest = max(mine, key=lambda pull: (pull.state is PullState.OPEN, pull.number), default=None)
-    if newest is not None and newest.state is PullState.CLOSED:
-        return MemberStatus(key, name, MemberPhase.REFUSED, why=f"pull request {newest.number} was closed")
-    return MemberStatus(key, name, MemberPhase.IN_REVIEW)
-
-
-def _unknown_text(rolling: _Set, key: ObjectName) -> str:
-    outcome, view = rolling.outcomes.get(key), find_view(rolling.variants[key], rolling.inventory)
-    if isinstance(outcome, WaitingVariant):
-        return outcome.why
-    if view is not None and not view.is_available:
-        return "its repository could not be read"
-    return "its variant is stalled"
+        return status._replace(phase=MemberPhase.PUBLISHED, failure=member.why)
+    why = find_pause(view, rolling.variants[key], rolling.inventory) if view else ""
+    why = why or (outcome.moved if isinstance(outcome, ResolvedVariant) else "")
+    phase = MemberPhase.IN_REVIEW if rolling.has_draft(key) else MemberPhase.WAITING
+    return status._replace(phase=phase, published=0, why=why[:1].lower() + why[1:])
 
 
 # Holds
 
 
-def _rollout(rolling: _Set, record: RolloutRecord) -> tuple[Rollout, dict[ObjectName, Hold]]:
-    orders = _orders(rolling, record)
-    members = tuple(_members(rolling, record))
-    waves_of = {member.key: member.wave for member in record.members}
+class _Judged(NamedTuple):
+    rollout: Rollout
+    holds: Mapping[ObjectName, Hold]
+    problems: tuple[Problem, ...] = ()
+
+
+def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
+    orders = _orders(rolling, record, pause)
     if orders.is_rolled_back:
-        return _rolled_back(rolling, record, members, waves_of)
-    judged = judge_waves(
-        recorded_waves(record.waves, rolling.policy.waves), members, orders, rolling.inventory.now
-    )
-    is_over = judged.current is None
-    record = msgspec.structs.replace(record, finished=is_over or record.finished)
-    phase = _rollout_phase(judged, orders) if not record.finished else RolloutPhase.COMPLETE
+        return _rolled_back(rolling, record)
+    members = list(_members(rolling, record))
+    waves = recorded_waves(record.waves, rolling.policy.waves)
+    statuses = [(member.wave, status) for member, status in members]
+    judged = judge_waves(waves, statuses, orders, rolling.inventory.now)
+    is_over = record.finished or judged.current is None
+    record = replace(record, members=tuple(member for member, _ in members), finished=is_over)
+    phase = RolloutPhase.COMPLETE if is_over else _rollout_phase(judged, orders)
+    head = f"Rollout {record.revision} of {rolling.key.name}"
+    rejected = frozenset(status.key for _, status in statuses if status.phase is MemberPhase.REVERTED)
     why = {
-        member.key: _held_text(rolling, record, judged, orders, wave)
-        for wave, member in members
-        if member.phase is MemberPhase.WAITING and member.key not in judged.moving
+        status.key: f"{head}: {status.failure}"
+        if status.key in rejected
+        else _held_text(head, judged, orders, wave)
+        for wave, status in statuses
+        if status.key in rejected or _is_kept(rolling, status, judged)
     }
-    listed = waves_of.keys()
-    why |= dict.fromkeys(
-        _newcomers(rolling, listed),
-        f"Its target is newer than rollout {record.revision} of {rolling.key.name}, and moves after it",
-    )
+    waves_of = {member.key: member.wave for member in record.members}
+    newer = f"Its target is newer than rollout {record.revision} of {rolling.key.name}, and moves after it"
+    why |= dict.fromkeys(newcomers(rolling, waves_of), newer)
     rollout = Rollout(
         key=rolling.key,
         phase=phase,
         record=record,
         waves=judged.waves,
         held=why,
-        stopped=dict(_stopped(rolling, record, judged, orders)),
+        rejected=rejected,
+        stopped=dict(_stopped(head, judged, orders)) if not is_over else {},
         waves_of=waves_of,
     )
-    return rollout, {key: Hold(rolling.base(key), text) for key, text in why.items()}
+    return _Judged(rollout, {key: Hold(rolling.base(key), text) for key, text in why.items()})
+
+
+def _is_kept(rolling: RollingSet, status: MemberStatus, judged: Judgement) -> bool:
+    """Tell whether a package waits for its wave; after its tag moved it waits for consent first."""
+    outcome = rolling.outcomes.get(status.key)
+    has_moved_tag = isinstance(outcome, ResolvedVariant) and bool(outcome.moved)
+    return status.phase is MemberPhase.WAITING and status.key not in judged.moving and not has_moved_tag
 
 
 def _rollout_phase(judged: Judgement, orders: Orders) -> RolloutPhase:
     if judged.failed is not None:
         return RolloutPhase.FAILED
-    return RolloutPhase.PAUSED if orders.is_paused else RolloutPhase.PROGRESSING
+    return RolloutPhase.PAUSED if orders.pause else RolloutPhase.PROGRESSING
 
 
-def _held_text(rolling: _Set, record: RolloutRecord, judged: Judgement, orders: Orders, wave: str) -> str:
+def _held_text(head: str, judged: Judgement, orders: Orders, wave: str) -> str:
     """Return why a package keeps its revision."""
-    head = f"Rollout {record.revision} of {rolling.key.name}"
     current = judged.current
     if current is not None and current.name != wave:
         reached = next((status for status in judged.waves if status.name == wave), None)
@@ -382,21 +326,18 @@ def _held_text(rolling: _Set, record: RolloutRecord, judged: Judgement, orders: 
             return f"{head}: wave {wave} {waiting_text(current)}"
     if judged.failed is not None:
         return f"{head}: stopped: wave {judged.failed.name} failed"
-    if orders.is_paused:
-        return f"{head}: paused"
+    if orders.pause:
+        return f"{head}: {orders.pause}"
     return f"{head}: wave {wave} has as many packages in review as its maxOpen allows"
 
 
-def _stopped(
-    rolling: _Set, record: RolloutRecord, judged: Judgement, orders: Orders
-) -> Iterator[tuple[ObjectName, str]]:
+def _stopped(head: str, judged: Judgement, orders: Orders) -> Iterator[tuple[ObjectName, str]]:
     """Yield the packages in review that must not be merged by policy, with why."""
-    head = f"Rollout {record.revision} of {rolling.key.name}"
     for wave in judged.waves:
         if judged.failed is not None:
             why = f"{head} is stopped: wave {judged.failed.name} failed"
-        elif orders.is_paused:
-            why = f"{head} is paused"
+        elif orders.pause:
+            why = f"{head} is paused" if orders.pause == "paused" else f"{head}: {orders.pause}"
         elif wave.phase is WavePhase.WAITING:
             why = f"{head}: wave {wave.name} {wave.message}"
         else:
@@ -404,60 +345,77 @@ def _stopped(
         yield from ((m.key, why) for m in wave.members if m.phase is MemberPhase.IN_REVIEW)
 
 
-def _rolled_back(
-    rolling: _Set,
-    record: RolloutRecord,
-    members: Iterable[tuple[str, MemberStatus]],
-    waves_of: Mapping[ObjectName, str],
-) -> tuple[Rollout, dict[ObjectName, Hold]]:
+def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
     """Return a rollout on its way back: every package gets the revision that it had before."""
     holds: dict[ObjectName, Hold] = {}
+    members: list[RolloutMember] = []
+    problems: list[Problem] = []
     by_wave: dict[str, list[MemberStatus]] = {}
-    recorded = {member.key: member for member in record.members}
-    for wave, member in members:
-        by_wave.setdefault(wave, []).append(member)
-        hold = _way_back(rolling, record, recorded[member.key])
-        if hold is not None:
-            holds[member.key] = hold
-    for key in _newcomers(rolling, waves_of):
-        holds[key] = Hold(
-            rolling.base(key), f"Rollout {record.revision} of {rolling.key.name} is rolled back"
-        )
-    waves = tuple(
+    head, at = f"Rollout {record.revision} of {rolling.key.name} is rolled back", rolling.located(ROLL_BACK)
+    for recorded in record.members:
+        # Going forward again starts anew: what is back now was not reverted by anybody else.
+        member = replace(recorded, published=0, failed="", why="", ended=False)
+        pin, why = _way_back(rolling, record, member)
+        status, outcome = _status(rolling, member), rolling.outcomes.get(member.key)
+        if isinstance(why, Problem):
+            problems.append(why)
+            why = why.message
+        if isinstance(outcome, ResolvedVariant | WaitingVariant):
+            holds[member.key] = Hold(pin, f"{head}; {why}" if why else head, at)
+        by_wave.setdefault(member.wave, []).append(status._replace(why=why or status.why))
+        if member.before is None and pin is not None:
+            member = replace(member, before=recorded_pin(pin))
+        members.append(member)
+    waves_of = {member.key: member.wave for member in members}
+    for key in newcomers(rolling, waves_of):
+        holds[key] = Hold(rolling.base(key), head, at)
+    waves = (
         WaveStatus(name, WavePhase.ROLLED_BACK, tuple(by_wave[name]), _way_back_text(by_wave[name]))
         for name in record.waves
         if name in by_wave
     )
-    # Going forward again starts anew: what is back now was not reverted by anybody else.
-    cleared = tuple(msgspec.structs.replace(member, published=0) for member in record.members)
-    record = msgspec.structs.replace(record, members=cleared, finished=False)
     rollout = Rollout(
         key=rolling.key,
         phase=RolloutPhase.ROLLED_BACK,
-        record=record,
-        waves=waves,
+        record=replace(record, members=tuple(members), finished=False),
+        waves=tuple(waves),
         held={key: hold.why for key, hold in holds.items()},
         waves_of=waves_of,
     )
-    return rollout, holds
+    return _Judged(rollout, holds, tuple(problems))
 
 
-def _way_back(rolling: _Set, record: RolloutRecord, member: RolloutMember) -> Hold | None:
-    """Return the revision from before the rollout, None for a package that cannot be looked at."""
-    base, outcome = rolling.base(member.key), rolling.outcomes.get(member.key)
-    head = f"Rollout {record.revision} of {rolling.key.name} is rolled back"
-    if not isinstance(outcome, ResolvedVariant | WaitingVariant):
-        return None
-    if member.before is None:
-        return Hold(base, f"{head}; the package was made by it and stays until its target goes")
-    pin = _find_pin(rolling, member.before)
+def _way_back(
+    rolling: RollingSet, record: RolloutRecord, member: RolloutMember
+) -> tuple[Pin | None, str | Problem]:
+    """Return the revision from before the rollout, or the present one and why the package stays at it.
+
+    What no run saw is read from the history of main.
+    """
+    outcome, name = rolling.outcomes.get(member.key), rolling.name(member.key)
+    base = rolling.base(member.key)
+    if not isinstance(outcome, ResolvedVariant) or not rolling.is_at_target(member.key):
+        return base, ""
+    earlier = rolling.inventory.earlier.get(outcome.downstream)
+    if member.before is None and earlier is None:
+        return base, f"{name} was made by it and stays until its target goes"
+    pin = _find_pin(rolling, member.before) if member.before else None
+    if pin is None and earlier is not None:
+        pin = find_base(earlier, outcome.pin, None, rolling.inventory, rolling.sources)[0]
     if pin is None:
-        missing = f"{member.before.ref} of {member.before.package} cannot be found"
-        return Hold(base, f"{head}; {missing}, so the package stays as it is")
-    return Hold(base if _identity(base) == _identity(pin) else pin, head)
+        lock = earlier.upstream_lock if earlier else None
+        ref = member.before.ref if member.before else lock.ref if lock else "the revision"
+        message = f"{ref}, which {name} had before {record.revision}, cannot be found, so it stays as it is"
+        hint = "Push that revision again, or ask for another one in the set."
+        problem = Problem(rolling.located(ROLL_BACK), Reason.UPSTREAM_NOT_FOUND, message, hint)
+        return base, problem.owned_by(rolling.variants[member.key].owner)
+    checked = check_pin(pin, rolling.variants[member.key], rolling.inventory)
+    if isinstance(checked, Problem):
+        return base, replace(checked, location=rolling.located(ROLL_BACK))
+    return pin, ""
 
 
-def _find_pin(rolling: _Set, recorded: RolloutPin) -> Pin | None:
+def _find_pin(rolling: RollingSet, recorded: RolloutPin) -> Pin | None:
     view = rolling.inventory.repositories.get(ObjectName(rolling.key.namespace, recorded.repository))
     if view is None or not view.is_available:
         return None
@@ -466,8 +424,12 @@ def _find_pin(rolling: _Set, recorded: RolloutPin) -> Pin | None:
 
 
 def _way_back_text(members: Iterable[MemberStatus]) -> str:
-    left = sum(member.phase is MemberPhase.PUBLISHED for member in members)
-    return f"{left} still to be rolled back" if left else ""
+    there = [m for m in members if m.phase in {MemberPhase.PUBLISHED, MemberPhase.UNKNOWN}]
+    left = sum(not member.why for member in there)
+    staying = [f"{member.name}: {member.why}" for member in there if member.why]
+    texts = [f"{left} still to be rolled back"] if left else []
+    texts += [f"{len(staying)} cannot go back ({listed(staying)})"] if staying else []
+    return ", ".join(texts)
 
 
 def with_hold(outcome: Outcome, hold: Hold, resolved: Outcome) -> Outcome:
@@ -476,8 +438,7 @@ def with_hold(outcome: Outcome, hold: Hold, resolved: Outcome) -> Outcome:
     if isinstance(outcome, WaitingVariant):
         target = outcome.target
     if hold.pin is not None and isinstance(resolved, ResolvedVariant):
-        return replace(resolved, target=target, held=hold.why)
+        return replace(resolved, target=target, held=hold.why, held_at=hold.location)
     if isinstance(outcome, ResolvedVariant | WaitingVariant):
-        offers = outcome.offers
-        return WaitingVariant(outcome.variant, offers, hold.why, target)
+        return WaitingVariant(outcome.variant, outcome.offers, hold.why, target)
     return outcome

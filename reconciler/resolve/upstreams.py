@@ -1,10 +1,11 @@
 """Upstream selection (D9): from the words of a manifest to one package at one commit."""
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
-from reconciler.api.porch import Upstream
+from reconciler.api.porch import Downstream, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.versions import (
@@ -23,7 +24,7 @@ from reconciler.names.objects import Commit
 from reconciler.names.problems import Problem
 from reconciler.names.refs import short_branch, short_tag
 from reconciler.resolve.ownership import package_name
-from reconciler.resolve.resolution import Pin
+from reconciler.resolve.resolution import Downstreams, Pin
 from reconciler.resolve.verification import check_pin
 
 NOT_FOUND = "could not find upstream package revision"
@@ -74,6 +75,61 @@ def find_repository(
     reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
     problem = Problem(location, reason, view.unread_message, hint, repository=view.key)
     return problem.owned_by(variant.owner)
+
+
+Place = tuple[str, str, str]
+"""A package on one branch: the URL of its repository, its path and the branch."""
+
+
+def find_circles(downstreams: Downstreams, inventory: Inventory) -> dict[ObjectName, Problem]:
+    """Return the problems of variants with packages that are made, at last, from themselves. Order-free.
+
+    Each run would make a new revision of all of them, for ever. A package on another branch is another one:
+    to follow that is no circle.
+    """
+    made_from: list[tuple[DesiredVariant, Place, Place]] = []
+    above: dict[Place, set[Place]] = {}
+    names: dict[Place, str] = {}
+    for variant in (variant for own in downstreams.values() for variant in own):
+        downstream = variant.spec.downstream or Downstream()
+        below = _place(variant, downstream, inventory)
+        up = _place(variant, variant.spec.upstream, inventory)
+        if below is not None and up is not None:
+            made_from.append((variant, below, up))
+            above.setdefault(below, set()).add(up)
+            names[below] = f"{downstream.repo}/{downstream.package}"
+    problems: dict[ObjectName, Problem] = {}
+    for variant, below, up in made_from:
+        if up in above and (way := _way(up, below, above)):
+            made = ", which is made from ".join(names[place] for place in way)
+            message = f"Package {names[below]} is made from {made}"
+            hint = "Give one of these packages an upstream that is made from none of them."
+            location = variant.source.at("spec", "upstream", "package")
+            problem = Problem(location, Reason.UPSTREAM_CIRCLE, message, hint)
+            problems[variant.key] = problem.owned_by(variant.owner)
+    return problems
+
+
+def _place(variant: DesiredVariant, side: Upstream | Downstream | None, inventory: Inventory) -> Place | None:
+    view = inventory.repositories.get(ObjectName(variant.key.namespace, side.repo or "")) if side else None
+    if view is None or side is None:
+        return None
+    branch = side.branch if isinstance(side, Upstream) else None
+    return view.url, view.full_path(side.package or ""), branch or view.branch
+
+
+def _way(start: Place, end: Place, above: Mapping[Place, set[Place]]) -> tuple[Place, ...]:
+    """Return the shortest way from a package up to another one, () if there is none."""
+    ways: dict[Place, tuple[Place, ...]] = {start: (start,)}
+    queue = deque(ways)
+    while queue:
+        place = queue.popleft()
+        if place == end:
+            return ways[place]
+        for up in sorted(above.get(place, set()) - ways.keys()):
+            ways[up] = (*ways[place], up)
+            queue.append(up)
+    return ()
 
 
 def pin_at(

@@ -22,7 +22,8 @@ from reconciler.resolve.ownership import (
 from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag
 from reconciler.resolve.publications import find_publications, with_pending_tags
 from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant, WaitingVariant
-from reconciler.resolve.rollouts import Outcome, Rollouts, find_rollouts, with_hold
+from reconciler.resolve.rollout_records import Outcome
+from reconciler.resolve.rollouts import Rollouts, find_rollouts, with_hold
 from reconciler.resolve.up_to_date import (
     ObjectIndex,
     find_settled,
@@ -32,7 +33,7 @@ from reconciler.resolve.up_to_date import (
     named_objects,
     told_facts,
 )
-from reconciler.resolve.upstreams import find_repository
+from reconciler.resolve.upstreams import find_circles, find_repository
 
 
 def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
@@ -62,7 +63,8 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
     inventory = with_pending_tags(publications, inventory)
     lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory))
     outcomes |= {variant.key: resolve_variant(variant, inventory, lookups) for variant in pending}
-    rollouts = find_rollouts(outcomes, desired, inventory)
+    outcomes |= {key: (problem,) for key, problem in find_circles(downstreams, inventory).items()}
+    rollouts = find_rollouts(outcomes, desired, inventory, lookups.sources)
     outcomes |= _held(outcomes, rollouts, desired, inventory)
     ordered = [(key, outcomes[key]) for key in sorted(outcomes)]
     failed = {key: outcome for key, outcome in ordered if isinstance(outcome, tuple)}
@@ -70,10 +72,11 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
         variants=tuple(outcome for _, outcome in ordered if isinstance(outcome, ResolvedVariant)),
         waiting=tuple(outcome for _, outcome in ordered if isinstance(outcome, WaitingVariant)),
         stalled=frozenset(variant_key(key) for key in failed),
-        problems=tuple(sorted(problem for problems in failed.values() for problem in problems)),
+        problems=tuple(sorted({*rollouts.problems, *(p for problems in failed.values() for p in problems)})),
         downstreams=downstreams,
         publications=publications,
         rollouts=rollouts.rollouts,
+        notes=rollouts.notes,
     )
 
 

@@ -11,6 +11,7 @@ from reconciler.policy.rollouts import UNLISTED, Wave
 from reconciler.policy.settings import amount
 from reconciler.resolve.rollout_model import (
     GO,
+    ROLL_BACK,
     SKIP,
     MemberPhase,
     MemberStatus,
@@ -18,11 +19,11 @@ from reconciler.resolve.rollout_model import (
     Verdict,
     WavePhase,
     WaveStatus,
+    listed,
 )
 
 Labels = Mapping[str, str]
 
-_SHOWN = 3
 CLOCK_SKEW_S = 300
 """So much the clocks of machines may differ."""
 
@@ -98,7 +99,7 @@ def judge_waves(
     holding: WaveStatus | None = None
     for wave in waves:
         own = tuple(sorted(by_wave.get(wave.name, ()), key=lambda member: member.key))
-        due = frozenset() if orders.is_paused else frozenset(_next(wave, own))
+        due = frozenset() if orders.pause else frozenset(_next(wave, own))
         status = _judge(wave, own, orders, now, due)
         if holding is not None:
             status = WaveStatus(wave.name, WavePhase.WAITING, own, waiting_text(holding))
@@ -107,7 +108,8 @@ def judge_waves(
         holding = holding or (None if status.is_passed else status)
         statuses.append(status)
     is_stopped = holding is not None and holding.phase is WavePhase.FAILED
-    moved = {member.key for members in by_wave.values() for member in members if member.has_moved}
+    every = [member for own in by_wave.values() for member in own]
+    moved = {member.key for member in every if member.has_moved or (member.ended and not orders.pause)}
     return Judgement(tuple(statuses), frozenset(moved if is_stopped else moved | moving))
 
 
@@ -120,9 +122,10 @@ def waiting_text(holding: WaveStatus) -> str:
 
 def _next(wave: Wave, members: Sequence[MemberStatus]) -> Iterator[ObjectName]:
     """Yield the packages of an open wave that move now, as many as may be in review at one time."""
-    in_review = sum(member.phase is MemberPhase.IN_REVIEW for member in members)
-    room = max(1, amount(wave.max_open, len(members), up=True)) - in_review
-    waiting = [member.key for member in members if member.phase is MemberPhase.WAITING]
+    judged = [member for member in members if not member.ended]
+    in_review = sum(member.phase is MemberPhase.IN_REVIEW for member in judged)
+    room = max(1, amount(wave.max_open, len(judged), up=True)) - in_review
+    waiting = [member.key for member in judged if member.phase is MemberPhase.WAITING and not member.why]
     yield from waiting[: max(0, room)]
 
 
@@ -133,17 +136,22 @@ def _judge(
 
     `due` are the packages that move now.
     """
-    failed = [member for member in members if member.failure]
-    budget = amount(wave.failure_budget, len(members), up=False)
-    missing = [m for m in members if m.phase is not MemberPhase.PUBLISHED and not m.failure]
+    judged = [member for member in members if not member.ended]
+    failed = [member for member in judged if member.failure]
+    budget = amount(wave.failure_budget, len(judged), up=False)
     if wave.name in orders.skipped:
         return WaveStatus(wave.name, WavePhase.SKIPPED, members)
     if len(failed) > budget:
         allowed = f", and the failure budget is {budget}" if budget else ""
-        return WaveStatus(wave.name, WavePhase.FAILED, members, f"{_failed_text(failed)}{allowed}")
-    if missing:
-        return WaveStatus(wave.name, WavePhase.PROGRESSING, members, _missing_text(missing, due))
-    if why := _verifying_text(wave, members, orders, now):
+        hint = (
+            f'hint: Mend it, or annotate the set with {SKIP}: "{orders.revision}/{wave.name}" to go on, or '
+            f'with {ROLL_BACK}: "{orders.revision}" to go back'
+        )
+        text = f"{_failed_text(failed)}{allowed}"
+        return WaveStatus(wave.name, WavePhase.FAILED, members, text, hint=hint)
+    if any(member.phase is not MemberPhase.PUBLISHED and not member.failure for member in judged):
+        return WaveStatus(wave.name, WavePhase.PROGRESSING, members, due=due)
+    if why := _verifying_text(wave, judged, orders, now):
         return WaveStatus(wave.name, WavePhase.VERIFYING, members, why)
     tolerated = f"{_failed_text(failed)}, within the failure budget" if failed else ""
     return WaveStatus(wave.name, WavePhase.COMPLETE, members, tolerated)
@@ -161,7 +169,7 @@ def _verifying_text(wave: Wave, members: Sequence[MemberStatus], orders: Orders,
         if gate.result is Verdict.WAITING and not member.failure
     ]
     if waiting:
-        return f"waits for {_listed(waiting)}{_ahead_text(wave, members, orders, now)}"
+        return f"waits for {listed(waiting)}{_ahead_text(wave, members, orders, now)}"
     if members and wave.gates.approval and wave.name not in orders.go:
         return f'waits for a person: annotate the set with {GO}: "{orders.revision}/{wave.name}"'
     return ""
@@ -180,23 +188,5 @@ def _ahead_text(wave: Wave, members: Sequence[MemberStatus], orders: Orders, now
 
 
 def _failed_text(failed: Sequence[MemberStatus]) -> str:
-    listed = _listed([f"{member.name}: {member.failure}" for member in failed])
-    return f"{len(failed)} failed ({listed})"
-
-
-def _missing_text(missing: Sequence[MemberStatus], due: frozenset[ObjectName]) -> str:
-    """Return what is still to be published, in words that stay the same when what is due has moved."""
-    unknown = [member for member in missing if member.phase is MemberPhase.UNKNOWN]
-    waiting = [m for m in missing if m.phase is MemberPhase.WAITING and m.key not in due]
-    counts = {
-        "on the way": len(missing) - len(unknown) - len(waiting),
-        "to move": len(waiting),
-        "unknown": len(unknown),
-    }
-    text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    return f"{text} ({_listed([f'{m.name}: {m.why}' for m in unknown])})" if unknown else text
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return "; ".join(texts[:_SHOWN]) + more
+    texts = listed([f"{member.name}: {member.failure}" for member in failed])
+    return f"{len(failed)} failed ({texts})"

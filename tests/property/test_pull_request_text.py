@@ -8,11 +8,11 @@ from markdown_it.token import Token
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason
 from reconciler.forge import body_marker
-from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.ids import ObjectName, Oid, PackageKey, ask_key
 from reconciler.names.objects import File
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan
-from reconciler.plan.rejection import ask_box, ask_key, asked_keys
+from reconciler.plan.rejection import ask_box, asked_keys
 from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import make_dashboard
 from reconciler.report.diff import DifferenceReader

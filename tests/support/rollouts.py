@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
+from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import (
     PACKAGE_VARIANT_SET,
@@ -16,7 +18,7 @@ from reconciler.base.errors import Location
 from reconciler.base.wire import read_record
 from reconciler.inventory.inventory import CheckState, Inventory, PullRequest, PullState, Source, Sourced
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import tree_id
 from reconciler.plan.changes import Plan, WriteGroup
 from reconciler.policy import Policy, RolloutPolicy
@@ -184,7 +186,21 @@ class RolloutWorld(ModelWorld):
                 for edge, names in self.passed_checks.items()
             },
             now=self.time,
+            earlier=dict(self._earlier()),
         )
+
+    def _earlier(self) -> Iterator[tuple[PackageKey, KptfileHeader | None]]:
+        """Yield the Kptfile that main had of each package before its present upstream."""
+        for repository in self.repositories.values():
+            head, *older = repository.first_parents(repository.refs[MAIN])
+            for path in head.packages:
+                lock = head.header(path).upstream_lock
+                there = takewhile(lambda commit, path=path: path in commit.packages, older)
+                headers = (commit.header(path) for commit in there)
+                before = (
+                    h for h in headers if h.upstream_lock and lock and h.upstream_lock.commit != lock.commit
+                )
+                yield PackageKey(repository.url, path), next(before, None)
 
     def _set(self) -> Sourced[PackageVariantSet]:
         targets = [RepositoryTarget(name=edge, package_names=["web"]) for edge in self.targets]

@@ -1,22 +1,30 @@
 """Find packages at commits without a package revision: of branches, upstreamLocks and pins."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import RepositoryView, ReviewedLock, TreeAt, declared_upstreams
-from reconciler.names.ids import ObjectName, Oid, normalise_url
+from reconciler.names.ids import ObjectName, Oid, PackageKey, normalise_url
 from reconciler.read.manifests import Manifests
+from reconciler.read.repositories.discovery import find_package
+from reconciler.read.repositories.kptfiles import HeaderIndex
 from reconciler.read.state import State
+from reconciler.resolve.rollout_model import ROLL_BACK
 
 
 class PackageTrees(Struct, frozen=True):
-    """Package trees by commit and path, and the committer times of locked commits, in seconds."""
+    """Package trees by commit and path, and the committer times of locked commits, in seconds.
+
+    `earlier` is what main had before a revision that is ordered back: see `Inventory`.
+    """
 
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     times: Mapping[Oid, int] = field(default_factory=dict)
+    earlier: Mapping[PackageKey, KptfileHeader | None] = field(default_factory=dict)
 
 
 class _Place(NamedTuple):
@@ -40,13 +48,50 @@ def read_trees(
         # Fetch by id: no branch may lead to a locked commit any more.
         if place.commit not in times and mirror.bring(place.commit):
             times[place.commit] = mirror.commit(place.commit).committer.time
+    earlier = dict(_earlier(manifests, views, mirrors))
     trees: dict[TreeAt, Oid | None] = {}
-    for view, commit, path in (*_followed(manifests, views), *_locked(views), *pinned):
+    for view, commit, path in (*_followed(manifests, views), *_locked(views, earlier.values()), *pinned):
         at = TreeAt(view.url, commit, path)
         if at not in trees:
             mirror = mirrors.open(view.remote)
             trees[at] = mirror.subtree(commit, path) if mirror.find_commit(commit) else None
-    return PackageTrees({at: tree for at, tree in trees.items() if tree}, times)
+    return PackageTrees({at: tree for at, tree in trees.items() if tree}, times, earlier)
+
+
+def _earlier(
+    manifests: Manifests, views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors
+) -> Iterator[tuple[PackageKey, KptfileHeader | None]]:
+    """Yield the Kptfile from before a revision that a set orders to be rolled back, newest states first.
+
+    Only an order needs it, so no other run walks back. A package that was not there before has none.
+    """
+    notes = (declared.manifest.metadata.annotations or {} for declared in manifests.sets)
+    ordered = {text.strip() for note in notes if (text := note.get(ROLL_BACK))}
+    index = HeaderIndex()
+    for view in views.values() if ordered else ():
+        for path, package in view.packages.items() if view.is_available and view.head else ():
+            lock = package.main_header.upstream_lock if package.main_header else None
+            if lock is None or not _names(lock, ordered):
+                continue
+            mirror, before, tree = mirrors.open(view.remote), None, package.main_tree
+            for commit in mirror.first_parents(view.head.oid) if view.head else ():
+                state = find_package(mirror, commit.tree, path)
+                if state is None:
+                    break
+                if state.tree == tree:
+                    continue
+                tree = state.tree
+                index.load(mirror, [state.kptfile])
+                header = index.header(state.kptfile)
+                if header.upstream_lock and header.upstream_lock.commit != lock.commit:
+                    before = header
+                    break
+            yield PackageKey(view.url, path), before
+
+
+def _names(lock: GitUpstream, ordered: Container[str]) -> bool:
+    """Tell whether one of these revisions, as plans name them, is that of an upstreamLock."""
+    return lock.ref in ordered or f"{lock.ref}@{lock.commit[:8]}" in ordered
 
 
 def _pinned(
@@ -80,7 +125,9 @@ def _followed(manifests: Manifests, views: Mapping[ObjectName, RepositoryView]) 
                     yield _Place(view, commit.oid, path)
 
 
-def _locked(views: Mapping[ObjectName, RepositoryView]) -> Iterator[_Place]:
+def _locked(
+    views: Mapping[ObjectName, RepositoryView], earlier: Iterable[KptfileHeader | None]
+) -> Iterator[_Place]:
     """Yield the packages of upstreamLocks in every view of their repository."""
     by_name: dict[str, list[RepositoryView]] = {}
     available = [view for view in views.values() if view.is_available]
@@ -93,7 +140,7 @@ def _locked(views: Mapping[ObjectName, RepositoryView]) -> Iterator[_Place]:
     headers = (h for p in packages for h in (p.main_header, *(draft.header for draft in p.drafts)))
     locks = {
         (h.upstream_lock.repo, h.upstream_lock.commit, h.upstream_lock.directory)
-        for h in headers
+        for h in (*headers, *earlier)
         if h and h.upstream_lock
     }
     for repo, commit, written in sorted(locks):

@@ -259,10 +259,8 @@ def test_a_package_under_another_object_is_not_called_gone() -> None:
     one.ask("cloud", 1, package="aws")
     text = "\n".join(lock_lines(one.run()))
 
-    assert (
-        "revision: discard aws-617773010000 Active: revision 1 of Provider/aws, Provider/cloud installs its package"
-        in text
-    )
+    discarded = "revision: discard aws-617773010000 Active: revision 1 of Provider/aws"
+    assert f"{discarded}, Provider/cloud installs its package" in text
     assert "gone" not in text
 
 

@@ -18,14 +18,13 @@ from reconciler.inventory.inventory import (
     PullState,
     Source,
 )
-from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
+from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey, ask_key
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.draft_decision import Case
 from reconciler.plan.rejection import (
     RETRY,
     ask_box,
-    ask_key,
     asked_keys,
     dashboard_key,
     find_rejection,

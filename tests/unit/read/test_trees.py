@@ -55,7 +55,7 @@ class World:
         ]
         views = read_repositories(registered, self.mirrors, Policy())
         declared = [
-            SimpleNamespace(key=ObjectName("default", "v"), manifest=SimpleNamespace(spec=_spec(upstream)))
+            SimpleNamespace(key=ObjectName("default", "v"), manifest=_manifest(upstream))
             for upstream in upstreams
         ]
         manifests = Manifests(variants=cast("Any", declared[:1]), sets=cast("Any", declared[1:]))
@@ -66,9 +66,10 @@ class World:
         return {("up", commit, "catalog/web"): self.up.tree(commit, "catalog/web")}
 
 
-def _spec(upstream: Mapping[str, str]) -> SimpleNamespace:
+def _manifest(upstream: Mapping[str, str]) -> SimpleNamespace:
     empty = {"repo": "up", "package": "web", "branch": "", "tag": "", "version": ""}
-    return SimpleNamespace(upstream=SimpleNamespace(**{**empty, **upstream}))
+    spec = SimpleNamespace(upstream=SimpleNamespace(**{**empty, **upstream}))
+    return SimpleNamespace(metadata=SimpleNamespace(annotations={}), spec=spec)
 
 
 @pytest.fixture

@@ -330,3 +330,48 @@ URLS = [
 def test_a_repository_is_the_same_however_its_url_is_written(url: str, identity: str) -> None:
     assert normalise_url(url) == identity
     assert normalise_url(identity) == identity
+
+
+def spec_of(upstream: str, downstream: str, *, branch: str | None = None) -> PackageVariantSpec:
+    up, down = upstream.split("/"), downstream.split("/")
+    return PackageVariantSpec(
+        upstream=Upstream(repo=up[0], package=up[1], branch=branch),
+        downstream=Downstream(repo=down[0], package=down[1]),
+        adoption_policy="adoptExisting",
+    )
+
+
+CIRCLES = {
+    "its own upstream": (["e/a e/a"], 1),
+    "two": (["e/a e/b", "e/b e/a"], 2),
+    "three in two repositories": (["e/a f/b", "f/b e/c", "e/c e/a"], 3),
+    "a chain has none": (["e/a e/b", "e/b e/c"], 0),
+    "what follows a circle is not in it": (["e/a e/b", "e/b e/a", "e/b e/c"], 2),
+}
+
+
+@pytest.mark.parametrize("name", CIRCLES)
+def test_packages_that_are_made_from_themselves_are_refused(name: str) -> None:
+    links, refused = CIRCLES[name]
+    world = ModelWorld()
+    for repo in "ef":
+        world.add_repository(repo)
+    for path in "abc":
+        world.publish("e", path, blueprint(path), 1)
+        world.publish("f", path, blueprint(path), 1)
+    for number, link in enumerate(links):
+        world.variants[f"v{number}"] = spec_of(*link.split())
+
+    problems = [p for p in world.plan().problems if p.reason is Reason.UPSTREAM_CIRCLE]
+
+    assert len(problems) == refused
+    assert all(problem.hint for problem in problems)
+
+
+def test_a_package_that_follows_another_branch_of_itself_is_no_circle() -> None:
+    world = ModelWorld()
+    world.add_repository("e")
+    world.publish("e", "a", blueprint("a"), 1)
+    world.variants["v"] = spec_of("e/a", "e/a", branch="next")
+
+    assert Reason.UPSTREAM_CIRCLE not in {problem.reason for problem in world.plan().problems}

@@ -16,7 +16,6 @@ from reconciler.resolve.rollout_model import (
     Orders,
     Verdict,
     WavePhase,
-    WaveStatus,
 )
 from reconciler.resolve.waves import Judgement, assign_waves, judge_waves, recorded_waves, wave_names
 from tests.support.decision_table import DecisionTable, Row
@@ -37,7 +36,10 @@ def member(
     why: str = "",
 ) -> MemberStatus:
     at = published if phase is MemberPhase.PUBLISHED else 0
-    return MemberStatus(ObjectName("default", name), f"{name}/web", phase, at, gates, why)
+    failure = next((gate.message for gate in gates if gate.result is Verdict.FAILED), "")
+    if phase in {MemberPhase.REFUSED, MemberPhase.REVERTED}:
+        failure, why = why, ""
+    return MemberStatus(ObjectName("default", name), f"{name}/web", phase, at, gates, why, failure)
 
 
 PUBLISHED = MemberPhase.PUBLISHED
@@ -73,7 +75,7 @@ CASES = [
         (member("a", MemberPhase.IN_REVIEW), member("b")),
         WavePhase.PROGRESSING,
         "1 on the way, 1 to move",
-        Orders("web/v2", is_paused=True),
+        Orders("web/v2", pause="paused"),
     ),
     Case(
         "some in review",
@@ -197,7 +199,7 @@ CASES = [
         (member("a", PUBLISHED),),
         WavePhase.COMPLETE,
         "",
-        Orders("web/v2", is_paused=True),
+        Orders("web/v2", pause="paused"),
     ),
 ]
 
@@ -206,7 +208,8 @@ CASES = [
 def test_phase_of_a_wave(case: Case) -> None:
     judged = judge_waves([case.wave], [("w", m) for m in case.members], case.orders, NOW)
 
-    assert judged.waves == (WaveStatus("w", case.phase, case.members, case.message),)
+    (wave,) = judged.waves
+    assert (wave.phase, wave.message, wave.members) == (case.phase, case.message, case.members)
 
 
 def judge(*members: tuple[str, MemberStatus], orders: Orders = NO_ORDERS, **rules: Wave) -> Judgement:
@@ -272,7 +275,7 @@ def test_a_pause_moves_nothing_and_takes_nothing_back() -> None:
     judged = judge(
         ("first", member("a", MemberPhase.IN_REVIEW)),
         ("first", member("b")),
-        orders=Orders(is_paused=True),
+        orders=Orders(pause="paused"),
     )
 
     assert moving(judged) == ["a"]
@@ -453,7 +456,7 @@ def decide_case(case: Mapping[str, str]) -> tuple[WavePhase, bool]:
         gates=Gates(approval=case["approval"] != "not asked for"),
     )
     orders = Orders(
-        is_paused=case["paused"] == "yes",
+        pause="paused" if case["paused"] == "yes" else "",
         go=frozenset({"second"} if case["approval"] == "given" else ()),
         skipped=frozenset({"second"} if case["skipped"] == "yes" else ()),
     )

@@ -1,0 +1,250 @@
+"""Memory of rollouts: the record of each set, and what this run sees of its packages (D20, D27)."""
+
+from collections.abc import Container, Iterable, Mapping
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.api.porch import PackageVariantSet
+from reconciler.base.errors import Location
+from reconciler.expand.variants import DesiredVariant
+from reconciler.inventory.inventory import Inventory, PullState, Sourced
+from reconciler.names.ids import ObjectName, Oid, PackageKey, ask_key
+from reconciler.names.problems import Problem
+from reconciler.names.refs import DRAFTS, short_branch
+from reconciler.policy import RolloutPolicy
+from reconciler.records.state import UNTIMED, RolloutMember, RolloutPin, RolloutRecord
+from reconciler.resolve.deliveries import RETRY
+from reconciler.resolve.merge_bases import Sources
+from reconciler.resolve.ownership import find_view
+from reconciler.resolve.resolution import Pin, ResolvedVariant, WaitingVariant
+from reconciler.resolve.rollout_model import ROLL_BACK
+from reconciler.resolve.waves import assign_waves, wave_names
+
+Outcome = ResolvedVariant | WaitingVariant | tuple[Problem, ...]
+"""Outcome of one variant: resolved, waiting for its pin, or stalled with its problems."""
+
+CLUSTER_LABEL = "reconciler.dev/cluster"
+"""The label by which a wave may select the cluster of a Repository."""
+
+
+class RollingSet(Struct, frozen=True):
+    """One set with a policy: its variants, their outcomes, and its orders."""
+
+    declared: Sourced[PackageVariantSet]
+    policy: RolloutPolicy
+    variants: Mapping[ObjectName, DesiredVariant]
+    outcomes: Mapping[ObjectName, Outcome]
+    inventory: Inventory
+    sources: Sources
+
+    @property
+    def key(self) -> ObjectName:
+        """The set's identity."""
+        return self.declared.key
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The set's annotations: the orders of people."""
+        return self.declared.manifest.metadata.annotations or {}
+
+    def asks_for(self, key: ObjectName) -> Pin | None:
+        """Return the pin that a variant asks for; None if it has none."""
+        outcome = self.outcomes.get(key)
+        if isinstance(outcome, WaitingVariant):
+            return outcome.target
+        return outcome.requested if isinstance(outcome, ResolvedVariant) else None
+
+    def base(self, key: ObjectName) -> Pin | None:
+        """Return the pin that main has; None if it has none, or another than ours."""
+        outcome = self.outcomes.get(key)
+        return outcome.base if isinstance(outcome, ResolvedVariant) else None
+
+    def is_at_target(self, key: ObjectName) -> bool:
+        """Tell whether main has what a variant asks for."""
+        return identity(self.base(key)) == identity(self.asks_for(key)) != ""
+
+    def differs(self, key: ObjectName) -> bool:
+        """Tell whether main does not have what a variant asks for."""
+        return self.asks_for(key) is not None and not self.is_at_target(key)
+
+    def name(self, key: ObjectName) -> str:
+        """Return a variant's package as people call it: its Repository and its name there."""
+        downstream = self.variants[key].spec.downstream
+        return f"{downstream.repo}/{downstream.package}" if downstream else key.name
+
+    def has_draft(self, key: ObjectName) -> bool:
+        """Tell whether a draft proposes what a variant asks for."""
+        outcome = self.outcomes.get(key)
+        if not isinstance(outcome, ResolvedVariant) or outcome.draft is None:
+            return False
+        return identity(outcome.draft_base) == identity(self.asks_for(key))
+
+    def located(self, annotation: str) -> Location:
+        """Return the location of an order."""
+        return self.declared.source.at("metadata", "annotations", annotation)
+
+
+def identity(pin: Pin | None) -> str:
+    """Return what tells one upstream revision from another: a branch that moves elsewhere is the same."""
+    if pin is None:
+        return ""
+    return f"{pin.package.path}@{pin.ref if pin.revision > 0 else ''} {pin.tree}"
+
+
+def is_asked_again(
+    variant: DesiredVariant, package: PackageKey, trees: Iterable[Oid | None], inventory: Inventory
+) -> bool:
+    """Tell whether a person asks for rejected content: by the retry annotation, or on the dashboard."""
+    annotated, record = variant.annotations.get(RETRY, ""), inventory.records.get(variant.key)
+    # Removing the annotation asks for nothing.
+    if annotated and annotated != (record.retry if record else ""):
+        return True
+    return any(ask_key(package, tree) in inventory.retry_requests for tree in set(trees) if tree)
+
+
+def current_record(rolling: RollingSet) -> RolloutRecord | None:
+    """Return the record of the rollout that is on its way: the recorded one, or that of a new rollout."""
+    old = rolling.inventory.rollouts.get(rolling.key)
+    if old is not None and _is_current(rolling, old):
+        now = _observation_time(rolling, old)
+        members = (member for member in old.members if member.key in rolling.variants)
+        return replace(old, members=tuple(_observed(rolling, member, now) for member in members))
+    # A package that is back leaves no trace in what its set asks for, but the order is still there.
+    is_ordered_back = rolling.annotations.get(ROLL_BACK, "").strip() in labels_asked(rolling)
+    if is_ordered_back or any(map(rolling.differs, rolling.variants)):
+        return _new_record(rolling, old)
+    return None
+
+
+def _is_current(rolling: RollingSet, record: RolloutRecord) -> bool:
+    """Tell whether the set still asks for what the recorded rollout brings."""
+    pairs = ((member.target, identity(rolling.asks_for(member.key))) for member in record.members)
+    return all(not before or not now or before == now for before, now in pairs)
+
+
+def newcomers(rolling: RollingSet, members: Container[ObjectName]) -> list[ObjectName]:
+    """Return the variants beside these members that are to get the revision."""
+    return [key for key in sorted(rolling.variants) if key not in members and rolling.differs(key)]
+
+
+def labels_asked(rolling: RollingSet) -> list[str]:
+    """Return the revisions that the set asks for, as people call them."""
+    targets = map(rolling.asks_for, rolling.variants)
+    return sorted({target.label for target in targets if target is not None})
+
+
+def _new_record(rolling: RollingSet, old: RolloutRecord | None) -> RolloutRecord:
+    """Return the record of a rollout that starts now; `old` is one of another revision."""
+    revision = ", ".join(labels_asked(rolling))
+    if old is not None and old.revision.partition("@")[0] == revision:
+        # Its tag moved: an order for what it was does not speak of what it is.
+        pin = next(target for key in sorted(rolling.variants) if (target := rolling.asks_for(key)))
+        revision = f"{pin.ref}@{pin.commit.oid[:8]}"
+    record = RolloutRecord(
+        namespace=rolling.key.namespace, name=rolling.key.name, revision=revision, waves=()
+    )
+    return _with_members(rolling, record, rolling.variants)
+
+
+def with_newcomers(rolling: RollingSet, record: RolloutRecord) -> RolloutRecord:
+    """Return the record of a rollout that ended, with the targets that came later on their way."""
+    ended = tuple(replace(member, ended=True) for member in record.members)
+    record = replace(record, members=ended, finished=False)
+    return _with_members(rolling, record, newcomers(rolling, {member.key for member in ended}))
+
+
+def _with_members(rolling: RollingSet, record: RolloutRecord, keys: Iterable[ObjectName]) -> RolloutRecord:
+    places = assign_waves(rolling.policy.waves, {key: _labels(rolling, key) for key in rolling.variants})
+    now = _observation_time(rolling, record)
+    added = (
+        _observed(rolling, RolloutMember(**key._asdict(), wave=places[key]), now) for key in sorted(keys)
+    )
+    members = tuple(sorted((*record.members, *added), key=lambda member: member.key))
+    used = {member.wave for member in members}
+    names = (*(name for name in wave_names(rolling.policy.waves) if name in used), *record.waves)
+    return replace(record, members=members, waves=tuple(dict.fromkeys(names)))
+
+
+def _labels(rolling: RollingSet, key: ObjectName) -> Mapping[str, str]:
+    view = find_view(rolling.variants[key], rolling.inventory)
+    if view is None:
+        return {}
+    return {**(view.manifest.metadata.labels or {}), CLUSTER_LABEL: view.cluster}
+
+
+def _observation_time(rolling: RollingSet, old: RolloutRecord | None) -> int:
+    """Return the time under which this run records what it is the first to see."""
+    if not rolling.policy.uses_time:
+        return UNTIMED
+    # Never earlier than the record: a clock that was set back does not end a soak time early.
+    return max([rolling.inventory.now, *(member.published for member in (old.members if old else ()))])
+
+
+def _observed(rolling: RollingSet, member: RolloutMember, now: int) -> RolloutMember:
+    """Return a member with what this run sees of it; what it cannot see stays as it was recorded (D27).
+
+    The dates of commits do not count: they are whatever their authors write, and a fast-forward merge has the
+    date of the draft.
+    """
+    key, variant = member.key, rolling.variants[member.key]
+    outcome, base = rolling.outcomes.get(key), rolling.base(key)
+    member = replace(member, target=member.target or identity(rolling.asks_for(key)))
+    if not isinstance(outcome, ResolvedVariant):
+        return member
+    if rolling.is_at_target(key):
+        published = member.published if member.published > UNTIMED else now
+        is_unhealthy = member.failed == "unhealthy"
+        return replace(
+            member,
+            published=published,
+            failed=member.failed if is_unhealthy else "",
+            why=member.why if is_unhealthy else "",
+        )
+    before = recorded_pin(base) if member.before is None and base is not None else member.before
+    published, (failed, why) = min(member.published, UNTIMED), _find_failure(rolling, member, outcome)
+    record, draft = rolling.inventory.records.get(key), outcome.draft
+    trees = (outcome.local, draft.tree if draft else None, Oid(record.output_tree) if record else None)
+    if is_asked_again(variant, outcome.downstream, trees, rolling.inventory):
+        published, failed, why = 0, "", ""
+    elif not failed and published and not rolling.has_draft(key):
+        failed, why = "reverted", f"main has {base.label} again" if base else "main has it no more"
+    return replace(member, before=before, published=published, failed=failed, why=why)
+
+
+def _find_failure(
+    rolling: RollingSet, member: RolloutMember, outcome: ResolvedVariant
+) -> tuple[Literal["", "closed", "reverted"], str]:
+    """Return how what the variant asks for failed by its pull request, with its branch or without.
+
+    Where no pull request can be seen, what was recorded stays.
+    """
+    recorded: tuple[Literal["", "closed"], str] = (
+        ("closed", member.why) if member.failed == "closed" else ("", "")
+    )
+    if outcome.target is not None:  # it is kept at another revision, which has pull requests of its own
+        return recorded
+    pulls, draft = rolling.inventory.pulls_of(outcome.downstream.url), outcome.draft
+    record, heads = rolling.inventory.records.get(member.key), f"{DRAFTS}{outcome.downstream.path}/"
+    if rolling.has_draft(member.key) and draft is not None:
+        mine = list(pulls.at(short_branch(draft.ref)))
+    elif record is None or (record.inputs, record.local_tree) != (outcome.inputs, outcome.local or ""):
+        return "", ""  # what is proposed now is not what ended
+    else:
+        mine, draft = [*pulls.below(heads), *pulls.at(record.group)], None
+    newest = max(mine, key=lambda pull: (pull.state is PullState.OPEN, pull.number), default=None)
+    if newest is None:
+        return recorded
+    if newest.state is PullState.CLOSED and (draft is None or newest.head_oid in ("", draft.tip.oid)):
+        return "closed", f"pull request {newest.number} was closed"
+    if newest.state is PullState.MERGED and draft is None and newest.head.startswith(heads):
+        return "reverted", f"pull request {newest.number} was merged, and main has it no more"
+    return "", ""
+
+
+def recorded_pin(pin: Pin) -> RolloutPin:
+    """Return a pin as a record has it."""
+    return RolloutPin(
+        repository=pin.repository, package=pin.name, ref=pin.ref, commit=pin.commit.oid, tree=pin.tree
+    )

@@ -1,0 +1,440 @@
+"""What a rollout remembers: the revision from before, what failed, that it ended, and what people ordered."""
+
+import pytest
+
+from reconciler.base.errors import Exit
+from reconciler.base.reasons import Reason
+from reconciler.plan.changes import Change, Op, Plan
+from reconciler.policy import PullRequestPolicy, RolloutPolicy
+from reconciler.policy.rollouts import Gates, Wave
+from reconciler.resolve.rollout_model import ROLL_BACK, Rollout, RolloutPhase
+from tests.support.model import MAIN
+from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, RolloutWorld, config_map
+from tests.support.values import replace
+
+RETRY = "reconciler.dev/retry"
+PLAIN = (RolloutPolicy(waves=(Wave("first", selector=POLICY.waves[0].selector), Wave("rest"))),)
+BUDGET = (
+    RolloutPolicy(
+        waves=(Wave("first", selector=POLICY.waves[0].selector, failure_budget="1"), Wave("rest")),
+    ),
+)
+
+
+@pytest.fixture
+def world() -> RolloutWorld:
+    """Return a fleet with the first revision everywhere, that asks for the second one now."""
+    world = RolloutWorld()
+    world.policy = replace(world.policy, rollouts=())
+    world.run()
+    merge_all(world)
+    world.run()
+    world.policy = replace(world.policy, rollouts=PLAIN)
+    world.revision = 2
+    return world
+
+
+def merge_all(world: RolloutWorld) -> None:
+    for edge, ref in list(world.open_drafts()):
+        world.merge(edge, ref)
+
+
+def run_to_end(world: RolloutWorld) -> Plan:
+    """Run and merge until nothing is left to do."""
+    while not world.run().is_empty or list(world.open_drafts()):
+        merge_all(world)
+    return world.run()
+
+
+def the_rollout(plan: Plan) -> Rollout:
+    (rollout,) = plan.rollouts
+    return rollout
+
+
+def row(plan: Plan, edge: str) -> Change:
+    return next(change for change in plan.changes if change.package.url.endswith(f"/{edge}"))
+
+
+def updated(plan: Plan) -> list[str]:
+    return [c.package.url.rpartition("/")[2] for c in plan.changes if c.written is not None]
+
+
+def revisions(world: RolloutWorld) -> dict[str, str]:
+    """Return the revision that main of each repository has, "" for no package."""
+    locks = {edge: world.repositories[edge].at(MAIN) for edge in EDGES}
+    return {
+        edge: commit.header("web").upstream_lock.ref if "web" in commit.packages else ""
+        for edge, commit in locks.items()
+    }
+
+
+def all_at(ref: str) -> dict[str, str]:
+    return dict.fromkeys(EDGES, ref)
+
+
+# what a package had before
+
+
+def test_a_repository_that_could_not_be_read_at_the_start_goes_back_too(world: RolloutWorld) -> None:
+    world.repositories["b1"].down = True
+    world.run()
+    world.repositories["b1"].down = False
+    run_to_end(world)
+    assert revisions(world) == all_at("web/v2")
+
+    world.order(ROLL_BACK, "web/v2")
+    run_to_end(world)
+
+    assert revisions(world) == all_at("web/v1")
+
+
+def test_a_repository_that_no_run_saw_before_goes_back_by_the_history_of_main(world: RolloutWorld) -> None:
+    world.policy = replace(world.policy, rollouts=())
+    world.run()
+    world.repositories["a1"].down = True
+    world.policy = replace(world.policy, rollouts=PLAIN)
+    world.run()
+    world.merge("a1", world.drafts("a1")[0])
+    world.repositories["a1"].down = False
+    world.order(ROLL_BACK, "web/v2")
+
+    run_to_end(world)
+
+    assert revisions(world) == all_at("web/v1")
+
+
+@pytest.mark.parametrize("lost", ["state", "policy"])
+def test_without_the_record_packages_go_back_to_what_main_had(world: RolloutWorld, lost: str) -> None:
+    world.run()
+    merge_all(world)
+    world.run()
+    if lost == "state":
+        world.lose_state()
+    else:
+        world.policy = replace(world.policy, rollouts=())
+        world.run()
+        world.policy = replace(world.policy, rollouts=PLAIN)
+    run_to_end(world)
+    assert revisions(world) == all_at("web/v2")
+
+    world.order(ROLL_BACK, "web/v2")
+    plan = run_to_end(world)
+
+    assert revisions(world) == all_at("web/v1")
+    assert the_rollout(plan).waves[0].message == ""
+    assert world.plan().is_empty
+
+
+def test_after_the_end_and_without_the_state_a_rollback_still_works(world: RolloutWorld) -> None:
+    run_to_end(world)
+    world.lose_state()
+    world.order(ROLL_BACK, "web/v2")
+
+    run_to_end(world)
+
+    assert revisions(world) == all_at("web/v1")
+
+
+def test_packages_that_the_rollout_made_stay_and_their_open_drafts_close() -> None:
+    world = RolloutWorld()
+    world.policy = replace(world.policy, rollouts=PLAIN)
+    world.run()
+    world.merge("a1", world.drafts("a1")[0])
+    world.order(ROLL_BACK, "web/v1")
+
+    plan = world.run()
+
+    assert (row(plan, "a2").op, row(plan, "a2").reason) == (Op.CLOSE, Reason.ROLLED_BACK)
+    assert [pull.state.value for pull in world.repositories["a2"].pulls] == ["closed"]
+    assert "a1/web was made by it and stays" in the_rollout(plan).waves[0].message
+    assert list(world.open_drafts()) == []
+    assert world.run().is_empty
+    world.order(ROLL_BACK, None)
+    assert updated(world.run()) == ["a2"]
+
+
+def test_a_revision_that_replaces_one_on_its_way_closes_the_drafts_of_new_packages() -> None:
+    world = RolloutWorld()
+    world.policy = replace(world.policy, rollouts=PLAIN)
+    world.run()
+    world.merge("a1", world.drafts("a1")[0])
+    world.merge("a2", world.drafts("a2")[0])
+    world.run()
+    assert world.drafts("c2")
+    world.revision = 2
+
+    world.run()
+
+    assert [edge for edge, _ in world.open_drafts()] == ["a1", "a2"]
+    run_to_end(world)
+    assert revisions(world) == all_at("web/v2")
+
+
+def test_a_revision_from_before_that_is_gone_is_a_problem(world: RolloutWorld) -> None:
+    run_to_end(world)
+    first = world.repositories["blueprints"].refs.pop("refs/tags/web/v1")
+    world.order(ROLL_BACK, "web/v2")
+    inventory = world.inventory()
+    world.inventory = lambda: replace(  # type: ignore[method-assign]
+        inventory, trees={at: tree for at, tree in inventory.trees.items() if at.commit != first}
+    )
+
+    plan = world.plan()
+
+    assert Exit.INVALID_INPUT in plan.exits
+    assert "web/v1, which a1/web had before web/v2, cannot be found" in str(plan.problems[0])
+    assert updated(plan) == []
+
+
+# failures
+
+
+def closed(world: RolloutWorld, edge: str, *, delete: bool) -> None:
+    (ref,) = world.drafts(edge)
+    world.close(edge, ref.removeprefix("refs/heads/"))
+    if delete:
+        del world.repositories[edge].refs[ref]
+
+
+@pytest.mark.parametrize("delete", [False, True], ids=["branch stays", "branch deleted"])
+def test_a_closed_pull_request_stays_a_failure(world: RolloutWorld, delete: bool) -> None:
+    world.run()
+    closed(world, "a1", delete=delete)
+
+    plan = world.run()
+
+    assert the_rollout(plan).phase is RolloutPhase.FAILED
+    assert the_rollout(plan).waves[0].message == "1 failed (a1/web: pull request 2 was closed)"
+    assert the_rollout(world.run()).phase is RolloutPhase.FAILED
+
+
+def test_a_branch_that_is_deleted_later_makes_a_closed_pull_request_no_less_closed(
+    world: RolloutWorld,
+) -> None:
+    world.run()
+    closed(world, "a1", delete=False)
+    world.run()
+    (ref,) = world.drafts("a1")
+    del world.repositories["a1"].refs[ref]
+
+    assert the_rollout(world.run()).phase is RolloutPhase.FAILED
+
+
+def test_a_failure_stays_while_its_repository_cannot_be_read(world: RolloutWorld) -> None:
+    world.run()
+    closed(world, "a1", delete=True)
+    world.run()
+    world.repositories["a1"].down = True
+
+    assert the_rollout(world.run()).phase is RolloutPhase.FAILED
+
+
+def test_retry_proposes_a_closed_package_again_and_the_rollout_goes_on(world: RolloutWorld) -> None:
+    world.run()
+    closed(world, "a1", delete=True)
+    world.run()
+    world.order(RETRY, "1")
+
+    plan = world.run()
+
+    assert the_rollout(plan).phase is RolloutPhase.PROGRESSING
+    assert updated(plan) == ["a1"]
+    assert the_rollout(world.run()).phase is RolloutPhase.PROGRESSING
+
+
+def test_what_people_took_back_waits_for_them_and_moves_when_they_ask(world: RolloutWorld) -> None:
+    world.run()
+    merge_all(world)
+    world.run()
+    world.revert("a1")
+
+    plan = world.run()
+
+    assert (the_rollout(plan).phase, updated(plan)) == (RolloutPhase.FAILED, [])
+    assert row(plan, "a1").reason is Reason.REJECTED
+    assert RETRY in row(plan, "a1").message
+    assert world.run().is_empty
+    world.order(RETRY, "1")
+    plan = world.run()
+    assert (the_rollout(plan).phase, updated(plan)) == (RolloutPhase.PROGRESSING, ["a1"])
+
+
+def test_a_package_with_another_revision_than_ever_is_not_moved_by_a_failed_rollout(
+    world: RolloutWorld,
+) -> None:
+    """A person merges an edited rollback: main has a content that it never had."""
+    world.run()
+    merge_all(world)
+    world.run()
+    world.revert("a1")
+    world.edit("a1", "web", {"own.yaml": "kind: Own\n"})
+
+    plan = world.run()
+
+    assert (the_rollout(plan).phase, updated(plan)) == (RolloutPhase.FAILED, [])
+
+
+def test_an_unhealthy_package_stays_a_failure_while_nobody_sees_it(world: RolloutWorld) -> None:
+    waves = (
+        Wave("first", selector=POLICY.waves[0].selector, gates=Gates(objects=(GATE,)), max_open="1"),
+        Wave("r"),
+    )
+    world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
+    world.run()
+    merge_all(world)
+    world.run()
+    world.health["a1"] = "Degraded"
+    world.take_snapshot()
+    assert the_rollout(world.run()).phase is RolloutPhase.FAILED
+    world.taken = None
+
+    plan = world.run()
+
+    assert (the_rollout(plan).phase, updated(plan)) == (RolloutPhase.FAILED, [])
+    world.health.clear()
+    world.take_snapshot()
+    assert the_rollout(world.run()).phase is RolloutPhase.PROGRESSING
+
+
+# the end
+
+
+def ended_within_its_budget(world: RolloutWorld) -> None:
+    world.policy = replace(world.policy, rollouts=BUDGET)
+    world.targets.remove("c2")
+    world.run()
+    merge_all(world)
+    world.run()
+    world.revert("a1")
+    run_to_end(world)
+
+
+def test_a_rollout_that_ended_within_its_budget_stays_ended(world: RolloutWorld) -> None:
+    ended_within_its_budget(world)
+
+    plan = world.plan()
+
+    assert the_rollout(plan).phase is RolloutPhase.COMPLETE
+    assert plan.is_empty
+    assert revisions(world)["a1"] == "web/v1"
+
+
+def test_a_target_that_comes_after_the_end_gets_its_package(world: RolloutWorld) -> None:
+    ended_within_its_budget(world)
+    world.targets.append("c2")
+
+    assert updated(world.run()) == ["c2"]
+    merge_all(world)
+    plan = world.run()
+    assert the_rollout(plan).phase is RolloutPhase.COMPLETE
+    assert world.plan().is_empty
+    assert revisions(world)["a1"] == "web/v1"
+
+
+def test_a_rollout_stays_ended_when_its_skipped_wave_fails(world: RolloutWorld) -> None:
+    world.order(SKIP, "web/v2/first")
+    world.run()
+    closed(world, "a1", delete=True)
+    run_to_end(world)
+    assert the_rollout(world.plan()).phase is RolloutPhase.COMPLETE
+    world.order(SKIP, None)
+
+    plan = world.run()
+
+    assert the_rollout(plan).phase is RolloutPhase.COMPLETE
+    assert world.plan().is_empty
+
+
+# orders
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        (ROLL_BACK, "v2", '"web/v2"'),
+        (ROLL_BACK, "true", '"web/v2"'),
+        (ROLL_BACK, "web/v9", '"web/v2"'),
+        (ROLL_BACK, "web/v3", '"web/v2"'),
+        (SKIP, "web/v2/nosuch", "first"),
+        (GO, "web/v2/frist", "first"),
+        (SKIP, "web/v2/first, web/v2/rest", "semicolons"),
+        (GO, "wbe/v2/first", '"web/v2/first"'),
+    ],
+)
+def test_an_order_that_is_not_understood_is_a_problem_and_nothing_moves(
+    world: RolloutWorld, name: str, text: str, hint: str
+) -> None:
+    world.order(name, text)
+
+    plan = world.plan()
+
+    (problem,) = plan.problems
+    assert problem.reason is Reason.INVALID_ANNOTATION
+    assert hint in problem.hint
+    assert Exit.INVALID_INPUT in plan.exits
+    assert updated(plan) == []
+
+
+@pytest.mark.parametrize("text", ["web/v1/first", "web/v1/gone", "web/v2/first"])
+def test_an_order_for_an_earlier_revision_is_over_and_no_problem(world: RolloutWorld, text: str) -> None:
+    world.order(SKIP, text)
+
+    assert world.plan().problems == ()
+
+
+def test_a_rollback_of_another_revision_is_noted(world: RolloutWorld) -> None:
+    world.order(ROLL_BACK, "web/v1")
+
+    (note,) = world.plan().notes
+
+    assert "it names web/v1, and the rollout brings web/v2" in note
+
+
+# limits
+
+
+def test_a_rollback_waits_for_no_limit_and_no_schedule(world: RolloutWorld) -> None:
+    run_to_end(world)
+    world.policy = replace(world.policy, pull_requests=PullRequestPolicy(max_new=1))
+    world.opening = replace_opening(world, is_open=False)
+    world.order(ROLL_BACK, "web/v2")
+
+    plan = world.run()
+
+    assert [c.pull is not None for c in plan.changes] == [True] * len(EDGES)
+
+
+def replace_opening(world: RolloutWorld, *, is_open: bool) -> object:
+    return world.opening._replace(is_open=is_open)
+
+
+def test_a_paused_rollout_opens_no_pull_request_that_a_limit_kept_back(world: RolloutWorld) -> None:
+    world.policy = replace(world.policy, pull_requests=PullRequestPolicy(max_new=1))
+    world.run()
+    assert sum(len(world.repositories[edge].pulls) for edge in ("a1", "a2")) == 3
+    world.order(PAUSE, "true")
+
+    plan = world.run()
+
+    assert [c.pull for c in plan.changes if c.pull and not c.pull.number] == []
+    assert row(plan, "a2").postponed is not None
+    world.order(PAUSE, None)
+    assert [c.pull for c in world.run().changes if c.pull and not c.pull.number] != []
+
+
+def test_packages_of_a_paused_set_do_not_count_as_on_their_way(world: RolloutWorld) -> None:
+    world.order("reconciler.dev/paused", "true")
+
+    assert the_rollout(world.plan()).waves[0].message == (
+        "2 to move (a1/web: paused by annotation; a2/web: paused by annotation)"
+    )
+
+
+def test_a_wave_names_the_packages_with_conflicts_to_answer(world: RolloutWorld) -> None:
+    world.edit("a1", "web", {"app.yaml": config_map(7)})
+
+    world.run()
+    plan = world.run()
+
+    assert the_rollout(plan).waves[0].message == "2 on the way (a1/web: 1 conflict to answer)"
+    assert world.plan().is_empty
