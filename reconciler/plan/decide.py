@@ -9,8 +9,9 @@ from reconciler.plan.adoption import claim_package
 from reconciler.plan.changes import Op
 from reconciler.plan.compose import Decision, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.deletions import decide_unwanted
-from reconciler.plan.draft_decision import Case, decide_output, wanted_decision
+from reconciler.plan.deletions import decide_unwanted, left_drafts
+from reconciler.plan.draft_decision import Case, decide_output
+from reconciler.plan.drafts import close_drafts, close_pulls, revision_tags
 from reconciler.plan.path_conflicts import find_obstacle
 from reconciler.resolve.ownership import find_pause
 
@@ -30,7 +31,23 @@ def decide(target: PlanTarget, context: PlanContext) -> Decision:
         held = claim
     rivals = tuple(_rival_problems(target, variants)) if len(variants) > 1 else ()
     problems = (held.problem,) if held.problem is not None else rivals
-    return wanted_decision(target, variant, context, held=held, problems=problems)
+    tree = target.draft.tree if target.draft else target.package.main_tree
+    # What a variant that is gone proposed would be merged for nobody.
+    left = [draft for draft in left_drafts(target, context) if not draft.append_only]
+    return Decision(
+        target,
+        Op.KEEP,
+        Reason.UP_TO_DATE,
+        variant=variant.key,
+        location=variant.source.location,
+        before=tree,
+        after=tree,
+        branches=close_drafts(left),
+        tags=revision_tags(target, context) if held.by is Veto.UPSTREAM else (),
+        close=close_pulls(target, [draft.ref for draft in left], "Its PackageVariant is gone."),
+        held=held,
+        problems=problems,
+    )
 
 
 def _find_veto(target: PlanTarget, variants: Sequence[DesiredVariant], context: PlanContext) -> Held | None:
