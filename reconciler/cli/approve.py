@@ -118,7 +118,7 @@ def approve(
         results = [_propose(pull, dry_run=dry_run) for pull in track(once, "proposing")]
     else:
         plans = _Plans(plan, cache(lambda: plan_run(settings)))
-        results = _approve_all(list(once), world, plans, dry_run=dry_run)
+        results = _approve_all(list(once), world, plans, named=bool(names), dry_run=dry_run)
     unread = {} if names else find_unread(world.inventory)
     printer = make_printer()
     printer.notes(
@@ -146,18 +146,23 @@ class _Plans(NamedTuple):
 
 
 def _approve_all(
-    pulls: "Sequence[ListedPull]", world: "RunInputs", plans: _Plans, *, dry_run: bool
+    pulls: "Sequence[ListedPull]", world: "RunInputs", plans: _Plans, *, named: bool, dry_run: bool
 ) -> list[Approved]:
-    """Approve what nothing forbids, those of one repository together; the results are in the given order."""
-    from reconciler.cli.pull_requests import ReadinessReader
+    """Approve what nothing forbids, those of one repository together; the results are in the given order.
+
+    Only a person who names it publishes what a manifest does not want any more.
+    """
+    from reconciler.cli.pull_requests import ReadinessReader, withdrawn_error
 
     reader = ReadinessReader(world, plans.before)
     reader.fetch(pulls)
+    withdrawn = {} if named or not pulls else {p.name: withdrawn_error(p, plans.before()) for p in pulls}
     results: dict[str, Approved] = {}
     ready: dict[str, Readiness] = {}
     by_forge: dict[int, list[ListedPull]] = {}
     for pull in track(pulls, "checking pull requests"):
-        judged = _judge(pull, reader)
+        error = withdrawn.get(pull.name)
+        judged = Approved(pull, error=error) if error is not None else _judge(pull, reader)
         if isinstance(judged, Approved):
             results[pull.name] = judged
         elif dry_run:

@@ -24,7 +24,7 @@ from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.refs import HEADS, short_branch
-from reconciler.plan.changes import Change, Plan, WriteDraft, WriteRemoval
+from reconciler.plan.changes import Change, MoveRef, Plan, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
 from reconciler.records.state import PackageVariantRecord, functions_failed
@@ -295,6 +295,34 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
         hint = f"Open it again with `reconciler pr reopen {listed.name}`, then approve it."
         return RefusedError(message, hint=hint)
     return RefusedError(message, hint=missing_branch_hint(listed.pull.head))
+
+
+def withdrawn_error(listed: ListedPull, plan: Plan) -> RefusedError | None:
+    """Return why a pull request proposes what no manifest wants any more, None if it does not."""
+    heads, number = head_branches(listed.pull.head), listed.pull.number
+    for change in plan.all_changes:
+        if change.package.url != listed.view.url:
+            continue
+        named = f"Pull request {listed.name} proposes what no manifest wants any more"
+        renewed = {
+            short_branch(w.ref) for w in change.writes if isinstance(w, WriteDraft | WriteGroup | MoveRef)
+        }
+        if not renewed.isdisjoint(heads) or any(close.number == number for close in change.close):
+            hint = "Run `reconciler apply`: it brings the pull request up to date or closes it."
+            return RefusedError(f"{named}: {change.package.path}", hint=hint)
+        target = plan.context.targets.get(change.package) if plan.context is not None else None
+        draft = target.draft if target is not None else None
+        unwanted = {Reason.NOT_DESIRED, Reason.DELETION_PROPOSED, Reason.DRAFT_EDITED, Reason.DELETION_GUARD}
+        is_unwanted = plan.context is not None and change.package not in plan.context.downstreams
+        if (
+            draft is not None
+            and short_branch(draft.ref) in heads
+            and is_unwanted
+            and change.reason in unwanted
+        ):
+            hint = f"A person left it there. Approve it by name, {listed.name}, or close it."
+            return RefusedError(f"{named}: {change.package.path}", hint=hint)
+    return None
 
 
 def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], PlannedRun]) -> RefusedError:

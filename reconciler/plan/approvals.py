@@ -48,9 +48,11 @@ def approve_changes(
     rules = find_rules(context.inventory.policy)
     sharing: dict[tuple[str, str], list[Change]] = {}
     for key, change in changes.items():
+        # Whatever writes to a branch shares it, a package that joins its group with this run, too.
         draft = context.targets[key].draft
-        if draft is not None:
-            sharing.setdefault((key.url, draft.ref), []).append(change)
+        refs = {write.ref for write in change.writes} | ({draft.ref} if draft is not None else set())
+        for ref in refs:
+            sharing.setdefault((key.url, ref), []).append(change)
     states: dict[PackageKey, ApprovalState] = {}
     for some in sharing.values():
         approval = _approval(some, rules, context)

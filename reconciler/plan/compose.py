@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Kept(IntEnum):
-    """What is written in spite of a veto; of several vetoes the least counts."""
+    """Amount that is written in spite of a veto; of several vetoes the least counts."""
 
     NOTHING = 0
     TAGS = 1
@@ -77,11 +77,11 @@ class Veto(StrEnum):
     PULL_REQUEST = "its pull request cannot be read", Kept.TAGS
     GUARD = "its deletion needs consent", Kept.NOTHING
     GROUP = "people edited its group, took it out or closed it", Kept.BRANCHES
-    RIVALS = "several variants want it", Kept.NOTHING
+    RIVALS = "several variants want it", Kept.BRANCHES
     PAUSE = "a person paused it", Kept.NOTHING
-    UPSTREAM = "its upstream revision is not known, or waits for a wave or a lock", Kept.TAGS
-    PATH = "something is in the way at its path", Kept.NOTHING
-    OWNER = "nothing proves that its owner may have it, or let it go", Kept.NOTHING
+    UPSTREAM = "its upstream revision is not known, or waits for a wave or a lock", Kept.BRANCHES
+    PATH = "something is in the way at its path", Kept.BRANCHES
+    OWNER = "nothing proves that its owner may have it, or let it go", Kept.BRANCHES
     MOVED_TAG = "the tag of its revision moved", Kept.BRANCHES
     CONTENT = "its content cannot be made", Kept.TAGS
     FUNCTIONS = "its functions did not run in this run", Kept.BRANCHES
@@ -107,7 +107,7 @@ class Held(Struct, frozen=True):
 
 
 class Join(StrEnum):
-    """What may be done about a package that is otherwise kept, the first that applies naming the change.
+    """Effect on a package that is otherwise kept; the first that applies names the change.
 
     `op` and `reason` are those of the change. A reason that tells more stays: `over` tells which give way.
     """
@@ -151,7 +151,7 @@ class Join(StrEnum):
 
 
 class DraftFacts(Struct, frozen=True):
-    """What is known of the content that a package should have; see `Change`."""
+    """Facts about the content that a package should have; see `Change`."""
 
     upstream_from: str = ""
     upstream_to: str = ""
@@ -163,7 +163,7 @@ class DraftFacts(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """What one package needs, whatever other packages, limits and forges have to say about it.
+    """Needs of one package, without regard to other packages, limits and forges.
 
     `draft` is the commit of its draft, `branches` what is written beside it, `tags` name what main has.
     `obsolete` is why branches go, where that is more than that they are superseded. `repair` is what this run
@@ -193,7 +193,7 @@ class Decision(Struct, frozen=True):
 
 
 class GroupPlace(Struct, frozen=True):
-    """What the groups of its repository make of a package: where its draft is, and what they write.
+    """Place of a package in the groups of its repository: the branch of its draft, and what they write.
 
     `drafts` and `pull` take the place of what was decided, `removals` are written beside them.
     """
@@ -223,7 +223,7 @@ class RequestState(Struct, frozen=True):
 
 
 class Parts(Struct, frozen=True):
-    """Everything that a change is composed of; what no stage has said yet is None."""
+    """Everything that a change is composed of; the part of a stage that did not run yet is None."""
 
     decision: Decision
     guard: Held | None = None
@@ -325,7 +325,7 @@ def compose(parts: Parts) -> Change:
 
 
 class Changes:
-    """The changes of all packages while stages have their say: every result is composed at once."""
+    """Changes of all packages during the stages of planning: every result is composed at once."""
 
     def __init__(self, decisions: Iterable[Decision]) -> None:
         """Start with what was decided about each package."""
@@ -333,7 +333,7 @@ class Changes:
         self.composed = {key: compose(parts) for key, parts in self._parts.items()}
 
     def add(self, part: str, results: Mapping[PackageKey, Any]) -> None:
-        """Add what one stage said about packages, as the part of that name."""
+        """Add the results of one stage, as the part of that name."""
         for key, result in results.items():
             self._parts[key] = replace(self._parts[key], **{part: result})
             self.composed[key] = compose(self._parts[key])

@@ -171,7 +171,9 @@ def _has_draft(
         return draft is not None
     if change.written is not None:
         return True
-    if change.is_merged and missing is None:
+    # A draft that has nothing to propose may be on the branch of a closed group; another package removes it.
+    is_over = change.op is Op.KEEP and change.reason is Reason.DRAFT_SUPERSEDED
+    if is_over or (change.is_merged and missing is None):
         return False
     left = (w.ref for w in change.writes if isinstance(w, WriteGroup))
     removed = {*left, *(w.ref for w in change.writes if isinstance(w, MoveRef) and w.to is None)}

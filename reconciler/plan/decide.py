@@ -9,9 +9,9 @@ from reconciler.plan.adoption import claim_package
 from reconciler.plan.changes import Op
 from reconciler.plan.compose import Decision, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.deletions import decide_unwanted
-from reconciler.plan.draft_decision import Case, decide_output, wanted_decision, wave_veto
-from reconciler.plan.drafts import close_drafts, close_pulls
+from reconciler.plan.deletions import decide_unwanted, left_drafts
+from reconciler.plan.draft_decision import Case, decide_output, wave_veto
+from reconciler.plan.drafts import close_drafts, close_pulls, revision_tags
 from reconciler.plan.path_conflicts import find_obstacle
 from reconciler.resolve.ownership import find_pause
 
@@ -29,22 +29,31 @@ def decide(target: PlanTarget, context: PlanContext) -> Decision:
             rendered = context.rendered.variants[variant.key]
             return decide_output(Case(target, context.resolved[variant.key], rendered, context, claim))
         held = claim
-    draft, main = target.draft, target.package.main_tree
-    if held.by is Veto.WAVE and main is None and draft is not None and not draft.append_only:
-        # It waits for its first revision, and this is a draft of another one.
-        return wanted_decision(
-            target,
-            variant,
-            context,
-            op=Op.CLOSE,
-            held=wave_veto(variant, context, Op.CLOSE),
-            branches=close_drafts([draft]),
-            close=close_pulls(target, [draft.ref], "Its rollout does not bring this revision."),
-            after=None,
-        )
     rivals = tuple(_rival_problems(target, variants)) if len(variants) > 1 else ()
     problems = (held.problem,) if held.problem is not None else rivals
-    return wanted_decision(target, variant, context, held=held, problems=problems)
+    draft, main = target.draft, target.package.main_tree
+    op, after = Op.KEEP, draft.tree if draft else main
+    # What a variant that is gone proposed would be merged for nobody.
+    left = [each for each in left_drafts(target, context) if not each.append_only]
+    comment = "Its PackageVariant is gone."
+    if held.by is Veto.WAVE and main is None and draft is not None and not draft.append_only:
+        # It waits for its first revision, and this is a draft of another one.
+        op, after, held = Op.CLOSE, None, wave_veto(variant, context, Op.CLOSE)
+        left, comment = [draft], "Its rollout does not bring this revision."
+    return Decision(
+        target,
+        op,
+        Reason.UP_TO_DATE,
+        variant=variant.key,
+        location=variant.source.location,
+        before=draft.tree if draft else main,
+        after=after,
+        branches=close_drafts(left),
+        tags=revision_tags(target, context) if held.by in {Veto.UPSTREAM, Veto.WAVE} else (),
+        close=close_pulls(target, [each.ref for each in left], comment),
+        held=held,
+        problems=problems,
+    )
 
 
 def _find_veto(target: PlanTarget, variants: Sequence[DesiredVariant], context: PlanContext) -> Held | None:

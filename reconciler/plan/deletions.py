@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
-from reconciler.inventory.inventory import PullRequest, PullState
+from reconciler.inventory.inventory import Draft, PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.plan.adoption import is_uncertain
@@ -125,6 +125,20 @@ def _successor(owner: ObjectName, context: PlanContext) -> str:
     return ""
 
 
+def left_drafts(target: PlanTarget, context: PlanContext) -> tuple[Draft, ...]:
+    """Return the drafts of variants that are gone, in a package that others want: with evidence alone."""
+    wanting = {variant.key for variant in context.downstreams.get(target.key, ())}
+    left = []
+    for draft in target.drafts:
+        owner = find_owner(draft.header, target.key, context.inventory)
+        kept = _why_kept(owner, target.key, context) if owner is not None else None
+        # Another variant has the same downstream: that is evidence, too.
+        is_gone = kept is None or kept.reason is Reason.OWNER_CHANGED
+        if owner is not None and owner not in wanting and is_gone:
+            left.append(draft)
+    return tuple(left)
+
+
 def _cause(owner: ObjectName, context: PlanContext) -> str:
     """Return what is gone that the package was made for."""
     if cluster := cluster_of(owner):
@@ -153,7 +167,9 @@ def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Deci
     op, reason, message = Op.DELETE, Reason.NOT_DESIRED, _cause(owner, context)
     if touched:
         op, reason = Op.KEEP, Reason.DRAFT_EDITED
-        message = "A person committed to its draft; delete the branch to let it go"
+        grouped = [draft for draft in touched if draft.is_grouped]
+        way = f"remove it from {short_branch(grouped[0].ref)}" if grouped else "delete the branch"
+        message = f"A person committed to its draft; {way} to let it go"
     after = (
         target.package.main_tree
         if op is Op.DELETE

@@ -12,7 +12,7 @@ from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import spec_data
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import AnswerNote, ClosePull, ConflictNote, MoveRef, Op, Write
+from reconciler.plan.changes import AnswerNote, ClosePull, ConflictNote, Op, Write
 from reconciler.plan.commits import start_branch
 from reconciler.plan.compose import Decision, DraftFacts, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
@@ -25,6 +25,7 @@ from reconciler.plan.drafts import (
     is_proposed,
     is_rejected,
     next_workspace,
+    revision_tags,
     wanted_pull,
     write_draft,
 )
@@ -74,6 +75,8 @@ class Case(Struct, frozen=True):
         *,
         veto: Veto | None = None,
         waits: bool = False,
+        branches: Sequence[Write] = (),
+        close: Sequence[ClosePull] = (),
         **parts: Any,
     ) -> Decision:
         """Return a decision about the package, with what its rollout or its lock has to do with it.
@@ -95,8 +98,35 @@ class Case(Struct, frozen=True):
         elif offers is not None and offers.commit.oid != resolved.pin.commit.oid:
             message = message or f"Locked; upstream offers {offers.label}"
         parts.setdefault("facts", DraftFacts(*upstream_labels(resolved)))
-        parts |= {"op": op, "reason": reason, "message": message, "held": held, "waits": waits}
-        return wanted_decision(self.target, variant, self.context, **parts)
+        spare = tuple(d for d in self.target.others if not d.append_only)
+        withdrawn = tuple(withdraw_deletion(self.target, self.context))
+        tree = self.target.draft.tree if self.target.draft else self.target.package.main_tree
+        return Decision(
+            self.target,
+            op,
+            reason,
+            message,
+            variant=variant.key,
+            location=variant.source.location,
+            before=tree,
+            after=parts.pop("after", tree),
+            # Drafts that main has or that another one replaces are due, and a deletion to withdraw.
+            branches=(*close_drafts((*self.target.merged, *spare)), *withdrawn, *branches),
+            tags=revision_tags(self.target, self.context),
+            close=(*close, *self._closes(spare, [write.ref for write in withdrawn])),
+            obsolete=Reason.DELETION_WITHDRAWN if withdrawn else None,
+            held=held,
+            waits=waits,
+            **parts,
+        )
+
+    def _closes(self, spare: Sequence[Draft], withdrawn: Sequence[str]) -> Iterator[ClosePull]:
+        """Yield the closing of pull requests that are due with their branches."""
+        merged = [draft.ref for draft in self.target.merged]
+        replaced = "Another draft of this package replaces this one."
+        yield from close_pulls(self.target, merged, "Main has this content.")
+        yield from close_pulls(self.target, [draft.ref for draft in spare], replaced)
+        yield from close_pulls(self.target, withdrawn, "The package is wanted again.")
 
 
 def wave_veto(variant: DesiredVariant, context: PlanContext, op: Op = Op.KEEP) -> Held:
@@ -107,49 +137,6 @@ def wave_veto(variant: DesiredVariant, context: PlanContext, op: Op = Op.KEEP) -
         return Held(Veto.WAVE, Reason.REJECTED, f"{why}. {again}", op, waits=True)
     is_back = rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
     return Held(Veto.WAVE, Reason.ROLLED_BACK if is_back else Reason.AWAITING_WAVE, why, op)
-
-
-def wanted_decision(
-    target: PlanTarget,
-    variant: DesiredVariant,
-    context: PlanContext,
-    *,
-    op: Op = Op.KEEP,
-    reason: Reason = Reason.UP_TO_DATE,
-    branches: Sequence[Write] = (),
-    close: Sequence[ClosePull] = (),
-    **parts: Any,
-) -> Decision:
-    """Return a decision about a wanted package, with what is due beside its content.
-
-    These are tags, which other variants count on already, drafts that main has or that another one replaces,
-    and a deletion to withdraw.
-    """
-    spare = tuple(d for d in target.others if not d.append_only)
-    withdrawn = tuple(withdraw_deletion(target, context))
-    refs = [write.ref for write in withdrawn]
-    closes = (
-        *close_pulls(target, [d.ref for d in target.merged], "Main has this content."),
-        *close_pulls(target, [d.ref for d in spare], "Another draft of this package replaces this one."),
-        *close_pulls(target, refs, "The package is wanted again."),
-    )
-    tree = target.draft.tree if target.draft else target.package.main_tree
-    return Decision(
-        target,
-        op,
-        reason,
-        variant=variant.key,
-        location=variant.source.location,
-        before=tree,
-        after=parts.pop("after", tree),
-        branches=(*close_drafts(target.merged), *close_drafts(spare), *withdrawn, *branches),
-        tags=tuple(
-            MoveRef(r.ref, None, r.commit.oid) for r in context.resolution.publications.get(target.key, ())
-        ),
-        close=(*close, *closes),
-        obsolete=Reason.DELETION_WITHDRAWN if withdrawn else None,
-        **parts,
-    )
 
 
 def decide_output(case: Case) -> Decision:
@@ -408,7 +395,7 @@ def _joined(*parts: str) -> str:
 
 
 def _facts(case: Case, package: Package) -> DraftFacts:
-    """Return what is known of a draft whose content, conflicts and answers are those of `package`."""
+    """Return the facts about a draft with the content, conflicts and answers of `package`."""
     fresh, draft = case.rendered.fresh, case.target.draft
     merged = case.rendered.merged if draft and draft.append_only else None
     shown = merged if isinstance(merged, Package) else fresh

@@ -26,7 +26,7 @@ from reconciler.plan.commits import (
     upgrade_task,
     with_lines,
 )
-from reconciler.plan.context import PlanTarget, newest_pull
+from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.policy import OpenOn
 from reconciler.render.answers import conflict_choices
 from reconciler.render.rendered import Package
@@ -116,6 +116,12 @@ def _task_message(target: PlanTarget, resolved: ResolvedVariant, workspace: str)
     if base is None or base.commit.oid == pin.commit.oid:
         return commit_message(EDIT, path, workspace, edit_task(source))
     return commit_message(UPGRADE, path, workspace, upgrade_task(_upstream_name(base), new, source))
+
+
+def revision_tags(target: PlanTarget, context: PlanContext) -> tuple[MoveRef, ...]:
+    """Return the tags of what main has, whatever else is done: other variants count on them already."""
+    revisions = context.resolution.publications.get(target.key, ())
+    return tuple(MoveRef(revision.ref, None, revision.commit.oid) for revision in revisions)
 
 
 def close_drafts(drafts: Iterable[Draft]) -> tuple[Write, ...]:

@@ -17,6 +17,7 @@ from reconciler.plan.changes import Change, ClosePull, GroupPart, MoveRef, Op, W
 from reconciler.plan.commits import group_message, relabelled
 from reconciler.plan.compose import GroupPlace, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
+from reconciler.plan.deletions import left_drafts
 from reconciler.plan.drafts import draft_message, next_workspace
 from reconciler.policy import GroupBy
 from reconciler.render.rendered import Package
@@ -27,6 +28,7 @@ Scope = tuple[str, ...]
 
 TAKEN_OUT = "A person took it out of its group; it is proposed again in the next one"
 HELD = "A person edited it and the same values changed upstream; it stays in its group as they left it"
+OVER = "Its draft in a group that was closed has nothing to propose any more"
 ENDED = (
     "Its draft stands in a group whose pull request was closed. Delete the group's branch, or declare its "
     "variant again"
@@ -46,7 +48,8 @@ class Member(Struct, frozen=True):
     """A change and its place; `group` is the standing branch that it stays on or leaves.
 
     `written` is the new content of its draft, `pull` the pull request that it asks for, `held` the veto of
-    its group. `ended` is the group that was closed or merged with its draft on it.
+    its group. `ended` is the group that was closed or merged with its draft on it. `is_over` tells that
+    the present draft has nothing to propose any more.
     """
 
     change: Change
@@ -58,6 +61,7 @@ class Member(Struct, frozen=True):
     scope: Scope = ()
     held: Held | None = None
     ended: str = ""
+    is_over: bool = False
 
 
 class RepositoryGroups(Struct, frozen=True):
@@ -93,36 +97,40 @@ def place_change(
     """
     draft, written = target.draft, change.written
     written, pull, held, ended = written if isinstance(written, WriteDraft) else None, change.pull, None, ""
-    scope = _scope(change, target, context)
+    scope, is_over = _scope(change, target, context), _is_over(change, target, context)
     if draft is not None and draft.is_grouped and own_groups.is_open(draft.ref):
         return _on_branch(change, target, own_groups.groups[draft.ref], context)
     if draft is not None and draft.is_grouped:
         # Its group was closed or merged: nothing is written there.
-        if written is not None or pull is not None:
+        if written is not None or (pull is not None and not is_over):
             written, pull = _own_draft(change, target, context)
         elif change.op is Op.CLOSE and not change.pending:
-            held = Held(Veto.GROUP, Reason.UP_TO_DATE)
-        else:
+            is_telling = change.reason is not Reason.DRAFT_SUPERSEDED
+            reason, why = (change.reason, change.message) if is_telling else (Reason.DRAFT_SUPERSEDED, OVER)
+            held = Held(Veto.GROUP, reason, why)
+        elif not is_over or change.op is Op.DELETE:
             ended = short_branch(draft.ref)
     joins = scope and written is not None and _is_ready(change, target, context)
     if (draft is not None and not draft.is_grouped) or not joins:
-        return Member(change, target, Placement.APART, written, pull, held=held, ended=ended)
+        return Member(change, target, Placement.APART, written, pull, held=held, ended=ended, is_over=is_over)
     return Member(change, target, Placement.JOINS, written, pull, scope=scope)
 
 
 def _on_branch(change: Change, target: PlanTarget, group: GroupBranch, context: PlanContext) -> Member:
     draft, written = target.draft, change.written
     own = written if isinstance(written, WriteDraft) else None
+    is_over = _is_over(change, target, context)
     if draft is not None and draft.append_only:
+        if own is None and is_over and group.has_foreign_commits:
+            # Its part of the branch is left to the person; a pull request is that of its deletion.
+            return Member(change, target, Placement.APART, None, change.pull, is_over=True)
         if own is not None and change.conflicts:
             held = Held(Veto.GROUP, Reason.HELD_BACK, HELD, waits=True)
             return Member(change, target, Placement.STAYS, group=group, held=held)
         return Member(change, target, Placement.STAYS, own, change.pull, group)
     if own is not None and (change.op is Op.ORPHAN or not _is_ready(change, target, context)):
         return Member(change, target, Placement.LEAVES, *_own_draft(change, target, context), group)
-    obsolete = change.op is Op.CLOSE and change.after == target.package.main_tree
-    leaves = obsolete or _is_unwanted(change, target, context)
-    place = Placement.LEAVES if leaves else Placement.STAYS
+    place = Placement.LEAVES if is_over else Placement.STAYS
     return Member(change, target, place, own, change.pull, group)
 
 
@@ -157,10 +165,12 @@ def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:
     return not change.conflicts and not (target.view.deployment and (change.unready or waits))
 
 
-def _is_unwanted(change: Change, target: PlanTarget, context: PlanContext) -> bool:
-    """Tell whether no variant wants the package: its draft has nothing to propose any more."""
-    proposed = {Reason.NOT_DESIRED, Reason.DELETION_PROPOSED, Reason.REJECTED}
-    return target.key not in context.downstreams and change.reason in proposed
+def _is_over(change: Change, target: PlanTarget, context: PlanContext) -> bool:
+    """Tell whether a draft has nothing to propose any more: main has its content, or no variant wants it."""
+    if target.key in context.downstreams:
+        is_on_main = change.op is Op.CLOSE and change.after == target.package.main_tree
+        return is_on_main or target.draft in left_drafts(target, context)
+    return change.reason in {Reason.NOT_DESIRED, Reason.DELETION_PROPOSED, Reason.REJECTED}
 
 
 def _scope(change: Change, target: PlanTarget, context: PlanContext) -> Scope:
@@ -456,8 +466,7 @@ def _cleared(
 
 def _is_held(member: Member, place: GroupPlace, ref: str) -> bool:
     """Tell whether a draft stays on a group's branch: it is wanted, and has no other branch."""
-    stays = not place.drafts and place.group in ("", short_branch(ref))
-    return stays and (member.change.op is not Op.DELETE)
+    return not place.drafts and place.group in ("", short_branch(ref)) and not member.is_over
 
 
 def _with_removal(place: GroupPlace, branch: GroupBranch | None, pull: PullRequest | None) -> GroupPlace:

@@ -242,7 +242,12 @@ def _as_draft(head: str) -> str:
 
 
 def _draft(change: Change, target: PlanTarget) -> Draft | None:
-    """Return the draft of the package; one that lets it go is ours without naming us any more."""
+    """Return the draft of the package; one that lets it go is ours without naming us any more.
+
+    A draft that has nothing to propose may be left on the branch of a closed group, which others need.
+    """
+    if change.op is Op.KEEP and change.reason is Reason.DRAFT_SUPERSEDED:
+        return None
     if target.draft is not None or change.reason is not Reason.ORPHANED:
         return target.draft
     return next(iter(target.package.drafts), None)

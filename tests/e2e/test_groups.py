@@ -496,3 +496,132 @@ def test_twenty_packages_are_tagged_three_a_push_while_their_next_group_is_writt
     assert fleet.pulls() == [("merged", BRANCH), ("open", NEXT)]
     assert [fleet.image(name, NEXT) for name in fleet.names] == ["v2"] * 20
     assert fleet.edge.git[fleet.edge.oid(NEXT)].message.count("kpt:") == 20
+
+
+# Groups and what nobody wants any more, under every grouping
+
+AUTO = CONFIGURATION + "  approval: {{auto: [{{}}]}}\n"
+GROUPINGS = ["package", "repository", "upstream"]
+
+
+def make_published(root: Path, group_by: str) -> Fleet:
+    """Return a fleet with every package on main at its first revision."""
+    fleet = make_fleet(root, 2, group_by=group_by, deployment=False)
+    fleet.apply()
+    fleet.world.run("approve", "--all")
+    fleet.apply()
+    assert fleet.heads() == []
+    return fleet
+
+
+@pytest.mark.parametrize("joins", ["new", "updated", "unwanted"])
+@pytest.mark.parametrize("group_by", ["repository", "upstream"])
+def test_no_plan_merges_the_pull_request_of_a_group_that_it_changes(
+    tmp_path: Path, group_by: str, joins: str
+) -> None:
+    fleet = make_published(tmp_path / "w", group_by)
+    fleet.want(["p00", "p01"] if joins == "unwanted" else ["p00"])
+    fleet.apply()
+    fleet.control.commit({"reconciler.yaml": AUTO.format(group_by=group_by)}, message="Approve\n")
+    if joins == "unwanted":
+        fleet.drop("p01")
+    else:
+        fleet.want(["p01" if joins == "updated" else "p02"])
+
+    assert {one["op"] for one in fleet.plan().values()}.isdisjoint({"approve"})
+    assert fleet.world.run("apply").code == Exit.DONE
+    assert fleet.world.run("apply").code == Exit.DONE
+    assert fleet.image("p00", "main") == "v2"
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+def test_deletion_is_proposed_beside_the_commit_of_a_person(tmp_path: Path, group_by: str) -> None:
+    fleet = make_published(tmp_path / "w", group_by)
+    fleet.want(fleet.names)
+    fleet.apply()
+    head = next(head for head in fleet.heads() if group_by != "package" or "p01" in head)
+    note = fleet.edge.commit({"p01/notes.txt": "Mine\n"}, branch=head, message="Note\n")
+    fleet.drop("p01")
+
+    fleet.world.run("apply")
+
+    assert ("open", "reconciler/fleet/delete/p01") in fleet.pulls()
+    assert fleet.edge.git.descendant_of(fleet.edge.oid(head), note) or fleet.edge.oid(head) == note
+    fleet.world.run("apply")
+    before = fleet.world.all_refs()
+    fleet.world.run("apply")
+    assert fleet.world.all_refs() == before
+    approved = fleet.world.run("approve", "edge/p01")
+    assert "p01" in approved.out, approved.out + approved.err
+    assert "p01" not in {entry.name for entry in fleet.edge.git[fleet.edge.oid("main")].tree}
+
+
+@pytest.mark.parametrize("neighbour", [False, True])
+@pytest.mark.parametrize("group_by", GROUPINGS)
+def test_closed_pull_request_that_nobody_wants_any_more_ends(
+    tmp_path: Path, group_by: str, *, neighbour: bool
+) -> None:
+    fleet = make_published(tmp_path / "w", group_by)
+    fleet.want(fleet.names)
+    fleet.apply()
+    for number, (state, _) in enumerate(fleet.pulls(), 1):
+        if state == "open":
+            fleet.world.run("pr", "close", f"edge#{number}")
+    fleet.apply()
+    fleet.want(["p01"] if neighbour else fleet.names, revision=1)
+
+    fleet.apply()
+
+    rows = [line.split(",") for line in fleet.world.run("status", "--output", "csv").out.splitlines()]
+    phases = {row[0]: row[4] for row in rows}
+    assert phases["edge/p01"] == "published"
+    assert phases["edge/p00"] == ("rejected" if neighbour else "published")
+    assert bool(fleet.heads()) is neighbour
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+def test_draft_of_a_variant_that_is_gone_ends_where_another_may_not_have_the_package(
+    tmp_path: Path, group_by: str
+) -> None:
+    fleet = make_fleet(tmp_path / "w", 1, group_by=group_by, deployment=False)
+    fleet.edge.commit({"web/Kptfile": kptfile("web"), "web/app.yaml": app("web", 1)}, message="Mine\n")
+    adopting = VARIANT.format(name="web", revision=1, retry=0, deletion="delete")
+    adopting += "  adoptionPolicy: adoptExisting\n"
+    fleet.control.commit({"manifests/adopting.yaml": adopting}, message="Adopt\n")
+    fleet.apply()
+    other = VARIANT.format(name="web", revision=1, retry=0, deletion="delete").replace(
+        "{name: web", "{name: two"
+    )
+    fleet.control.commit({"manifests/adopting.yaml": None, "manifests/two.yaml": other}, message="Other\n")
+
+    refused = fleet.world.run("approve", "--all")
+    assert "no manifest wants any more" in refused.out
+    fleet.apply()
+
+    assert not [head for head in fleet.heads() if b"owner" in fleet.edge.read(head, "web/Kptfile")]
+    fleet.world.run("approve", "--all")
+    fleet.apply()
+    assert "owner" not in fleet.edge.read("main", "web/Kptfile").decode()
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+@pytest.mark.parametrize("change", ["removed", "back"])
+def test_approving_all_publishes_nothing_that_no_manifest_wants(
+    tmp_path: Path, group_by: str, change: str
+) -> None:
+    fleet = make_published(tmp_path / "w", group_by)
+    fleet.want(fleet.names)
+    fleet.apply()
+    if change == "removed":
+        fleet.drop("p01")
+    else:
+        fleet.want(["p01"], revision=1)
+
+    refused = fleet.world.run("approve", "--all")
+
+    assert refused.code == Exit.REFUSED
+    assert "no manifest wants any more: p01" in refused.out
+    assert "Run `reconciler apply`" in refused.out
+    assert fleet.image("p01", "main") == "v1"
+    fleet.apply()
+    assert fleet.world.run("approve", "--all").code == Exit.DONE

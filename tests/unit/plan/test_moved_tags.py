@@ -137,9 +137,8 @@ def test_explain_shows_the_commit_in_use_while_a_moved_tag_is_not_followed(world
 
     origins = find_origins(resolved, {}, inventory, {})
 
-    texts = [f"{origin.value} {origin.source}" for origin in origins]
-    assert any(used in text for text in texts)
-    assert not any(new in text for text in texts)
+    assert any(used in f"{origin.value} {origin.source}" for origin in origins)
+    assert not any(new in origin.value for origin in origins)
 
 
 PINNED = a_pin(1)

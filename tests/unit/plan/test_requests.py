@@ -348,6 +348,7 @@ def test_pull_request_that_is_asked_for_gets_all_its_content() -> None:
         reviewers=("ann",),
         assignees=("bob",),
         digest=change.pull.digest,
+        proposes=oid("e1"),
     )
     assert len(change.pull.digest) == 16
     assert change.close == ()

@@ -135,4 +135,4 @@ def test_health(case: Case) -> None:
     health = object_health(body)
 
     text = f"{case.kind} apps/web {case.message}" if case.message else ""
-    assert health == (case.result, text)
+    assert health[:2] == (case.result, text)
