@@ -99,6 +99,10 @@ CLAIMS: Final[dict[str, tuple[VersionClaim, ...]]] = {
     STARLARK: _claims((0, 3, 0), (0, 6, 0), (0, 5, 5)),
     "upsert-resource": _claims((0, 1, 0), (0, 3, 0), (0, 2, 1)),
 }
+COPYING: Final = frozenset(
+    ("delete-annotations", "remove-local-config-resources", "set-annotations", "set-labels", "set-namespace")
+)
+"""Builtins that copy the texts of their configuration, and compare them with nothing but equal ones."""
 PSEUDO: Final = frozenset(("builtins/gen-pkg-context",))
 
 

@@ -20,7 +20,7 @@ from reconciler.names.objects import File, Files, Mode
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-_IGNORE_FILE: Final = ".krmignore"
+IGNORE_FILE: Final = ".krmignore"
 _ENDINGS: Final = (".yaml", ".yml")
 
 
@@ -39,11 +39,11 @@ def package_of(path: str, packages: Container[str]) -> str:
 
 def ignored_paths(files: Files) -> frozenset[str]:
     """Return the paths that the `.krmignore` of one package hides; `files` has no files of sub-packages."""
-    ignore = files.get(_IGNORE_FILE)
+    ignore = files.get(IGNORE_FILE)
     if ignore is None:
         return frozenset()
     spec = _ignore_spec(ignore.data)
-    return frozenset(path for path in files if path != _IGNORE_FILE and _is_ignored(path, spec))
+    return frozenset(path for path in files if path != IGNORE_FILE and _is_ignored(path, spec))
 
 
 @lru_cache(maxsize=256)

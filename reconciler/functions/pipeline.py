@@ -15,7 +15,12 @@ from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
 from reconciler.base.wording import plural
 from reconciler.functions import builtin
 from reconciler.functions.catalog import find_claim, parse_image
-from reconciler.functions.package_files import PackageResources, read_resources, write_resources
+from reconciler.functions.package_files import (
+    IGNORE_FILE,
+    PackageResources,
+    read_resources,
+    write_resources,
+)
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRuntime
 from reconciler.functions.secrets import hide_secrets, secret_values
@@ -62,12 +67,11 @@ def run_pipeline(
     """
     if not may_have_pipeline(files):
         return PipelineResult(files)
-    package = read_resources(files)
     try:
-        steps = _declared_steps(package)
+        steps = declared_steps(files)
     except InvalidPipelineError as error:
         return PipelineResult(files, error=str(error), declared=True)
-    return run_steps(package, steps, runtimes, policy, measure) if steps else PipelineResult(files)
+    return run_steps(files, steps, runtimes, policy, measure) if steps else PipelineResult(files)
 
 
 def may_have_pipeline(files: Files) -> bool:
@@ -76,15 +80,13 @@ def may_have_pipeline(files: Files) -> bool:
 
 
 def declared_steps(files: Files) -> tuple[Step, ...]:
-    """Return the steps of a package and its sub-packages in the order of their runs.
+    """Return the steps of a package and its sub-packages in the order of their runs. Parses only Kptfiles.
 
     Raises:
         InvalidPipelineError: A pipeline has a wrong structure.
     """
-    return _declared_steps(read_resources(files))
-
-
-def _declared_steps(package: PackageResources) -> tuple[Step, ...]:
+    names = (KPTFILE, IGNORE_FILE)
+    package = read_resources({path: f for path, f in files.items() if path.rpartition("/")[2] in names})
     steps: list[Step] = []
     for directory in package.packages:
         path = f"{directory}/{KPTFILE}" if directory else KPTFILE
@@ -95,22 +97,25 @@ def _declared_steps(package: PackageResources) -> tuple[Step, ...]:
 
 
 def run_steps(
-    package: PackageResources,
+    files: Files,
     steps: Sequence[Step],
     runtimes: Sequence[FunctionRuntime],
     policy: FunctionPolicy,
     measure: Measure = lambda _: nullcontext(),
 ) -> PipelineResult:
-    """Run steps on the packages that they belong to. All or nothing."""
-    files = package.files
+    """Run steps on the packages that they belong to. All or nothing.
+
+    Nothing but Kptfiles is parsed where a step cannot run.
+    """
     engines = [find_engine(step, runtimes, policy) for step in steps]
     missing = {engine.function: engine for engine in engines if isinstance(engine, Unrunnable)}
     if missing:
         listed = tuple(missing[name] for name in sorted(missing))
         message = "; ".join(f"{each.function}: {each.reason}" for each in listed)
         return PipelineResult(files, error=message, unrunnable=listed, declared=True)
+    package = read_resources(files)
     run = _Run(package, policy)
-    step = steps[0]
+    step, engine = steps[0], engines[0]
     try:
         for step, engine in zip(steps, engines, strict=True):
             if isinstance(engine, StepEngine):
@@ -118,8 +123,14 @@ def run_steps(
                     run.step(step, engine)
         rendered = write_resources(package, run.all_resources())
     except _StepError as failed:
-        protected, done = isinstance(failed, _ProtectedFieldError), tuple(run.done)
-        return PipelineResult(files, done, str(failed), declared=True, changes_protected=protected)
+        return PipelineResult(
+            files,
+            tuple(run.done),
+            str(failed),
+            declared=True,
+            changes_protected=isinstance(failed, _ProtectedFieldError),
+            repeats=isinstance(engine, StepEngine) and engine.runtime is None,
+        )
     except FunctionTimeoutError as late:
         return PipelineResult(files, tuple(run.done), f"{step}: {late}", declared=True, is_late=True)
     except RunTimeoutError as late:

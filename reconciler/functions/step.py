@@ -197,7 +197,8 @@ class PipelineResult(Struct, frozen=True):
     `unrunnable` lists the functions without a runtime, each once, sorted. `declared` is set if the package
     has a pipeline, `changes_protected` if a function changed a protected field of the Kptfile. `is_late` is
     set if a function was stopped because of the time, `is_postponed` if the time of all functions was over
-    before the package was done: another run may render it.
+    before the package was done: another run may render it. `repeats` is set if a builtin failed: every run
+    would fail alike.
     """
 
     files: Files
@@ -208,6 +209,7 @@ class PipelineResult(Struct, frozen=True):
     changes_protected: bool = False
     is_late: bool = False
     is_postponed: bool = False
+    repeats: bool = False
 
     @property
     def results(self) -> tuple[FunctionResult, ...]:

@@ -274,11 +274,11 @@ class Change(Struct, frozen=True):
         return "; ".join(part for part in (self.message, self.repair) if part)
 
     @property
-    def own_names(self) -> frozenset[str]:
+    def own_names(self) -> tuple[str, ...]:
         """Names of the package, its repository and its owner, by which equal differences may differ."""
         path = self.package.path
-        names = {path, path.rpartition("/")[2], self.repository.name}
-        return frozenset(names | ({self.variant.name} if self.variant else set()))
+        names = (path, path.rpartition("/")[2], self.repository.name)
+        return (*names, self.variant.name) if self.variant else names
 
     @property
     def written(self) -> WriteDraft | GroupPart | None:

@@ -1,23 +1,23 @@
 """Impact of a change on its package: size and identity of the difference, and the risks in it. Pure."""
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import unified_diff
 from typing import Any, Final, NamedTuple
 
+import orjson
 from msgspec import Struct, field
 
-from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.functions.resource import LOCAL_CONFIG
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.names.ids import GroupKind, Oid
-from reconciler.names.objects import File, Files
+from reconciler.names.ids import GroupKind
+from reconciler.names.objects import Files
+from reconciler.names.own_values import OwnValues
 from reconciler.policy import RiskPolicy
 from reconciler.policy.risks import REGISTRY, REMOVAL
 
 _DOCKER: Final = "docker.io"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
-_OWN_FILES: Final = frozenset({KPTFILE, PACKAGE_CONTEXT_FILE})
 _LONGEST_DIFF: Final = 4_000_000
 """Product of the lines of both sides; beyond it files are compared as a whole, which takes linear time."""
 
@@ -34,8 +34,8 @@ class Risk(NamedTuple):
 class Impact(Struct, frozen=True):
     """Difference between a package on main and its draft.
 
-    `digest` is equal for equal differences; the names of the package itself, in the files that every
-    package has of its own, do not count. `added` and `removed` are lines of text.
+    `digest` is equal for equal differences; the names of the package itself do not count. `added` and
+    `removed` are lines of text.
     """
 
     digest: str
@@ -57,11 +57,12 @@ class _Resource(NamedTuple):
         return f"{self.group_kind.partition('.')[0]} {path}"
 
 
-Resources = Mapping[_Resource, Any]
+Resources = Mapping[_Resource, bytes]
+"""The digests of resources by their identities."""
 
 
 class _Contents(NamedTuple):
-    """The resources of a file by identity, and the images that they use."""
+    """The resources of a file, and the images that they use, with the places of own names."""
 
     resources: Resources
     images: frozenset[str]
@@ -73,124 +74,109 @@ class _Difference(NamedTuple):
     removed: int
 
 
+class _MaskedFile(NamedTuple):
+    """A file with the places of own names; `digest` is b"" where there is no file."""
+
+    data: bytes | None
+    digest: bytes
+
+
 class ImpactReader(Struct):
-    """Computes impacts; equal differences and equal files once, which most packages of a fleet share."""
+    """Computes impacts; what is equal but for own names once, which most packages of a fleet share.
+
+    Kept are digests of contents and differences, no contents.
+    """
 
     policy: RiskPolicy
-    _contents: dict[Oid, _Contents] = field(default_factory=dict)
+    _contents: dict[bytes, _Contents] = field(default_factory=dict)
     _differences: dict[tuple[bytes, bytes], _Difference] = field(default_factory=dict)
 
-    def impact(self, before: Files, after: Files, own_names: Collection[str]) -> Impact:
+    def impact(self, before: Files, after: Files, own_names: Iterable[str]) -> Impact:
         """Return the impact of a change. Total.
 
         Args:
             before: The package on main, empty if it is not there.
             after: The package as its draft has it, empty if it is removed.
-            own_names: Names of the package, its repository and its owner.
+            own_names: Names of the package, its repository and its owner, in the order of these roles.
         """
-        names = {name.encode() for name in own_names if name}
+        own = OwnValues.of(own_names)
         changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
         digest, added, removed = hashlib.sha256(), 0, 0
+        old, new = _Side(before, own), _Side(after, own)
         for path in changed:
-            old, new = before.get(path), after.get(path)
-            masked = (_masked(path, old, names), _masked(path, new, names))
-            key = (_digest(masked[0]), _digest(masked[1]))
+            sides = (old.masked(path), new.masked(path))
+            key = (sides[0].digest, sides[1].digest)
             difference = self._differences.get(key)
             if difference is None:
-                difference = self._differences[key] = _compare(*masked)
-            modes = (old.mode if old else 0, new.mode if new else 0)
+                difference = self._differences[key] = _compare(sides[0].data, sides[1].data)
+            modes = (before[path].mode if path in before else 0, after[path].mode if path in after else 0)
             digest.update(f"{path}\0{modes}\0".encode() + difference.digest)
             added, removed = added + difference.added, removed + difference.removed
-        risks = tuple(self._risks(before, after, changed))
-        return Impact(digest.hexdigest(), len(changed), added, removed, risks)
+        return Impact(digest.hexdigest(), len(changed), added, removed, self._risks(old, new, changed))
 
-    def _risks(self, before: Files, after: Files, changed: Collection[str]) -> Iterator[Risk]:
+    def _risks(self, before: "_Side", after: "_Side", changed: Collection[str]) -> tuple[Risk, ...]:
         order = {name: index for index, name in enumerate(self.policy.classes)}
         old, new = self._all(before, changed), self._all(after, changed)
         images = new.images - old.images
-        risks = {*self._resource_risks(old.resources, new.resources)}
-        if images and (self.policy.registries or before):
+        risks = {*self._resource_risks(old.resources, new.resources, after.own)}
+        if images and (self.policy.registries or before.files):
             risks.update(self._registry_risks(images, before))
-        yield from sorted(
-            (risk._replace(weight=order[risk.category]) for risk in risks),
-            key=lambda risk: (risk.weight, risk),
-        )
+        weighted = (risk._replace(weight=order[risk.category]) for risk in risks)
+        return tuple(sorted(weighted, key=lambda risk: (risk.weight, risk)))
 
-    def _resource_risks(self, old: Resources, new: Resources) -> Iterator[Risk]:
-        for resource in old.keys() | new.keys():
-            if resource in old and resource in new and old[resource] == new[resource]:
+    def _resource_risks(self, old: Resources, new: Resources, own: OwnValues) -> Iterator[Risk]:
+        for masked in old.keys() | new.keys():
+            if masked in old and masked in new and old[masked] == new[masked]:
                 continue
-            action = "adds" if resource not in old else "changes" if resource in new else "removes"
+            action = "adds" if masked not in old else "changes" if masked in new else "removes"
+            resource = _Resource(*map(own.fill_text, masked))
             if action == "removes":
                 yield Risk(REMOVAL, action, str(resource))
             for category in self.policy.of_kind(resource.group_kind):
                 yield Risk(category, action, str(resource))
 
-    def _registry_risks(self, images: Collection[str], before: Files) -> Iterator[Risk]:
+    def _registry_risks(self, images: Collection[str], before: "_Side") -> Iterator[Risk]:
         """Yield images of registries that neither the settings nor, without any, the package on main has."""
         if self.policy.registries:
             prefixes = [_qualified(prefix.rstrip("/")) for prefix in self.policy.registries]
             foreign = {image for image in images if not any(_is_below(image, p) for p in prefixes)}
         else:
-            in_use = {_registry(image) for image in self._all(before, before).images}
+            in_use = {_registry(image) for image in self._all(before, before.files).images}
             foreign = {image for image in images if _registry(image) not in in_use}
         yield from (Risk(REGISTRY, "uses", image) for image in foreign)
 
-    def _all(self, files: Files, paths: Collection[str]) -> _Contents:
-        resources: dict[_Resource, Any] = {}
+    def _all(self, side: "_Side", paths: Collection[str]) -> _Contents:
+        """Return the contents of files; resources have the places of own names, images are complete."""
+        resources: dict[_Resource, bytes] = {}
         images: set[str] = set()
         for path in sorted(paths):
-            if path in files and path.endswith(_SUFFIXES):
-                contents = self._parsed(files[path])
-                resources.update(contents.resources)
-                images |= contents.images
+            if path not in side.files or not path.endswith(_SUFFIXES):
+                continue
+            digest = side.masked(path).digest
+            if digest not in self._contents:
+                self._contents[digest] = _read_contents(side.files[path].data, side.own)
+            resources.update(self._contents[digest].resources)
+            images.update(_qualified(side.own.fill_text(each)) for each in self._contents[digest].images)
         return _Contents(resources, frozenset(images))
-
-    def _parsed(self, file: File) -> _Contents:
-        if file.oid not in self._contents:
-            resources = dict(_parse(file.data))
-            self._contents[file.oid] = _Contents(resources, frozenset(_images(resources)))
-        return self._contents[file.oid]
 
 
 # Differences
 
 
-_WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
-_BEFORE = _WORD | frozenset(b".")
+class _Side(Struct):
+    """The package on main or as its draft has it; its files are masked once."""
 
+    files: Files
+    own: OwnValues
+    _masked: dict[str, _MaskedFile] = field(default_factory=dict)
 
-def _digest(content: bytes | None) -> bytes:
-    """Return the digest of a content, b"" where there is none."""
-    return b"" if content is None else hashlib.sha256(content).digest()
-
-
-def _masked(path: str, file: File | None, names: Collection[bytes]) -> bytes | None:
-    if file is None or not names or path not in _OWN_FILES:
-        return file.data if file else None
-    return mask_names(file.data, names, b"\0")
-
-
-def mask_names(data: bytes, names: Collection[bytes], mask: bytes) -> bytes:
-    """Return the data with `mask` for each whole name; of several at one place the longest counts."""
-    # A pattern would do the same, but compiling one for each package takes longer than all the rest.
-    places = sorted((start, -len(name)) for name in names for start in _whole(data, name))
-    parts, end = [], 0
-    for start, length in places:
-        if start >= end:
-            parts.append(data[end:start])
-            end = start - length
-    return mask.join([*parts, data[end:]])
-
-
-def _whole(data: bytes, name: bytes) -> Iterator[int]:
-    """Yield the start of each occurrence of a name that is a word of its own."""
-    start = data.find(name) if name else -1
-    while start >= 0:
-        end = start + len(name)
-        if not (start and data[start - 1] in _BEFORE) and not (end < len(data) and data[end] in _WORD):
-            yield start
-        start = data.find(name, start + 1)
+    def masked(self, path: str) -> _MaskedFile:
+        if path not in self._masked:
+            file = self.files.get(path)
+            data = self.own.mask(file.data) if file else None
+            digest = b"" if data is None else hashlib.sha256(data).digest()
+            self._masked[path] = _MaskedFile(data, digest)
+        return self._masked[path]
 
 
 def _compare(old: bytes | None, new: bytes | None) -> _Difference:
@@ -199,8 +185,9 @@ def _compare(old: bytes | None, new: bytes | None) -> _Difference:
     before, after = _lines(old), _lines(new)
     if before is None or after is None:
         return _Difference(whole, 0, 0)
-    if len(before) * len(after) > _LONGEST_DIFF:
-        return _Difference(whole, len(after), len(before))
+    if old is None or new is None or len(before) * len(after) > _LONGEST_DIFF:
+        # A final line break ends the last line.
+        return _Difference(whole, len(after) - (after[-1] == ""), len(before) - (before[-1] == ""))
     body = list(unified_diff(before, after, lineterm=""))[2:]
     added, removed = (sum(line.startswith(sign) for line in body) for sign in "+-")
     text = "\n".join("@@" if line.startswith("@@") else line for line in body)
@@ -218,14 +205,37 @@ def _lines(data: bytes | None) -> list[str] | None:
 # Resources
 
 
-def _parse(data: bytes) -> Iterator[tuple[_Resource, Any]]:
-    """Yield the resources of a file; none of a file that is not YAML, such as a template."""
+def _read_contents(data: bytes, own: OwnValues) -> _Contents:
+    """Return the contents of a file; none of a file that is not YAML, such as a template."""
     try:
-        documents = load_documents(data)
+        values = [document.value for document in load_documents(data)]
     except YamlError:
-        return
-    for document in documents:
-        yield from _resources(document.value)
+        return _Contents({}, frozenset())
+    # Kinds decide what is a resource, so identities are read before names are masked.
+    resources = dict(resource for each in values for resource in _resources(each))
+    images = frozenset(own.mask_text(image) for value in resources.values() for image in _images(value))
+    digests = {
+        _Resource(*map(own.mask_text, name)): _value_digest(_mask_value(value, own))
+        for name, value in resources.items()
+    }
+    return _Contents(digests, images)
+
+
+def _mask_value(value: Any, own: OwnValues) -> Any:
+    """Return a value with the places of own names in its texts."""
+    if isinstance(value, str):
+        return own.mask_text(value)
+    if isinstance(value, Mapping):
+        return {_mask_value(key, own): _mask_value(part, own) for key, part in value.items()}
+    return [_mask_value(part, own) for part in value] if isinstance(value, list) else value
+
+
+def _value_digest(value: Any) -> bytes:
+    try:
+        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        data = repr(value).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(data).digest()
 
 
 def _resources(value: Any) -> Iterator[tuple[_Resource, Any]]:
@@ -253,7 +263,7 @@ def _images(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping) and value.get("kind") != "Secret":
         image = value.get("image")
         if isinstance(image, str) and image:
-            yield _qualified(image)
+            yield image
         for part in value.values():
             yield from _images(part)
     elif isinstance(value, list):

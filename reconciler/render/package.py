@@ -12,7 +12,7 @@ from reconciler.functions.pipeline import RunPipelines, run_pipeline
 from reconciler.functions.step import PipelineResult
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
-from reconciler.names.ids import Oid
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
 from reconciler.policy import FunctionPolicy
 from reconciler.records.state import FUNCTIONS, PackageVariantRecord
@@ -33,6 +33,7 @@ from reconciler.render.merging import (
     update_local,
 )
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
+from reconciler.render.sharing import find_classes
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
 
@@ -55,28 +56,43 @@ def render_packages(
     not be read; only the packages that need it are blocked.
     """
     run = run or _builtins(inventory.policy.functions)
-    sides = render_sides(resolution.variants, contents, run)
-    variants = [
-        render_variant(resolved, contents, inventory, sides) for resolved in each(resolution.variants)
-    ]
-    fresh = {(each.variant, False): each.fresh for each in variants}
-    merged = {(each.variant, True): each.merged for each in variants if each.merged is not None}
-    resolved_by_key = {resolved.variant.key: resolved for resolved in resolution.variants}
+    rendered: dict[ObjectName, RenderedVariant] = {}
+    for shared in find_classes(resolution.variants, contents, inventory):
+        sample = _render_variants((shared.sample,), shared.contents, shared.inventory, run)
+        for resolved, package in shared.fill(sample[shared.sample.variant.key].fresh):
+            key = resolved.variant.key
+            rendered[key] = RenderedVariant(key, package, time=input_time(resolved, inventory))
+    others = [resolved for resolved in resolution.variants if resolved.variant.key not in rendered]
+    rendered |= _render_variants(others, contents, inventory, run, each)
+    return Rendered(
+        {resolved.variant.key: rendered[resolved.variant.key] for resolved in resolution.variants},
+        {release.package: render_release(release, contents) for release in resolution.releases},
+    )
+
+
+def _render_variants(
+    variants: Sequence[ResolvedVariant],
+    contents: Contents,
+    inventory: Inventory,
+    run: RunPipelines,
+    each: Callable[[Sequence[ResolvedVariant]], Iterable[ResolvedVariant]] = iter,
+) -> dict[ObjectName, RenderedVariant]:
+    """Render each package by itself."""
+    sides = render_sides(variants, contents, run)
+    rendered = [render_variant(resolved, contents, inventory, sides) for resolved in each(variants)]
+    fresh = {(each.variant, False): each.fresh for each in rendered}
+    merged = {(each.variant, True): each.merged for each in rendered if each.merged is not None}
+    resolved_by_key = {resolved.variant.key: resolved for resolved in variants}
     # One batch: the functions of many packages wait side by side.
     done = run_functions(
         {**fresh, **merged},
         run,
         lambda key, files: _write_own_fields(files, resolved_by_key[key[0]], inventory),
     )
-    return Rendered(
-        {
-            each.variant: replace(
-                each, fresh=done[each.variant, False], merged=done.get((each.variant, True))
-            )
-            for each in variants
-        },
-        {release.package: render_release(release, contents) for release in resolution.releases},
-    )
+    return {
+        each.variant: replace(each, fresh=done[each.variant, False], merged=done.get((each.variant, True)))
+        for each in rendered
+    }
 
 
 def _builtins(policy: FunctionPolicy) -> RunPipelines:

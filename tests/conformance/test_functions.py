@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.functions.package_files import read_resources
 from reconciler.functions.pipeline import run_pipeline, run_steps
 from reconciler.functions.runtimes.starlark import StarlarkRuntime
 from reconciler.functions.step import PipelineResult, Stage, Step
@@ -55,7 +54,7 @@ def run(
         config_map=meta.get("args"),
         config_path=meta.get("fnConfigFile", ""),
     )
-    return run_steps(read_resources(files), [step], [starlark], policy)
+    return run_steps(files, [step], [starlark], policy)
 
 
 def _unpinned(files: Files) -> Files:

@@ -11,6 +11,7 @@ from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE
 from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.expand import DesiredVariant
+from reconciler.functions.pipeline import run_pipeline
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.krm.yaml import PACKAGE_LIMITS, Tree, YamlError, load_documents
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -193,3 +194,141 @@ def test_packages_rendered_together_are_those_rendered_alone(  # noqa: PLR0917 -
     together = _render(updates, trees, inventory)
     for update in updates:
         assert _render([update], trees, inventory) == {update.variant.key: together[update.variant.key]}
+
+
+# Packages of many repositories
+
+CLUSTERS = [
+    *("c07", "c08", "edge-1", "edge-10", "edge-100", "paris.eu", "a-b-c"),  # such names share
+    *("web", "app", "metadata", "kind", "Secret", "upstream", "default", "pipeline", "kptfile.kpt.dev"),
+    *("on", "1e3", "e5", "0x1", "null", "Big_1", "caf\u00e9", "x" * 70, "v1", "ConfigMap", "3"),
+]
+VALUES = [
+    *CLUSTERS,
+    "",
+    "CLUSTER",
+    "ns-CLUSTER",
+    "CLUSTER.example.com",
+    "a: b",
+    "{CLUSTER}",
+    "CLUSTER/x",
+    "# CLUSTER",
+]
+STEP = "  - image: {}\n    configMap: {{{}: {}}}\n"
+PIPELINES = [
+    "",
+    "pipeline:\n  mutators:\n" + STEP.format("set-labels:v0.2", "tier", "web"),
+    "pipeline:\n  mutators:\n" + STEP.format("set-namespace:v0.4", "namespace", "apps"),
+    "pipeline:\n  mutators:\n" + STEP.format("apply-setters:v0.2", "one", "c07-c08"),
+    "pipeline:\n  mutators:\n" + STEP.format("ensure-name-substring:v0.2", "prepend", "app-"),
+    "pipeline:\n  validators:\n  - image: nobody/knows:v1\n",
+]
+MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\n"
+APPS = [
+    "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: app\nspec:\n  replicas: 1\n",
+    f"{MAP}  labels: {{site: c07}}\ndata:\n  two: a-b # kpt-set: ${{one}}-${{two}}\n",
+    f"{MAP}  namespace: default # here\n---\n# end\n{MAP.replace('app', 'edge-1')}",
+    f"{MAP}  annotations:\n    reconciler.dev/on-conflict: upstream\n",
+]
+FUNCTIONS = [
+    ("set-labels:v0.2", "site"),
+    ("set-annotations:v0.1", "example.com/site"),
+    ("set-annotations:v0.1", "reconciler.dev/merge-keys"),
+    ("set-annotations:v0.1", "config.kubernetes.io/local-config"),
+    ("set-namespace:v0.4", "namespace"),
+    ("set-namespace:v0.4.1", "namespace"),
+    ("apply-setters:v0.2", "one"),
+    ("search-replace:v0.2", "by-value"),
+]
+WRITTEN: dict[str, Callable[[str, str], str]] = {
+    "nothing": lambda text, _: text,
+    "key": lambda text, cluster: f"{text.rstrip()}\nmine:\n  {cluster}: 1\n  b: 2\n",
+    "value": lambda text, cluster: f"{text.rstrip()}\nmine: {cluster}\n",
+    "quoted": lambda text, cluster: f'{text.rstrip()}\nmine: "{cluster}"\n',
+    "comment": lambda text, cluster: f"# of {cluster}\n{text}",
+    "kind": lambda text, cluster: text.replace("kind: ", f"kind: {cluster} #"),
+    "part of a word": lambda text, cluster: f"{text.rstrip()}\nmine: x{cluster}-y\n",
+    "same for all": lambda text, _: f"{text.rstrip()}\nmine: c07\n",
+    "zero byte": lambda text, cluster: f"{text}\0{cluster}",
+    "conflict": lambda text, cluster: text.replace("replicas: 1", f"replicas: 3 # {cluster}"),
+}
+
+
+def _of_cluster(
+    number: int, cluster: str, value: str, function: tuple[str, str], pin: Any
+) -> ResolvedVariant:
+    image, key = function
+    step = {"name": "own", "image": image, "configMap": {key: value.replace("CLUSTER", cluster)}}
+    spec = PackageVariantSpec.model_validate({"pipeline": {"mutators": [step]}})
+    name, source = ObjectName("default", f"web-{cluster}-{number}"), Source(Location("web.yaml"), 1)
+    view = ObjectName("default", cluster)
+    return ResolvedVariant(
+        DesiredVariant(name, "", spec, source), view, PackageKey(f"host/{cluster}", "web"), pin
+    )
+
+
+@given(
+    data=st.data(),
+    clusters=st.lists(st.sampled_from(CLUSTERS), min_size=2, max_size=4, unique=True),
+    function=st.sampled_from(FUNCTIONS),
+    pipeline=st.sampled_from(PIPELINES),
+    apps=st.tuples(st.sampled_from(APPS), st.sampled_from(APPS)),
+    change=st.sampled_from([*WRITTEN]),
+)
+@settings(deadline=None)
+@example(None, ["c07", "edge-1", "edge-10"], FUNCTIONS[0], PIPELINES[1], (APPS[0], APPS[0]), "value")
+def test_packages_of_many_repositories_are_those_rendered_alone(  # noqa: PLR0917 - drawn by name
+    data: st.DataObject | None,
+    clusters: list[str],
+    function: tuple[str, str],
+    pipeline: str,
+    apps: tuple[str, str],
+    change: str,
+) -> None:
+    """Whatever repositories and values are called: words of the package, prefixes of others, numbers."""
+    texts = [{KPTFILE: HEADER + pipeline, "app.yaml": app} for app in apps]
+    old, new = package(texts[0]), package({**texts[1], "b.yaml": APPS[2].replace("edge-1", "other")})
+    trees = {tree_id(old): old, tree_id(new): new}
+    first, second = a_pin(1, tree=tree_id(old)), a_pin(2, tree=tree_id(new))
+    view = _views()[0]
+    views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
+    inventory = world(views=tuple(views), snapshot=snapshot())
+    shared = data.draw(st.sampled_from(VALUES)) if data else "CLUSTER"
+    values = [data.draw(st.sampled_from([shared, shared, *VALUES])) if data else shared for _ in clusters]
+    drawn = enumerate(zip(clusters, values, strict=True))
+    variants = [_of_cluster(number, *each, function, first) for number, each in drawn]
+    cloned = _render(variants, trees, inventory)
+    for variant in variants:
+        assert _render([variant], trees, inventory) == {variant.variant.key: cloned[variant.variant.key]}
+
+    updates = []
+    for cluster, variant in zip(clusters, variants, strict=True):
+        fresh = cloned[variant.variant.key].fresh
+        if isinstance(fresh, Package):
+            text = WRITTEN[change](fresh.files["app.yaml"].data.decode(), cluster)
+            local = {**fresh.files, "app.yaml": File.of(text.encode())}
+            trees[tree_id(local)] = local
+            updates.append(replace(variant, base=first, pin=second, local=tree_id(local)))
+    together = _render(updates, trees, inventory)
+    for update in updates:
+        assert _render([update], trees, inventory) == {update.variant.key: together[update.variant.key]}
+
+
+def test_one_sample_is_rendered_for_repositories_with_plain_names() -> None:
+    old = package({KPTFILE: HEADER + PIPELINES[1], "app.yaml": APPS[0]})
+    clusters = ["c07", "edge-1", "edge-10", "metadata", "app"]
+    view = _views()[0]
+    views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
+    inventory = world(views=tuple(views), snapshot=snapshot())
+    pin = a_pin(1, tree=tree_id(old))
+    variants = [_of_cluster(n, name, "CLUSTER", FUNCTIONS[0], pin) for n, name in enumerate(clusters)]
+    trees = {tree_id(old): old}
+    runs: list[int] = []
+
+    def run(packages: Any) -> Any:
+        runs.append(len(packages))
+        return [run_pipeline(files) for files in packages]
+
+    render_packages(Resolution(tuple(variants)), trees, inventory, run)
+
+    assert sum(runs) == 1 + 2, "a sample, and two repositories with words of the package"

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from reconciler.functions.package_files import read_resources
 from reconciler.functions.pipeline import run_steps
 from reconciler.functions.step import Stage, Step
 from reconciler.names.objects import File
@@ -45,7 +44,7 @@ def render(function: str, row: Row) -> tuple[str, tuple[str, ...], str]:
     if "kind" in row.config:
         files["fn.yaml"] = File.of(yaml.safe_dump({"metadata": {"name": "fn"}, **row.config}).encode())
         step = Step("", Stage.MUTATORS, 0, image=function, config_path="fn.yaml")
-    result = run_steps(read_resources(files), [step], [], FunctionPolicy(compatible=row.compatible))
+    result = run_steps(files, [step], [], FunctionPolicy(compatible=row.compatible))
     return result.files["r.yaml"].data.decode(), tuple(each.message for each in result.results), result.error
 
 

@@ -23,7 +23,7 @@ from reconciler.functions.wire import parse_results, result_value
 from reconciler.names.objects import File, Files, Mode, tree_id
 from reconciler.policy import FunctionPolicy
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """Incremented when the meaning of cached bytes changes."""
 MOST_BYTES: Final = 256 << 20
 _SLOW: Final = "slow"
@@ -105,7 +105,7 @@ class ImageCache:
 
 
 class PackageCache:
-    """Results of pipelines that succeeded, by package, code and policy.
+    """Results of pipelines that succeeded, or failed in a builtin, by package, code and policy.
 
     The tree of a package holds its functions, their configuration and their input. A policy with mapped
     executables or network access is not cached: an executable may change behind its path, and a server
@@ -138,8 +138,8 @@ class PackageCache:
         return None
 
     def keep(self, files: Files, result: PipelineResult) -> None:
-        """Cache a pipeline that ran and succeeded."""
-        if result.ok and result.steps:
+        """Cache a pipeline that ran, unless it may succeed another time."""
+        if (result.ok or result.repeats) and result.steps:
             self._store.keep(self._key(files), _encode(result, files))
 
     def is_slow(self, files: Files) -> bool:
@@ -187,6 +187,8 @@ def _encode(result: PipelineResult, before: Files) -> bytes:
         "removed": sorted(before.keys() - result.files.keys()),
         "changed": [[path, file.mode, len(file.data)] for path, file in changed.items()],
         "steps": [_step_value(run) for run in result.steps],
+        "error": result.error,
+        "changes_protected": result.changes_protected,
     }
     return b"\n".join([orjson.dumps(head), b"".join(file.data for file in changed.values())])
 
@@ -196,6 +198,7 @@ def _step_value(run: StepRun) -> dict[str, Any]:
         "step": asdict(run.step),
         "engine": run.engine,
         "results": [result_value(each) for each in run.results],
+        "exit_code": run.exit_code,
         "stderr": run.stderr,
     }
 
@@ -210,7 +213,15 @@ def _decode(data: bytes, before: Files) -> PipelineResult:
             raise ValueError(path)
         files[path] = File.of(body[start : start + size], Mode(mode))
         start += size
-    return PipelineResult(files, tuple(map(_step_run, head["steps"])), declared=True)
+    steps, error = tuple(map(_step_run, head["steps"])), head["error"]
+    return PipelineResult(
+        files,
+        steps,
+        error,
+        declared=True,
+        changes_protected=head["changes_protected"],
+        repeats=bool(error),
+    )
 
 
 def _step_run(value: Mapping[str, Any]) -> StepRun:
@@ -218,4 +229,6 @@ def _step_run(value: Mapping[str, Any]) -> StepRun:
         name: tuple(part) if isinstance(part, list) else part for name, part in value["step"].items()
     }
     step = Step(**{**parts, "stage": Stage(parts["stage"])})
-    return StepRun(step, value["engine"], parse_results(value["results"]), 0, value["stderr"])
+    return StepRun(
+        step, value["engine"], parse_results(value["results"]), value["exit_code"], value["stderr"]
+    )

@@ -9,7 +9,6 @@ from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.builtin.apply_replacements import matches_selector
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
 from reconciler.functions.builtin.search_replace import glob_pattern
-from reconciler.functions.package_files import read_resources
 from reconciler.functions.pipeline import run_steps
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
@@ -1085,7 +1084,7 @@ def test_result_names_field_and_place() -> None:
     text = body("  k: x") + "---\n" + DEV.replace("name: a", "name: b")
     step = Step("", Stage.MUTATORS, 0, image="apply-setters:v0.2", config_map={"env": "prod"})
 
-    result = run_steps(read_resources({"r.yaml": File.of(text.encode())}), [step], [], FunctionPolicy())
+    result = run_steps({"r.yaml": File.of(text.encode())}, [step], [], FunctionPolicy())
 
     (changed,) = result.results
     assert (changed.file, changed.field) == ({"path": "r.yaml", "index": 1}, {"path": "data.k"})

@@ -8,6 +8,7 @@ import pytest
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.step import PipelineResult, result_list
+from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import FunctionPolicy
 
@@ -464,3 +465,11 @@ def test_function_that_adds_a_kptfile_document_fails() -> None:
 
     assert result.changes_protected
     assert "the number of documents" in result.error
+
+
+def test_functions_that_cannot_run_are_found_in_kptfiles_alone() -> None:
+    unread = File(None, Mode.REGULAR, Oid(""))  # type: ignore[arg-type]
+
+    result = run_pipeline({**files(steps("absent")), "a.yaml": unread})
+
+    assert [each.function for each in result.unrunnable] == ["absent"]

@@ -189,11 +189,21 @@ def test_other_definitions_miss_the_cache(tmp_path: Path) -> None:
     assert PackageCache(tmp_path / "packages", POLICY, definitions).find(files) is None
 
 
-def test_failed_pipeline_is_not_cached(tmp_path: Path) -> None:
-    files = package(1, FAILING)
+def test_failure_of_a_builtin_is_cached(tmp_path: Path) -> None:
+    files = package(1, NAMESPACE, FAILING)
     (failed,) = run([files], cache=tmp_path)
 
     assert failed.error
+    assert PackageCache(tmp_path / "packages", POLICY).find(files) == failed
+
+
+def test_failure_of_starlark_is_not_cached(tmp_path: Path) -> None:
+    """Its time may be over, or its process be killed, without a fault of the package."""
+    files = package(1, "  - image: starlark:v0.5\n    configMap: {{source: fail()}}\n")
+    (failed,) = run([files], cache=tmp_path)
+
+    assert failed.error
+    assert failed.steps
     assert PackageCache(tmp_path / "packages", POLICY).find(files) is None
 
 

@@ -1,0 +1,76 @@
+"""Values of its own by which a package differs from others that are otherwise alike: mask and fill them."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, Self
+
+from msgspec import Struct
+
+_WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_SIMPLE: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9./-]*[A-Za-z0-9])?")
+_READ_OTHERWISE: Final = re.compile(
+    r"y|n|yes|no|on|off|true|false|null|inf|nan|e[0-9]+(?:\.[0-9]*)?", re.IGNORECASE
+)
+"""What YAML takes for no string, by itself or behind a dot."""
+
+
+class OwnValues(Struct, frozen=True):
+    """The own values of a package, such as the name of its repository: each once, in the order of roles.
+
+    They are letters, digits, dots, slashes and hyphens, and part of a string wherever they stand in YAML:
+    replacing one by another changes neither types nor quotes. Others are left out.
+    """
+
+    values: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, values: Iterable[str]) -> Self:
+        """Return these values without those that YAML may read or write otherwise."""
+        simple = (v for v in values if _SIMPLE.fullmatch(v) and not _READ_OTHERWISE.fullmatch(v))
+        return cls(tuple(dict.fromkeys(value.encode() for value in simple)))
+
+    def mask(self, data: bytes) -> bytes:
+        """Return the data with the place of its value for each whole word that is one.
+
+        Of several at one place the longest counts. Data with a zero byte stays.
+        """
+        # A pattern would do the same, but compiling one for each package takes longer than all the rest.
+        places = sorted(
+            (start, -len(value), number)
+            for number, value in enumerate(self.values)
+            for start in _words(data, value)
+        )
+        if not places or b"\0" in data:
+            return data
+        parts: list[bytes] = []
+        end = 0
+        for start, length, number in places:
+            if start >= end:
+                parts += (data[end:start], b"%d" % number)
+                end = start - length
+        return b"\0".join([*parts, data[end:]])
+
+    def fill(self, masked: bytes) -> bytes:
+        """Return masked data with these values."""
+        parts = masked.split(b"\0")
+        parts[1::2] = [self.values[int(number)] for number in parts[1::2]]
+        return b"".join(parts)
+
+    def mask_text(self, text: str) -> str:
+        """Return a text as `mask` returns its bytes."""
+        return self.mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+    def fill_text(self, masked: str) -> str:
+        """Return a masked text with these values."""
+        data = masked.encode("utf-8", "surrogatepass")
+        return self.fill(data).decode("utf-8", "surrogatepass") if "\0" in masked else masked
+
+
+def _words(data: bytes, value: bytes) -> Iterator[int]:
+    """Yield the start of each occurrence of a value that is a word of its own."""
+    start = data.find(value)
+    while start >= 0:
+        end = start + len(value)
+        if not (start and data[start - 1] in _WORD) and not (end < len(data) and data[end] in _WORD):
+            yield start
+        start = data.find(value, start + 1)
