@@ -15,6 +15,7 @@ from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
 from reconciler.base.wording import plural
 from reconciler.functions import builtin
 from reconciler.functions.catalog import find_claim, parse_image
+from reconciler.functions.kptfile_check import check_kptfiles
 from reconciler.functions.package_files import (
     IGNORE_FILE,
     PackageResources,
@@ -65,6 +66,8 @@ def run_pipeline(
     Differs: a step with a result of severity error fails, whatever its exit code; a function that
         returns no resources at all, or removes the Kptfile, fails instead of emptying the package.
     """
+    if faults := check_kptfiles(files):
+        return PipelineResult(files, error="; ".join(map(str, faults)), declared=True)
     if not may_have_pipeline(files):
         return PipelineResult(files)
     try:
@@ -92,7 +95,12 @@ def declared_steps(files: Files) -> tuple[Step, ...]:
         path = f"{directory}/{KPTFILE}" if directory else KPTFILE
         documents = (each for each in package.resources[directory] if each.path == path)
         kptfile = next((each for each in documents if each.kind == "Kptfile"), None)
-        steps += parse_steps(kptfile.value, directory) if kptfile is not None else ()
+        if kptfile is not None:
+            try:
+                steps += parse_steps(kptfile.value, directory)
+            except InvalidPipelineError as error:
+                line, _ = kptfile.tree.mark(error.path)
+                raise InvalidPipelineError(f"{path}:{line}: {error}", error.path) from error
     return tuple(steps)
 
 
