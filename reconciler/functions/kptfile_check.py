@@ -1,4 +1,4 @@
-"""Check the fields of a Kptfile: an unknown or mistyped one is an error, never taken as absent (D31)."""
+"""Check fields of Kptfiles and configurations: unknown and mistyped ones are never taken as absent (D31)."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -23,46 +23,46 @@ class KptfileError(NamedTuple):
         return f"{place}: {self.message}{f'. {self.hint}' if self.hint else ''}"
 
 
-_TEXT: Final = "text"
-_TEXTS: Final = [_TEXT]
-_MAP: Final = {"*": _TEXT}
-_GIT: Final = {"repo": _TEXT, "directory": _TEXT, "ref": _TEXT}
+TEXT: Final = "text"
+TEXTS: Final = [TEXT]
+TEXT_MAP: Final = {"*": TEXT}
+_GIT: Final = {"repo": TEXT, "directory": TEXT, "ref": TEXT}
 _SELECTOR: Final = {
-    **dict.fromkeys(("apiVersion", "kind", "name", "namespace"), _TEXT),
-    "labels": _MAP,
-    "annotations": _MAP,
+    **dict.fromkeys(("apiVersion", "kind", "name", "namespace"), TEXT),
+    "labels": TEXT_MAP,
+    "annotations": TEXT_MAP,
 }
 _FUNCTION: Final = {
-    **dict.fromkeys(("image", "exec", "configPath", "name", "tag"), _TEXT),
-    "configMap": _MAP,
+    **dict.fromkeys(("image", "exec", "configPath", "name", "tag"), TEXT),
+    "configMap": TEXT_MAP,
     "selectors": [_SELECTOR],
     "exclude": [_SELECTOR],
 }
 _KPTFILE: Final[dict[str, Any]] = {
-    "apiVersion": _TEXT,
-    "kind": _TEXT,
+    "apiVersion": TEXT,
+    "kind": TEXT,
     # Kubernetes' own fields of metadata are no mistake.
-    "metadata": {"name": _TEXT, "namespace": _TEXT, "labels": _MAP, "annotations": _MAP, "*": None},
-    "upstream": {"type": _TEXT, "git": _GIT, "updateStrategy": _TEXT},
+    "metadata": {"name": TEXT, "namespace": TEXT, "labels": TEXT_MAP, "annotations": TEXT_MAP, "*": None},
+    "upstream": {"type": TEXT, "git": _GIT, "updateStrategy": TEXT},
     "upstreamLock": {
-        "type": _TEXT,
-        "git": {**_GIT, "commit": _TEXT},
-        "generic": dict.fromkeys(("storeID", "resourceID", "resourceVersion"), _TEXT),
+        "type": TEXT,
+        "git": {**_GIT, "commit": TEXT},
+        "generic": dict.fromkeys(("storeID", "resourceID", "resourceVersion"), TEXT),
     },
     "info": {
-        **dict.fromkeys(("site", "license", "licenseFile", "description", "man"), _TEXT),
-        "emails": _TEXTS,
-        "keywords": _TEXTS,
-        "readinessGates": [{"conditionType": _TEXT}],
+        **dict.fromkeys(("site", "license", "licenseFile", "description", "man"), TEXT),
+        "emails": TEXTS,
+        "keywords": TEXTS,
+        "readinessGates": [{"conditionType": TEXT}],
     },
     "pipeline": {"mutators": [_FUNCTION], "validators": [_FUNCTION]},
     "inventory": {
-        **dict.fromkeys(("namespace", "name", "inventoryID"), _TEXT),
-        "labels": _MAP,
-        "annotations": _MAP,
+        **dict.fromkeys(("namespace", "name", "inventoryID"), TEXT),
+        "labels": TEXT_MAP,
+        "annotations": TEXT_MAP,
     },
     "status": {
-        "conditions": [dict.fromkeys(("type", "status", "reason", "message"), _TEXT)],
+        "conditions": [dict.fromkeys(("type", "status", "reason", "message"), TEXT)],
         "renderStatus": None,
     },
 }
@@ -93,7 +93,11 @@ def _faults(file: File) -> tuple[KptfileError, ...]:
     value = documents[0].value if documents else None
     if not isinstance(value, dict):
         return (KptfileError(KPTFILE, 1, "The Kptfile cannot be read: it has no fields", _HINT),)
-    found = _version_faults(documents[0]) or [*_fields(documents[0], value, _KPTFILE, ())]
+    document = documents[0]
+    found = _version_faults(document) or [
+        KptfileError(KPTFILE, document.key_mark(path)[0], message, hint)
+        for path, message, hint in check_fields(value, _KPTFILE, (), "a Kptfile")
+    ]
     return tuple(sorted(found, key=lambda error: error.line))
 
 
@@ -111,29 +115,36 @@ def _version_faults(document: Document) -> list[KptfileError]:
     return [KptfileError(KPTFILE, line, message, _HINT)]
 
 
-def _fields(document: Document, value: Any, shape: Any, path: Path) -> Iterator[KptfileError]:
-    """Yield the unknown and mistyped fields of a value; a null is an absent field."""
+class FieldFault(NamedTuple):
+    """An unknown or mistyped field: its path, what is wrong, and what to do."""
+
+    path: Path
+    message: str
+    hint: str = ""
+
+
+def check_fields(value: Any, shape: Any, path: Path, owner: str) -> Iterator[FieldFault]:
+    """Yield the unknown and mistyped fields of a value of `owner`; a null is an absent field.
+
+    A shape is TEXT, a list of one shape, a mapping of names to shapes (`*` for any), or None for anything.
+    """
     if value is None or shape is None:
         return
     kind = dict if isinstance(shape, dict) else list if isinstance(shape, list) else str
     if kind is str and isinstance(value, (dict, list)):
-        yield _fault(document, path, "must be one value, and is a " + _NAMES[type(value)])
+        yield FieldFault(path, f"{path_text(path)} must be one value, and is a {_NAMES[type(value)]}")
     elif kind is not str and not isinstance(value, kind):
-        yield _fault(document, path, f"must be a {_NAMES[kind]}")
+        yield FieldFault(path, f"{path_text(path)} must be a {_NAMES[kind]}")
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _fields(document, item, shape[0], (*path, index))
+            yield from check_fields(item, shape[0], (*path, index), owner)
     elif isinstance(value, dict):
         for name, item in value.items():
+            at = (*path, name)
             if name in shape or "*" in shape:
-                yield from _fields(document, item, shape.get(name, shape.get("*")), (*path, name))
+                yield from check_fields(item, shape.get(name, shape.get("*")), at, owner)
             else:
-                yield _fault(document, (*path, name), "is no field of a Kptfile", suggest(name, shape))
+                yield FieldFault(at, f"{path_text(at)} is no field of {owner}", suggest(name, shape))
 
 
 _NAMES: Final[dict[type, str]] = {dict: "mapping", list: "list"}
-
-
-def _fault(document: Document, path: Path, message: str, hint: str = "") -> KptfileError:
-    line, _ = document.key_mark(path)
-    return KptfileError(KPTFILE, line, f"{path_text(path)} {message}", hint)

@@ -503,8 +503,10 @@ FAULTS = {
     ),
     "an old version": (
         HEAD.replace("dev/v1", "dev/v1alpha2"),
-        "Kptfile:1: The Kptfile has an old version (kpt.dev/v1alpha2) of its schema. "
-        "Bring the package to kpt.dev/v1: https://kpt.dev/installation/migration.",
+        (
+            "Kptfile:1: The Kptfile has an old version (kpt.dev/v1alpha2) of its schema. "
+            "Bring the package to kpt.dev/v1: https://kpt.dev/installation/migration."
+        ),
     ),
     "a function without image": (
         f"{HEAD}pipeline:\n  mutators:\n  - name: a\n",
@@ -525,7 +527,8 @@ def test_fields_of_a_kptfile_that_are_not_understood_are_refused(
 
 def test_fields_of_a_kptfile_that_people_write_are_no_fault() -> None:
     known = (
-        "metadata: {creationTimestamp: null, annotations: {a: b}}\ninfo: {keywords: [a], emails: [b], site: c}\n"
+        "metadata: {creationTimestamp: null, annotations: {a: b}}\n"
+        "info: {keywords: [a], emails: [b], site: c}\n"
         "upstreamLock: {type: generic, generic: {storeID: a}}\ninventory: {name: a, inventoryID: b}\n"
         "status: {conditions: [{type: a, status: 'True'}], renderStatus: {errorSummary: a}}\npipeline: {}\n"
     )
@@ -546,3 +549,41 @@ def test_kustomization_is_left_out_of_pipelines(text: str) -> None:
     assert result.ok
     assert result.files["kustomization.yaml"] is given["kustomization.yaml"]
     assert b"a: b" in result.files["a.yaml"].data
+
+
+@pytest.mark.parametrize(
+    ("image", "inline", "want"),
+    [
+        (
+            "set-namespace:v0.4.1",
+            "namespaces: a",
+            "9: data.namespaces is no field of set-namespace. Did you",
+        ),
+        (
+            "set-image:v0.1.2",
+            "newTags: a",
+            "9: data.newTags is no field of set-image. Did you mean newTag?",
+        ),
+        ("search-replace:v0.2.0", "by-values: a", "9: data.by-values is no field of search-replace."),
+    ],
+)
+def test_keys_that_a_builtin_does_not_read_are_refused(image: str, inline: str, want: str) -> None:
+    given = files_of(
+        {
+            "Kptfile": f"{HEAD}pipeline:\n  mutators:\n  - image: {image}\n    configMap:\n      {inline}\n",
+            "a.yaml": MAP.format(name="a"),
+        }
+    )
+
+    assert run_pipeline(given).error.startswith(f"mutators[0]: {image}: Kptfile:{want}")
+
+
+def test_fields_of_a_configuration_that_a_builtin_does_not_read_are_refused() -> None:
+    head = "apiVersion: fn.kpt.dev/v1alpha1\nkind: SetImage\nmetadata: {name: x}\n"
+    kptfile = f"{HEAD}pipeline:\n  mutators:\n  - image: set-image:v0.1.2\n    configPath: c.yaml\n"
+    given = files_of({"Kptfile": kptfile, "c.yaml": f"{head}images: {{name: a}}\nimage: [c]\n"})
+
+    error = run_pipeline(given).error
+
+    assert "c.yaml:4: images is no field of SetImage. Did you mean image?" in error
+    assert "c.yaml:5: image must be a mapping" in error
