@@ -142,7 +142,8 @@ def _by_version(version: re.Match[str], claims: tuple[VersionClaim, ...]) -> Ver
     major, minor, patch = (int(part) if part else None for part in version.groups())
     low = (major or 0, minor or 0, patch or 0)
     if patch is not None:
-        return next((claim for claim in claims if claim.low <= low < claim.high), None)
+        # A later patch may behave otherwise: it was not studied.
+        return next((claim for claim in claims if claim.low <= low <= claim.newest), None)
     high = (low[0], low[1] + 1, 0) if minor is not None else (low[0] + 1, 0, 0)
     if low < claims[0].low or high > claims[-1].high:
         return None

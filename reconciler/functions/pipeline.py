@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
 from reconciler.base.wording import plural
 from reconciler.functions import builtin
+from reconciler.functions.builtin.configuration import check_configuration
 from reconciler.functions.catalog import find_claim, parse_image
+from reconciler.functions.kptfile_check import check_kptfiles
 from reconciler.functions.package_files import (
     IGNORE_FILE,
     PackageResources,
@@ -65,6 +67,8 @@ def run_pipeline(
     Differs: a step with a result of severity error fails, whatever its exit code; a function that
         returns no resources at all, or removes the Kptfile, fails instead of emptying the package.
     """
+    if faults := check_kptfiles(files):
+        return PipelineResult(files, error="; ".join(map(str, faults)), declared=True)
     if not may_have_pipeline(files):
         return PipelineResult(files)
     try:
@@ -92,7 +96,12 @@ def declared_steps(files: Files) -> tuple[Step, ...]:
         path = f"{directory}/{KPTFILE}" if directory else KPTFILE
         documents = (each for each in package.resources[directory] if each.path == path)
         kptfile = next((each for each in documents if each.kind == "Kptfile"), None)
-        steps += parse_steps(kptfile.value, directory) if kptfile is not None else ()
+        if kptfile is not None:
+            try:
+                steps += parse_steps(kptfile.value, directory)
+            except InvalidPipelineError as error:
+                line, _ = kptfile.tree.mark(error.path)
+                raise InvalidPipelineError(f"{path}:{line}: {error}", error.path) from error
     return tuple(steps)
 
 
@@ -215,6 +224,8 @@ class _Run:
         config = self._config(step, visible)
         if step.stage is Stage.VALIDATORS:
             selected = [resource.copy() for resource in selected]
+        if engine.builtin and config.value is not None:
+            self._check_configuration(step, engine.builtin, config, visible)
         # A function may turn a Secret into another object, whose values a later one prints.
         self._secrets |= secret_values(self.all_resources())
         output, run = _execute(step, engine, selected, config, self._policy)
@@ -254,6 +265,23 @@ class _Run:
             count = "no resource" if not matches else plural(len(matches), "resource")
             raise _StepError(f"{step}: its configPath {step.config_path} has {count}; exactly one is needed")
         return _Config(matches[0].value, file)
+
+    @staticmethod
+    def _check_configuration(step: Step, function: str, config: _Config, visible: Iterable[Resource]) -> None:
+        """Refuse fields of a configuration that the builtin would not read."""
+        faults = list(check_configuration(function, config.value or {}))
+        if not faults:
+            return
+        file = config.file or KPTFILE
+        holder = next((each for each in visible if each.package == step.package and each.file == file), None)
+        inline = ("pipeline", step.stage.value, step.index, "configMap")
+        places = (each.path if config.file else (*inline, *each.path[1:]) for each in faults)
+        texts = (
+            (f"{holder.path}:{holder.tree.mark(place)[0]}: " if holder is not None else "")
+            + f"{each.message}{f'. {each.hint}' if each.hint else ''}"
+            for place, each in zip(places, faults, strict=True)
+        )
+        raise _StepError(f"{step}: {'; '.join(texts)}")
 
     def _check_run(self, step: Step, run: StepRun) -> None:
         errors = [result.message for result in run.results if result.severity == "error"]

@@ -9,6 +9,7 @@ from msgspec import Struct
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.wire import result_value
+from reconciler.krm.yaml import Path
 from reconciler.names.objects import Files
 
 
@@ -20,7 +21,11 @@ class Stage(StrEnum):
 
 
 class InvalidPipelineError(Exception):
-    """The pipeline of a Kptfile is invalid."""
+    """The pipeline of a Kptfile is invalid; `path` is the field that is wrong."""
+
+    def __init__(self, message: str, path: Path = ("pipeline",)) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class Step(Struct, frozen=True):
@@ -66,12 +71,16 @@ def _steps(given: Any, stage: Stage, package: str) -> Iterator[Step]:
     if given is None:
         return
     if not isinstance(given, list):
-        raise InvalidPipelineError(f"pipeline.{stage} is no list")
+        raise InvalidPipelineError(f"pipeline.{stage} is no list", ("pipeline", stage.value))
     for index, item in enumerate(given):
         where = f"pipeline.{stage}[{index}]"
+        path: Path = ("pipeline", stage.value, index)
         if not isinstance(item, Mapping):
-            raise InvalidPipelineError(f"{where} is no mapping")
-        yield _step(item, Step(package, stage, index), where)
+            raise InvalidPipelineError(f"{where} is no mapping", path)
+        try:
+            yield _step(item, Step(package, stage, index), where)
+        except InvalidPipelineError as error:
+            raise InvalidPipelineError(str(error), path) from error
 
 
 def _step(item: Mapping[str, Any], bare: Step, where: str) -> Step:

@@ -1,7 +1,7 @@
 """Split package files into documents that join to the same bytes.
 
-A document is *KRM* if it names an object (or is a kustomization), *data* if it is other YAML, *empty*
-if it has only comments. A file that is not YAML, such as a Helm template, is one *opaque* document:
+A document is *KRM* if it names an object, *kustomize* if it is a kustomization, *data* if it is other YAML,
+*empty* if it has only comments. A file that is not YAML, such as a Helm template, is one *opaque* document:
 it is kept byte for byte and never edited.
 """
 
@@ -26,6 +26,7 @@ class DocumentKind(StrEnum):
     """Kind of a document of a package file."""
 
     KRM = "krm"
+    KUSTOMIZE = "kustomize"
     DATA = "data"
     EMPTY = "empty"
     OPAQUE = "opaque"
@@ -124,8 +125,12 @@ def _document(chunk: _Chunk, path: str, limits: YamlLimits) -> PackageDocument:
         raise YamlError(error.message, line=line, column=error.column, hint=error.hint) from error
     if tree.raw is None:
         return PackageDocument(chunk.marker, chunk.text, DocumentKind.EMPTY)
-    is_krm = isinstance(value, dict) and (_names_object(value) or _is_kustomization(value, path))
-    kind = DocumentKind.KRM if is_krm else DocumentKind.DATA
+    kind = DocumentKind.DATA
+    if isinstance(value, dict):
+        if _is_kustomization(value, path):
+            kind = DocumentKind.KUSTOMIZE
+        elif _names_object(value):
+            kind = DocumentKind.KRM
     return PackageDocument(chunk.marker, chunk.text, kind, value, tree if tree.text == chunk.text else None)
 
 
@@ -143,9 +148,10 @@ _KUSTOMIZATION_FILES: Final = frozenset(("kustomization.yaml", "kustomization.ym
 
 
 def _is_kustomization(value: dict[str, Any], path: str) -> bool:
+    """Return whether a document is read by kustomize: functions would break it with fields of objects."""
     api_version = _text(value.get("apiVersion"))
     return (
-        path.rpartition("/")[2] in _KUSTOMIZATION_FILES
-        or api_version.startswith("kustomize.config.k8s.io/")
+        api_version.startswith("kustomize.config.k8s.io/")
         or (not api_version and value.get("kind") == "Kustomization")
+        or (path.rpartition("/")[2] in _KUSTOMIZATION_FILES and not _names_object(value))
     )

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.api.kptfile import KPTFILE, KPTFILE_VERSION
+from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import ConfigurationError, Location, UsageError
 from reconciler.base.wording import plural
+from reconciler.functions.kptfile_check import check_kptfiles
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import UnsafeEntry
-from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Mode, TreeEntry
 from reconciler.policy import Limits
@@ -131,41 +131,12 @@ def read_package(root: Path) -> dict[str, File]:
         below = ", ".join(str(root / path.removesuffix(f"/{KPTFILE}")) for path in kptfiles[:3])
         hint = f"Name the directory of a package{f', as {below}' if below else ': one with a Kptfile'}."
         raise ConfigurationError(f"No Kptfile found at {root.absolute()}", hint=hint)
-    for path in kptfiles:
-        _check_kptfile(str(root / path), files[path])
+    if faults := check_kptfiles(files):
+        first, *others = faults
+        more = "".join(f"; {root / each.path}:{each.line}: {each.message}" for each in others)
+        where = Location(str(root / first.path), first.line)
+        raise ConfigurationError(first.message + more, location=where, hint=first.hint)
     return files
-
-
-def _check_kptfile(path: str, file: File) -> None:
-    """Raise ConfigurationError unless kpt takes a file for a Kptfile."""
-    if file.mode == Mode.SYMLINK:
-        hint = "Put the file itself there."
-        raise ConfigurationError("The Kptfile is a symbolic link", location=Location(path), hint=hint)
-    try:
-        documents = load_documents(file.data, PACKAGE_LIMITS)
-    except YamlError as error:
-        where = Location(path, error.line, error.column)
-        message = f"The Kptfile cannot be read: {error.message}"
-        raise ConfigurationError(message, location=where, hint=error.hint) from error
-    value = documents[0].value if documents else None
-    if not isinstance(value, dict):
-        message = "The Kptfile cannot be read: it has no fields"
-        raise ConfigurationError(message, location=Location(path, 1), hint=_KPTFILE_HINT)
-    version, kind = value.get("apiVersion"), value.get("kind")
-    where = Location(path, *documents[0].key_mark(("kind" if version == KPTFILE_VERSION else "apiVersion",)))
-    if kind == KPTFILE and version in _OLD_VERSIONS:
-        message = f"The Kptfile has an old version ({version}) of its schema"
-        hint = "Bring the package to kpt.dev/v1: https://kpt.dev/installation/migration."
-        raise ConfigurationError(message, location=where, hint=hint)
-    if kind != KPTFILE or version != KPTFILE_VERSION:
-        message = (
-            f"The Kptfile has an unknown resource type ({version or 'no apiVersion'}, kind {kind or 'none'})"
-        )
-        raise ConfigurationError(message, location=where, hint=_KPTFILE_HINT)
-
-
-_OLD_VERSIONS = ("kpt.dev/v1alpha1", "kpt.dev/v1alpha2")
-_KPTFILE_HINT = "Write `apiVersion: kpt.dev/v1`, `kind: Kptfile` and `metadata.name` into it."
 
 
 def _entries(directory: Path, prefix: str, limits: Limits) -> Iterator[tuple[str, os.DirEntry[str]]]:

@@ -56,7 +56,8 @@ def update_draft(
     context = replace(draft_context(inputs, updated.files, policy), recorded=recorded)
     new = (*given, *merged.conflicts, *updated.conflicts)
     conflicts = classify_conflicts(main.conflicts, new, context)
-    return PackageInProgress(updated.files, notes=merged.notes + updated.notes), conflicts
+    notes = merged.notes + updated.notes
+    return PackageInProgress(updated.files, notes=notes, warnings=updated.warnings), conflicts
 
 
 def draft_context(inputs: VariantInputs, files: Files, policy: ConflictPolicy = _ASK) -> DraftContext:

@@ -25,6 +25,7 @@ from reconciler.render.injection import (
 )
 from reconciler.render.kptfile import kptfile_value, strip_ownership
 from reconciler.render.rendered import Blocked
+from reconciler.render.settling import unsettled_steps
 from reconciler.render.update.documents import ResourceDocument, documents_of, edit_document
 from reconciler.render.update.identifiers import with_identifiers
 from reconciler.render.update.three_way import FileSides, Sides, is_equal, needs_merge
@@ -44,12 +45,14 @@ class RenderedUpstreams(NamedTuple):
 
     `configuration` are configuration files of functions that were rendered with upstream's own values, so
     that they can be compared too. `postponed` is why they could not be rendered yet, "" if they are.
+    `unsettled` names a function that changes its own output, where people edited what it writes.
     """
 
     original: Files
     upstream: Files
     configuration: frozenset[str] = frozenset()
     postponed: str = ""
+    unsettled: str = ""
 
 
 RenderedSides = Mapping[UpdateTrees, RenderedUpstreams]
@@ -83,13 +86,30 @@ def render_sides(
             rendered[update] = RenderedUpstreams(done[0].files, done[1].files)
         if needed.configuration and all(each.ok for each in done):
             rendered[update] = _with_own_configuration(needed, [each.files for each in done])
-    return rendered
+    edited = [update for update, sides in rendered.items() if _is_edited(inputs[update], sides)]
+    found = unsettled_steps([rendered[update].upstream for update in edited], run)
+    named = {
+        update: rendered[update]._replace(unsettled=why) for update, why in zip(edited, found, strict=True)
+    }
+    return {**rendered, **named}
+
+
+def _is_edited(inputs: "_Inputs", sides: RenderedUpstreams) -> bool:
+    """Return whether people edited a file that the pipeline makes: its merge is rendered twice."""
+    return not sides.postponed and any(
+        path in sides.original
+        and not is_equal(file, sides.original[path])
+        and not is_equal(sides.original[path], inputs.runs[0].get(path))
+        for path, file in inputs.local.items()
+        if path.rpartition("/")[2] != KPTFILE
+    )
 
 
 class _Inputs(NamedTuple):
     """The packages to render for an update: both sides with local's configuration, then with their own."""
 
     runs: tuple[Files, ...]
+    local: Files
     configuration: frozenset[str] = frozenset()
 
 
@@ -136,6 +156,9 @@ def prepare_sides(
     own = _configuration(local) - rendered.configuration
     unrendered = {path for path, file in raw.local.items() if is_equal(file, marked.original.get(path))}
     unrendered |= own | (upstream.keys() - original.keys())
+    # Of a file that is as the pipeline made it the result is upstream's file: it is rendered once, as in a
+    # new package, so that a pipeline that changes its own output does no harm.
+    made = {path for path, file in raw.local.items() if is_equal(file, rendered.original.get(path))} - own
     old, new = (
         {
             **{path: file for path, file in done.items() if path not in unrendered},
@@ -143,6 +166,10 @@ def prepare_sides(
         }
         for done, side in zip(rendered[:2], (raw.original, raw.upstream), strict=True)
     )
+    for path in made - unrendered:
+        old[path] = raw.local[path]
+        new.pop(path, None)
+    new |= {path: file for path, file in raw.upstream.items() if path in made}
     return Sides(old, new, raw.local)
 
 
@@ -157,20 +184,25 @@ def _inputs(update: UpdateTrees, contents: Mapping[Oid, Files]) -> _Inputs | Non
     if isinstance(original, Blocked) or isinstance(upstream, Blocked):
         return None
     marked = with_identifiers(original, upstream, local)
-    if not any(
-        needs_merge(FileSides(*(side.get(path) for side in marked))) for path in local if path != KPTFILE
-    ):
+    three = {path: FileSides(*(side.get(path) for side in marked)) for path in local if path != KPTFILE}
+    configuration = _configuration(local)
+    # With another pipeline, what the old one made of an unedited file is made anew.
+    is_configured_anew = any(
+        not is_equal(original.get(path), upstream.get(path)) for path in {*configuration, KPTFILE}
+    ) and any(not is_equal(each.base, each.local) for each in three.values())
+    if not is_configured_anew and not any(map(needs_merge, three.values())):
         return None
     filled = with_own_fields(marked)
-    own = {path: _without_validators(path, local[path]) for path in _configuration(local)}
+    own = {path: _without_validators(path, local[path]) for path in configuration}
     both = (filled.original, filled.upstream)
     runs = tuple(_with_configuration(side, own) for side in both)
     changed = _changed_configuration(marked)
     if not changed:
-        return _Inputs(runs)
+        return _Inputs(runs, filled.local)
     bare = {path: file for path, file in own.items() if path not in changed}
     gone = not any(path in filled.upstream for path in changed)
-    return _Inputs((*runs, *(_with_configuration(side, bare) for side in both[: 1 if gone else 2])), changed)
+    more = (_with_configuration(side, bare) for side in both[: 1 if gone else 2])
+    return _Inputs((*runs, *more), filled.local, changed)
 
 
 def _changed_configuration(sides: Sides) -> frozenset[str]:

@@ -44,11 +44,12 @@ class VariantInputs(Struct, frozen=True):
 
 
 class PackageInProgress(Struct, frozen=True):
-    """A package after the merge, with all conflicts of it and notes for the reviewer."""
+    """A package after the merge, with all conflicts of it, and notes and warnings for the reviewer."""
 
     files: Files
     conflicts: tuple[FoundConflict, ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def clone_upstream(resolved: ResolvedVariant, contents: Contents) -> PackageInProgress | Blocked:
@@ -71,15 +72,17 @@ def update_local(
     if base.tree == pin.tree:
         return PackageInProgress(local)
     original, upstream = strip_ownership(contents[base.tree]), strip_ownership(contents[pin.tree])
-    if isinstance(original, Blocked):
-        return original
-    if isinstance(upstream, Blocked):
-        return upstream
+    if isinstance(original, Blocked) or isinstance(upstream, Blocked):
+        return original if isinstance(original, Blocked) else upstream  # type: ignore[return-value]
     rendered = inputs.sides.get(UpdateTrees(base.tree, pin.tree, tree)) if tree is not None else None
     context = resolved.variant.spec.package_context
     keys = {*(context.data or {}), *(context.remove_keys or ())} if context else set()
     sides = prepare_sides(original, upstream, local, rendered, keys)
-    return merge_three_way(sides, policy, new_upstream=_upstream_ref(pin))
+    merged = merge_three_way(sides, policy, new_upstream=_upstream_ref(pin))
+    if isinstance(merged, PackageInProgress) and rendered is not None and rendered.unsettled:
+        warning = f"{rendered.unsettled}. Compare it: this package has local edits"
+        return replace(merged, warnings=(warning,))
+    return merged
 
 
 def _adopt(inputs: VariantInputs, local: Files, policy: ConflictPolicy) -> PackageInProgress | Blocked:

@@ -218,6 +218,7 @@ def _mutate(
         conflicts=conflicts.open,
         answers=conflicts.answers,
         notes=merged.notes,
+        warnings=merged.warnings,
         context=True if context and (context.data or context.remove_keys) else None,
         injection=injected.failure,
         unready=unmet_gates(injected.files[KPTFILE].data) if KPTFILE in injected.files else (),
@@ -275,7 +276,7 @@ def _apply_result(
         kind = "cannot run" if result.unrunnable else "failed"
         failure = f"{FUNCTIONS} {kind}: {_one_line(result.error)}"
         return replace(package, unready=(failure, *package.unready))
-    package = replace(package, warnings=tuple(_warnings(result)))
+    package = replace(package, warnings=(*package.warnings, *_warnings(result)))
     if result.files is package.files or dict(result.files) == dict(package.files):
         return package
     files = restore(result.files)

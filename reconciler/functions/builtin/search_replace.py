@@ -14,7 +14,6 @@ from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, YamlError, fields_of
 
-_KEYS: Final = ("by-value", "by-value-regex", "by-path", "by-file-path", "put-value", "put-comment")
 _GROUP: Final = re.compile(r"\$\{(\d+)\}")
 _GLOB_TOKENS: Final = re.compile(r"(/\*\*/|\*\*/|/\*\*|\*\*|\*|\?|\[[^\]]*\]|\{[^{}]*\})")
 _GLOB_WILDCARDS: Final = {
@@ -76,10 +75,6 @@ def _edit(resource: Resource, edits: list[Edit]) -> None:
 
 
 def _read_search(data: dict[str, str]) -> _Search:
-    for key in data:
-        if key not in _KEYS:
-            listed = ", ".join(f'"{name}"' for name in _KEYS)
-            raise FunctionFailedError(f'invalid matcher "{key}", must be one of [{listed}]')
     if "by-value" in data and "by-value-regex" in data:
         raise FunctionFailedError('only one of ["by-value", "by-value-regex"] can be provided')
     try:

@@ -70,9 +70,6 @@ def _read(call: BuiltinCall) -> tuple[_Image, list[FieldSpec]]:
         specs = parse_specs(config.get("additionalImageFields"), "additionalImageFields")
     elif call.config_kind == "ConfigMap":
         given = config.get("data")
-        for key in given if isinstance(given, dict) else ():
-            if key not in _FIELDS:
-                _refuse(f"ConfigMap has wrong field name {key}")
     else:
         _refuse("`functionConfig` must be a `ConfigMap` or `SetImage`")
         given = None

@@ -35,6 +35,7 @@ from reconciler.krm.yaml.tree import (
     Tree,
     end_line,
     fields_of,
+    path_text,
 )
 
 __all__ = [
@@ -78,5 +79,6 @@ __all__ = [
     "is_plain",
     "load_documents",
     "load_json",
+    "path_text",
     "type_number",
 ]

@@ -217,7 +217,7 @@ def images(why: str, config: dict[str, str], before: str, after: str, *, compati
             "an unknown field",
             {"name": "web", "tag": "2"},
             POD.format("web:1"),
-            "error: ConfigMap has wrong field name tag",
+            "error: data.tag is no field of set-image. Did you mean newTag?",
         ),
         Row("no expression", {**TAG, "name": "("}, POD.format("web:1"), "error: is no regular expression"),
         Row(
@@ -265,7 +265,7 @@ MUTATED = 'Mutated field value to "{}"'
             "an unknown matcher",
             {"by-valu": "a"},
             body("  k: a"),
-            'error: invalid matcher "by-valu", must be one of',
+            "error: data.by-valu is no field of search-replace. Did you mean by-value",
         ),
         Row(
             "a list of matches",
@@ -947,7 +947,7 @@ def to(path: str, **select: Any) -> dict[str, Any]:
             "no list",
             config_of("ApplyReplacements", replacements={"a": 1}),
             HOST,
-            "error: replacements must be a list of mappings",
+            "error: replacements must be a list",
         ),
         Row(
             "another kind",

@@ -11,6 +11,7 @@ from reconciler.functions.step import PipelineResult, result_list
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import FunctionPolicy
+from tests.support.merges import files_of
 
 HEAD = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n"
 MAP = "# about a\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name} # its name\ndata:\n  k: 'v'\n"
@@ -473,3 +474,116 @@ def test_functions_that_cannot_run_are_found_in_kptfiles_alone() -> None:
     result = run_pipeline({**files(steps("absent")), "a.yaml": unread})
 
     assert [each.function for each in result.unrunnable] == ["absent"]
+
+
+FAULTS = {
+    "a misspelt list": (
+        f"{HEAD}pipeline:\n  mutator: []\n",
+        "Kptfile:6: pipeline.mutator is no field of a Kptfile. Did you mean mutators?",
+    ),
+    "a field of another tool": (
+        f"{HEAD}pipeline:\n  mutators:\n  - image: a\n    selector: []\n",
+        "Kptfile:8: pipeline.mutators[0].selector is no field of a Kptfile. Did you mean selectors?",
+    ),
+    "a misspelt field of a selector": (
+        f"{HEAD}pipeline:\n  mutators:\n  - image: a\n    selectors:\n    - kinds: Pod\n",
+        "Kptfile:9: pipeline.mutators[0].selectors[0].kinds is no field of a Kptfile. Did you mean kind?",
+    ),
+    "a list in a map": (
+        f"{HEAD}pipeline:\n  validators:\n  - image: a\n    configMap:\n      envs: [dev]\n",
+        "Kptfile:9: pipeline.validators[0].configMap.envs must be one value, and is a list",
+    ),
+    "a mapping for a list": (
+        f"{HEAD}pipeline:\n  mutators: {{}}\n",
+        "Kptfile:6: pipeline.mutators must be a list",
+    ),
+    "a misspelt pipeline": (
+        f"{HEAD}pipelines: {{}}\n",
+        "Kptfile:5: pipelines is no field of a Kptfile. Did you mean pipeline?",
+    ),
+    "an old version": (
+        HEAD.replace("dev/v1", "dev/v1alpha2"),
+        (
+            "Kptfile:1: The Kptfile has an old version (kpt.dev/v1alpha2) of its schema. "
+            "Bring the package to kpt.dev/v1: https://kpt.dev/installation/migration."
+        ),
+    ),
+    "a function without image": (
+        f"{HEAD}pipeline:\n  mutators:\n  - name: a\n",
+        "Kptfile:7: pipeline.mutators[0] must have exactly one of image and exec",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "want"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("directory", ["", "sub/"])
+def test_fields_of_a_kptfile_that_are_not_understood_are_refused(
+    directory: str, text: str, want: str
+) -> None:
+    files = files_of({"Kptfile": HEAD, f"{directory}Kptfile": text})
+
+    assert run_pipeline(files).error == directory + want
+
+
+def test_fields_of_a_kptfile_that_people_write_are_no_fault() -> None:
+    known = (
+        "metadata: {creationTimestamp: null, annotations: {a: b}}\n"
+        "info: {keywords: [a], emails: [b], site: c}\n"
+        "upstreamLock: {type: generic, generic: {storeID: a}}\ninventory: {name: a, inventoryID: b}\n"
+        "status: {conditions: [{type: a, status: 'True'}], renderStatus: {errorSummary: a}}\npipeline: {}\n"
+    )
+    text = HEAD.partition("metadata")[0] + known
+
+    assert run_pipeline(files_of({"Kptfile": text})).ok
+
+
+@pytest.mark.parametrize(
+    "text", ["resources: [a.yaml]\n", "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"]
+)
+def test_kustomization_is_left_out_of_pipelines(text: str) -> None:
+    kptfile = f"{HEAD}pipeline:\n  mutators:\n  - image: set-labels:v0.2.0\n    configMap: {{a: b}}\n"
+    given = files_of({"Kptfile": kptfile, "kustomization.yaml": text, "a.yaml": MAP.format(name="a")})
+
+    result = run_pipeline(given)
+
+    assert result.ok
+    assert result.files["kustomization.yaml"] is given["kustomization.yaml"]
+    assert b"a: b" in result.files["a.yaml"].data
+
+
+@pytest.mark.parametrize(
+    ("image", "inline", "want"),
+    [
+        (
+            "set-namespace:v0.4.1",
+            "namespaces: a",
+            "9: data.namespaces is no field of set-namespace. Did you",
+        ),
+        (
+            "set-image:v0.1.2",
+            "newTags: a",
+            "9: data.newTags is no field of set-image. Did you mean newTag?",
+        ),
+        ("search-replace:v0.2.0", "by-values: a", "9: data.by-values is no field of search-replace."),
+    ],
+)
+def test_keys_that_a_builtin_does_not_read_are_refused(image: str, inline: str, want: str) -> None:
+    given = files_of(
+        {
+            "Kptfile": f"{HEAD}pipeline:\n  mutators:\n  - image: {image}\n    configMap:\n      {inline}\n",
+            "a.yaml": MAP.format(name="a"),
+        }
+    )
+
+    assert run_pipeline(given).error.startswith(f"mutators[0]: {image}: Kptfile:{want}")
+
+
+def test_fields_of_a_configuration_that_a_builtin_does_not_read_are_refused() -> None:
+    head = "apiVersion: fn.kpt.dev/v1alpha1\nkind: SetImage\nmetadata: {name: x}\n"
+    kptfile = f"{HEAD}pipeline:\n  mutators:\n  - image: set-image:v0.1.2\n    configPath: c.yaml\n"
+    given = files_of({"Kptfile": kptfile, "c.yaml": f"{head}images: {{name: a}}\nimage: [c]\n"})
+
+    error = run_pipeline(given).error
+
+    assert "c.yaml:4: images is no field of SetImage. Did you mean image?" in error
+    assert "c.yaml:5: image must be a mapping" in error

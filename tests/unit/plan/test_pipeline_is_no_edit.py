@@ -141,3 +141,86 @@ def test_the_package_context_survives_a_renaming_function() -> None:
     assert "\n  name: kptfile.kpt.dev\n" in text(files, "package-context.yaml")
     assert "\n  package-path: web\n" in text(files, "package-context.yaml")
     assert "\n  name: app-edge\n" in text(files, "a.yaml")
+
+
+REPLACE = {
+    "image": f"{CATALOG}apply-replacements:v0.1.1",
+    "configPath": "replacements.yaml",
+}
+REPLACEMENTS = """\
+apiVersion: fn.kpt.dev/v1alpha1
+kind: ApplyReplacements
+metadata:
+  name: prefix
+  annotations:
+    config.kubernetes.io/local-config: "true"
+replacements:
+- source:
+    kind: ConfigMap
+    name: kptfile.kpt.dev
+    fieldPath: data.name
+  targets:
+  - select:
+      kind: ConfigMap
+      name: app
+    fieldPaths:
+    - data.host
+    options:
+      delimiter: "-"
+      index: 0
+"""
+
+
+def hosts(color: str = "red", size: str = "s") -> str:
+    return app(color=color).replace("size: s", f"size: {size}") + "  host: web-cluster\n"
+
+
+def climbing(revisions: list[Mapping[str, str]], edit: tuple[str, str] | None = None) -> tuple[Any, str]:
+    """Publish revisions downstream as `edge-01`, one after the other; return the last change and its file."""
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge", deployment=True)
+    change = None
+    for number, files in enumerate(revisions, start=1):
+        world.publish("blueprints", "web", blueprint("web", **files), number)
+        world.variants["web"] = spec(number, [REPLACE]).model_copy(
+            update={"downstream": Downstream(repo="edge", package="edge-01")}
+        )
+        (change,) = world.run().changes
+        draft = world.drafts("edge")[0]
+        written = text(world.repositories["edge"].at(draft).packages["edge-01"], "a.yaml")
+        if number == len(revisions):
+            return change, written
+        world.merge("edge", draft)
+        world.run()
+        if edit is not None and number == 1:
+            main = text(world.repositories["edge"].at(MAIN).packages["edge-01"], "a.yaml")
+            world.edit("edge", "edge-01", {"a.yaml": main.replace(*edit)})
+            world.run()
+    return change, ""
+
+
+def test_untouched_package_equals_a_fresh_clone_after_every_update() -> None:
+    revisions = [
+        {"a_yaml": hosts(color), "replacements_yaml": REPLACEMENTS} for color in ("red", "blue", "green")
+    ]
+
+    _, climbed = climbing(revisions)
+    _, fresh = climbing(revisions[-1:])
+
+    assert climbed == fresh
+    assert "host: edge-01-cluster\n" in climbed
+
+
+def test_function_that_changes_its_own_output_is_named_where_people_edited_it() -> None:
+    revisions = [{"a_yaml": hosts(color), "replacements_yaml": REPLACEMENTS} for color in ("red", "blue")]
+
+    change, _ = climbing(revisions, edit=("size: s", "size: mine"))
+    untouched, _ = climbing(revisions)
+
+    (warning,) = change.warnings
+    assert warning == (
+        f"mutators[0]: {REPLACE['image']} changes its own output: data.host of ConfigMap app in a.yaml."
+        " Compare it: this package has local edits"
+    )
+    assert not untouched.warnings

@@ -74,12 +74,17 @@ def test_updates_of_a_variant(resolved: Mapping[str, Any], updates: list[tuple[O
 
 @dataclass
 class Renderer:
-    """Renders packages by adding a file with what they have, and records what it was given."""
+    """Renders packages by adding a file with what they have, and records what it was given first.
+
+    Later it is asked whether the pipeline changes its own output, which it does not.
+    """
 
     failing: frozenset[int] = frozenset()
     given: list[Files] = field(default_factory=list)
 
     def __call__(self, packages: Sequence[Files]) -> list[Any]:
+        if self.given:
+            return [Done(files) for files in packages]
         self.given = list(packages)
         return [
             Done({**files, **package({"done.yaml": str(number)})}, ok=number not in self.failing)

@@ -1,0 +1,62 @@
+"""The fields of the configurations of builtin functions: others are refused, never taken as absent (D31)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
+from reconciler.functions.kptfile_check import TEXT, TEXT_MAP, TEXTS, FieldFault, check_fields
+
+_CONFIG_MAPS: Final[dict[str, tuple[str, ...]]] = {
+    "delete-annotations": ("annotationKeys",),
+    "ensure-name-substring": ("prepend", "append"),
+    "search-replace": ("by-value", "by-value-regex", "by-path", "by-file-path", "put-value", "put-comment"),
+    "set-image": ("name", "newName", "newTag", "digest"),
+    "set-namespace": ("namespace", "namespaceMatcher"),
+    "set-project-id": ("project-id",),
+}
+"""Keys of `data`; the other functions take any key."""
+
+_SPECS: Final = [{**dict.fromkeys(("group", "version", "kind", "path"), TEXT), "create": TEXT}]
+_SELECT: Final = dict.fromkeys(
+    ("group", "version", "kind", "name", "namespace", "labelSelector", "annotationSelector"), TEXT
+)
+_OPTIONS: Final = dict.fromkeys(("delimiter", "index", "encoding", "create"), TEXT)
+_OBJECTS: Final[dict[str, dict[str, Any]]] = {
+    "ApplyReplacements": {
+        "replacements": [
+            {
+                "source": {**_SELECT, "fieldPath": TEXT, "options": _OPTIONS},
+                "targets": [
+                    {"select": _SELECT, "reject": [_SELECT], "fieldPaths": TEXTS, "options": _OPTIONS}
+                ],
+            }
+        ]
+    },
+    "EnsureNameSubstring": {
+        **dict.fromkeys(("substring", "editMode"), TEXT),
+        **dict.fromkeys(("fieldSpecs", "additionalNameFields"), _SPECS),
+    },
+    "SetAnnotations": {
+        "annotations": TEXT_MAP,
+        **dict.fromkeys(("fieldSpecs", "additionalAnnotationFields"), _SPECS),
+    },
+    "SetImage": {
+        "image": dict.fromkeys(_CONFIG_MAPS["set-image"], TEXT),
+        "additionalImageFields": _SPECS,
+    },
+    "SetLabels": {"labels": None},
+    "SetNamespace": dict.fromkeys(_CONFIG_MAPS["set-namespace"], TEXT),
+}
+"""Fields of configurations of `fn.kpt.dev`, by kind, besides `apiVersion`, `kind` and `metadata`."""
+
+
+def check_configuration(function: str, config: Mapping[str, Any]) -> Iterator[FieldFault]:
+    """Yield the unknown and mistyped fields of a configuration that a builtin would not read."""
+    kind = str(config.get("kind") or "")
+    name = (config.get("metadata") or {}).get("name") if isinstance(config.get("metadata"), Mapping) else None
+    if kind == "ConfigMap" and function in _CONFIG_MAPS and name != PACKAGE_CONTEXT_NAME:
+        shape = dict.fromkeys(_CONFIG_MAPS[function], TEXT)
+        yield from check_fields(config.get("data"), shape, ("data",), function)
+    elif str(config.get("apiVersion") or "").startswith("fn.kpt.dev/") and kind in _OBJECTS:
+        own = {"apiVersion": TEXT, "kind": TEXT, "metadata": None, **_OBJECTS[kind]}
+        yield from check_fields(config, own, (), kind)

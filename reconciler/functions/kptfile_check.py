@@ -1,0 +1,150 @@
+"""Check fields of Kptfiles and configurations: unknown and mistyped ones are never taken as absent (D31)."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from reconciler.api.kptfile import KPTFILE, KPTFILE_VERSION
+from reconciler.base.suggestions import suggest
+from reconciler.krm.yaml import PACKAGE_LIMITS, Document, Path, YamlError, load_documents, path_text
+from reconciler.names.objects import File, Files, Mode
+
+
+class KptfileError(NamedTuple):
+    """One fault of a Kptfile: its file, its line from 1, what is wrong, and what to do."""
+
+    path: str
+    line: int
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{place}: {self.message}{f'. {self.hint}' if self.hint else ''}"
+
+
+TEXT: Final = "text"
+TEXTS: Final = [TEXT]
+TEXT_MAP: Final = {"*": TEXT}
+_GIT: Final = {"repo": TEXT, "directory": TEXT, "ref": TEXT}
+_SELECTOR: Final = {
+    **dict.fromkeys(("apiVersion", "kind", "name", "namespace"), TEXT),
+    "labels": TEXT_MAP,
+    "annotations": TEXT_MAP,
+}
+_FUNCTION: Final = {
+    **dict.fromkeys(("image", "exec", "configPath", "name", "tag"), TEXT),
+    "configMap": TEXT_MAP,
+    "selectors": [_SELECTOR],
+    "exclude": [_SELECTOR],
+}
+_KPTFILE: Final[dict[str, Any]] = {
+    "apiVersion": TEXT,
+    "kind": TEXT,
+    # Kubernetes' own fields of metadata are no mistake.
+    "metadata": {"name": TEXT, "namespace": TEXT, "labels": TEXT_MAP, "annotations": TEXT_MAP, "*": None},
+    "upstream": {"type": TEXT, "git": _GIT, "updateStrategy": TEXT},
+    "upstreamLock": {
+        "type": TEXT,
+        "git": {**_GIT, "commit": TEXT},
+        "generic": dict.fromkeys(("storeID", "resourceID", "resourceVersion"), TEXT),
+    },
+    "info": {
+        **dict.fromkeys(("site", "license", "licenseFile", "description", "man"), TEXT),
+        "emails": TEXTS,
+        "keywords": TEXTS,
+        "readinessGates": [{"conditionType": TEXT}],
+    },
+    "pipeline": {"mutators": [_FUNCTION], "validators": [_FUNCTION]},
+    "inventory": {
+        **dict.fromkeys(("namespace", "name", "inventoryID"), TEXT),
+        "labels": TEXT_MAP,
+        "annotations": TEXT_MAP,
+    },
+    "status": {
+        "conditions": [dict.fromkeys(("type", "status", "reason", "message"), TEXT)],
+        "renderStatus": None,
+    },
+}
+"""Fields of a Kptfile by name: a text, a list, a mapping (`*` for any key), or None for what is not checked.
+
+Source: kpt api/kptfile/v1, KptFile, which is decoded strictly.
+"""
+_OLD_VERSIONS: Final = ("kpt.dev/v1alpha1", "kpt.dev/v1alpha2")
+_MIGRATION: Final = "Bring the package to kpt.dev/v1: https://kpt.dev/installation/migration."
+_HINT: Final = "Write `apiVersion: kpt.dev/v1`, `kind: Kptfile` and `metadata.name` into it."
+
+
+def check_kptfiles(files: Files) -> tuple[KptfileError, ...]:
+    """Return the faults of all Kptfiles of a package, by file and line."""
+    kptfiles = sorted(path for path in files if path.rpartition("/")[2] == KPTFILE)
+    return tuple(error._replace(path=path) for path in kptfiles for error in _faults(files[path]))
+
+
+@lru_cache(maxsize=1024)
+def _faults(file: File) -> tuple[KptfileError, ...]:
+    if file.mode == Mode.SYMLINK:
+        return (KptfileError(KPTFILE, 0, "The Kptfile is a symbolic link", "Put the file itself there."),)
+    try:
+        documents = load_documents(file.data, PACKAGE_LIMITS)
+    except YamlError as error:
+        message = f"The Kptfile cannot be read: {error.message}"
+        return (KptfileError(KPTFILE, error.line, message, error.hint),)
+    value = documents[0].value if documents else None
+    if not isinstance(value, dict):
+        return (KptfileError(KPTFILE, 1, "The Kptfile cannot be read: it has no fields", _HINT),)
+    document = documents[0]
+    found = _version_faults(document) or [
+        KptfileError(KPTFILE, document.key_mark(path)[0], message, hint)
+        for path, message, hint in check_fields(value, _KPTFILE, (), "a Kptfile")
+    ]
+    return tuple(sorted(found, key=lambda error: error.line))
+
+
+def _version_faults(document: Document) -> list[KptfileError]:
+    version, kind = document.value.get("apiVersion"), document.value.get("kind")
+    if (version, kind) == (KPTFILE_VERSION, KPTFILE):
+        return []
+    line, _ = document.key_mark(("kind" if version == KPTFILE_VERSION else "apiVersion",))
+    if kind == KPTFILE and version in _OLD_VERSIONS:
+        message = f"The Kptfile has an old version ({version}) of its schema"
+        return [KptfileError(KPTFILE, line, message, _MIGRATION)]
+    message = (
+        f"The Kptfile has an unknown resource type ({version or 'no apiVersion'}, kind {kind or 'none'})"
+    )
+    return [KptfileError(KPTFILE, line, message, _HINT)]
+
+
+class FieldFault(NamedTuple):
+    """An unknown or mistyped field: its path, what is wrong, and what to do."""
+
+    path: Path
+    message: str
+    hint: str = ""
+
+
+def check_fields(value: Any, shape: Any, path: Path, owner: str) -> Iterator[FieldFault]:
+    """Yield the unknown and mistyped fields of a value of `owner`; a null is an absent field.
+
+    A shape is TEXT, a list of one shape, a mapping of names to shapes (`*` for any), or None for anything.
+    """
+    if value is None or shape is None:
+        return
+    kind = dict if isinstance(shape, dict) else list if isinstance(shape, list) else str
+    if kind is str and isinstance(value, (dict, list)):
+        yield FieldFault(path, f"{path_text(path)} must be one value, and is a {_NAMES[type(value)]}")
+    elif kind is not str and not isinstance(value, kind):
+        yield FieldFault(path, f"{path_text(path)} must be a {_NAMES[kind]}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from check_fields(item, shape[0], (*path, index), owner)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            at = (*path, name)
+            if name in shape or "*" in shape:
+                yield from check_fields(item, shape.get(name, shape.get("*")), at, owner)
+            else:
+                yield FieldFault(at, f"{path_text(at)} is no field of {owner}", suggest(name, shape))
+
+
+_NAMES: Final[dict[type, str]] = {dict: "mapping", list: "list"}
