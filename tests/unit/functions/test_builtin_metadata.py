@@ -72,7 +72,7 @@ NAMESPACE = of_kind("v1", "Namespace")
         Row(
             "both", {"append": "a", "prepend": "b"}, body(), "error: one of prepend and append must be given"
         ),
-        Row("neither", {"other": "b"}, body(), "error: one of prepend and append must be given"),
+        Row("neither", {"append": ""}, body(), "error: one of prepend and append must be given"),
         Row("a namespace keeps its name", {"prepend": "p-"}, NAMESPACE, NAMESPACE),
         Row(
             "references by their fields, in one namespace",

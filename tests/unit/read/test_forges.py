@@ -307,11 +307,11 @@ class Dashboard(ApiForge):
     def __init__(self, issue: Any) -> None:
         self.issue = issue
 
-    def find_issue(self, key: str) -> Any:
-        assert key == "dashboard/demo"
+    def find_issues(self, key: str, title: str) -> Any:
+        assert (key, title) == ("dashboard/demo", "Dashboard of demo")
         if isinstance(self.issue, UnavailableError):
             raise self.issue
-        return self.issue
+        return () if self.issue is None else (self.issue,)
 
 
 @dataclass

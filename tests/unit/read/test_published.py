@@ -348,10 +348,10 @@ def test_index_of_a_working_copy_is_read_as_it_lies_there(tmp_path: Path) -> Non
     assert read_index_directory(tmp_path / "nowhere", Limits()).documents == ()
 
 
-def test_version_of_the_index_has_the_problems_of_its_files_too() -> None:
+def test_version_of_the_index_with_a_file_that_is_not_understood_is_none() -> None:
     good = b"apiVersion: reconciler.dev/v1alpha1\nkind: PackageVersion\nsource: x.io/a\nversion: v1.0.0\n"
 
     read = parse_version({"index/x/bundle.yaml": good, "index/x/more.yaml": b"a: ["})
 
-    assert [candidate.version.text for candidate in read.candidates] == ["v1.0.0"]
+    assert read.candidates == ()
     assert [problem.reason for problem in read.problems] == [Reason.INVALID_YAML]
