@@ -16,6 +16,8 @@ NO_COUNTS = {
     "{method} pull requests",
     "{step} returned no resources at all",
     "{step} changes ",
+    "{step} changes its own output: ",
+    "{last.number} with these pins was closed",
     "{mirror.remote} are two repositories with one identity",
     "{whole.ref} name different commits",
 }
