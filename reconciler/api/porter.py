@@ -22,7 +22,7 @@ def _listed(items: Any) -> Any:
 
 
 class InterfaceItem(PorterModel):
-    """A parameter, credential or output, whose further fields are a JSON schema."""
+    """A parameter, credential or output; further fields are a JSON schema."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -107,7 +107,7 @@ class BundleRequirement(PorterModel):
 
 
 class ProvidedInterface(PorterModel):
-    """What a bundle or an installation implements."""
+    """The interface that a bundle or an installation implements."""
 
     interface: str | RequiredInterface = ""
     version: str = ""
@@ -115,7 +115,7 @@ class ProvidedInterface(PorterModel):
 
 
 class DependencySection(PorterModel):
-    """What a bundle requires, a list or by name, and what it provides."""
+    """The needs of a bundle, a list or by name, and the interface that it provides."""
 
     requires: list[object] | dict[str, object] | None = None
     provides: object = None

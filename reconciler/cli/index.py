@@ -219,10 +219,10 @@ def _add(root: Path, files: dict[str, bytes], options: dict[str, Any]) -> "tuple
 def import_(
     control: str, output: str, *, paths: tuple[Path, ...], source: str, repository: str, path: str
 ) -> Exit:
-    r"""Import every package version that files or directories hold, with its own name and version.
+    r"""Import all package versions of files, directories or a repository.
 
     Read are Carvel Packages, a PackageRepository with the packages in it, crossplane.yaml, package.yaml of
-    an unpacked package, upbound.yaml, porter.yaml and bundle.json. A crossplane.yaml says neither name nor
+    an unpacked package, upbound.yaml, porter.yaml and bundle.json. A crossplane.yaml has neither name nor
     version: --source is the name, with * for the one in the manifest, and a directory named by a version or
     the tag is the version. What is there already stays; another content for it is a problem.
 
@@ -243,14 +243,14 @@ def import_(
     root = _root(control)
     if repository:
         mirror = open_mirrors(RunOptions(control=control)).open(repository)
-        found, looked = find_tagged_versions(mirror, path=path, source=source)
+        collected, looked = find_tagged_versions(mirror, path=path, source=source)
         what = plural(looked, "tag")
     else:
         files = sorted({file for given in paths for file in _files(given)})
-        found = find_versions(((str(file), file.read_bytes()) for file in files), source=source)
+        collected = find_versions(((str(file), file.read_bytes()) for file in files), source=source)
         what = plural(len(files), "file")
-    problems, written, kept = list(found.problems), list[str](), 0
-    for each in found.versions:
+    problems, written, kept = list(collected.problems), list[str](), 0
+    for each in collected.versions:
         try:
             header = {"source": each.source, "version": each.version}
             _, _, own = _add(root, dict(each.files), header)
@@ -261,13 +261,13 @@ def import_(
         kept += not own
     printer = make_printer()
     printer.lines(problem_lines(sorted(problems)), err=True)
-    names = {each.source for each in found.versions}
+    names = {each.source for each in collected.versions}
     added = len({name.rpartition("/")[0] for name in written})
     line = (
         f"{what}: {plural(added, 'version')} added, {kept} there already, of {plural(len(names), 'package')}"
     )
     show_files(printer, output, [line], written=written)
-    if not found.versions and not problems:
+    if not collected.versions and not problems:
         raise UsageError(f"{what} hold no version of a package", hint="See `reconciler index import --help`.")
     return Exit.INVALID_INPUT if problems else Exit.DONE
 

@@ -94,11 +94,11 @@ def _faults(file: File) -> tuple[KptfileError, ...]:
     if not isinstance(value, dict):
         return (KptfileError(KPTFILE, 1, "The Kptfile cannot be read: it has no fields", _HINT),)
     document = documents[0]
-    found = _version_faults(document) or [
+    errors = _version_faults(document) or [
         KptfileError(KPTFILE, document.key_mark(path)[0], message, hint)
         for path, message, hint in check_fields(value, _KPTFILE, (), "a Kptfile")
     ]
-    return tuple(sorted(found, key=lambda error: error.line))
+    return tuple(sorted(errors, key=lambda error: error.line))
 
 
 def _version_faults(document: Document) -> list[KptfileError]:

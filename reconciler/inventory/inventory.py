@@ -335,8 +335,7 @@ class PullRequest(Struct, frozen=True):
     `reviewers` (teams as `owner/team`) and `assignees` are whom to ask, each once; they are never read.
     `difference` is the address of everything that it changes, for a text that is too long.
     `auto_merge` is the head for which auto-merge was enabled. `status` is the status of its head, None where
-    none is wanted, or none was set for this head. `proposes` is the package tree that its text is about, ""
-    for a group, or if unknown.
+    none was set for this head. `proposes` is the package tree of its text, "" for a group, or if unknown.
     """
 
     head: str
@@ -522,13 +521,10 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     - `records`, `set_records`, `rollouts`, `statuses`, `refused`: what the last run recorded. `refused` are
       deletions that wait for consent; None if the record is unreadable: then every deletion needs consent.
     - `pulls`, `unreadable_pulls`, `passed_checks`, `other_checks` (the state of each other check):
-      answers of forges, by URL or by URL and commit.
-    - `histories`: ended pull requests to record, by URL, so that no run lists them again, with
-      the next change of the status branch, or at once if `is_history_due`.
-    - `trees`: packages at commits without a package revision, as in upstreamLocks, branches and pins;
-      `times`: committer times of locked commits, in seconds.
-    - `earlier`: the Kptfile that main had before the revision which a set orders to be rolled back, by
-      package; None if the package came with that revision.
+      answers of forges, by URL (and commit).
+    - `histories`: ended pull requests to record, by URL, at once if `is_history_due`.
+    - `trees`: packages at commits without a package revision; `times`: those of locked commits, in seconds.
+    - `earlier`: the Kptfile of main before the revision that is rolled back; None if it came with that.
     - `locks`: the pins applied last; `reviewed`: the lock on main, None if pins are not reviewed.
     - `retry_requests`: keys of boxes ticked on the dashboard.
     - `documents`: manifests of dependency dialects; `index`: documents of the package index.

@@ -271,7 +271,7 @@ INDEX_SUFFIXES = (".yaml", ".yml", ".json")
 class IndexFolders(Struct, frozen=True):
     """The documents of the package index, sorted by location, and the problems of invalid files.
 
-    A file that is empty or broken has one empty document: what it should have said counts for its folder.
+    A file that is empty or broken has one empty document, which counts for its folder.
     """
 
     documents: tuple[SourcedDocument, ...] = ()

@@ -34,7 +34,7 @@ _VERSION_HINT = "Name its directory by the version, or import the tags of its re
 
 
 class FoundVersion(Struct, frozen=True):
-    """One version of a package: what its header says, and the files beside it."""
+    """One version of a package: the fields of its header, and the files beside it."""
 
     source: str
     version: str
@@ -50,18 +50,18 @@ class FoundVersions(Struct):
 
 
 class _Finder(Struct):
-    """Collects the versions of files. `source` and `version` are what the user says, where no file does."""
+    """Collects the versions of files. `source` and `version` are the user's, for files without them."""
 
     source: str
     version: str
     limits: Limits
-    found: FoundVersions = field(default_factory=FoundVersions)
+    collected: FoundVersions = field(default_factory=FoundVersions)
     metas: list[tuple[str, Mapping[str, Any], SourcePosition]] = field(default_factory=list)
     contents: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
     def read(self, path: str, data: bytes) -> None:
         content = parse_file(path, data, yaml_limits(self.limits))
-        self.found.problems += (broken.problem for broken in content.broken)
+        self.collected.problems += (broken.problem for broken in content.broken)
         for value, place in content.objects:
             if not isinstance(value, Mapping):
                 continue
@@ -104,7 +104,7 @@ class _Finder(Struct):
         self._add(source, version, {path.rpartition("/")[2]: _text(value)}, value, place)
 
     def finish(self) -> FoundVersions:
-        """Return everything, Crossplane packages with the APIs that stand below their manifests."""
+        """Return everything, Crossplane packages with the APIs below their manifests."""
         roots = {path.rpartition("/")[0] for path, _, _ in self.metas}
         below: dict[str, list[Mapping[str, Any]]] = {}
         for path, value in self.contents:
@@ -122,7 +122,7 @@ class _Finder(Struct):
             stated = str(spec.get("repository") or "") if isinstance(spec, Mapping) else ""
             named = next((p for p in reversed(directory.split("/")) if _is_version(p)), "")
             self._add(self.source.replace("*", own) or stated, self.version or named, files, value, place)
-        return self.found
+        return self.collected
 
     def _add(
         self,
@@ -139,12 +139,12 @@ class _Finder(Struct):
             message = "Neither the file nor its directory says the version of the package"
             self._refuse(value, place, Reason.MISSING_FIELD, message, _VERSION_HINT)
         else:
-            self.found.versions.append(FoundVersion(source, version, files, place.location))
+            self.collected.versions.append(FoundVersion(source, version, files, place.location))
 
     def _refuse(
         self, value: Mapping[str, Any], place: SourcePosition, reason: Reason, message: str, hint: str
     ) -> None:
-        self.found.problems.append(Problem(place.location, reason, message, hint, manifest_label(value)))
+        self.collected.problems.append(Problem(place.location, reason, message, hint, manifest_label(value)))
 
 
 def find_versions(
@@ -157,7 +157,7 @@ def find_versions(
     """Return the package versions in files by path. Total.
 
     Carvel Packages and bundles name themselves. A Crossplane package is called `source`, with its own name
-    for an asterisk, or as a Project says; its version is `version`, else the nearest directory named by one.
+    for an asterisk, or as a Project has it; its version is `version`, else that of the nearest directory.
     Files with a PackageVersion are read by the index as they are.
     """
     finder = _Finder(source, version, limits)
@@ -180,7 +180,7 @@ def find_tagged_versions(
     Raises:
         UnavailableError: The repository is unreadable.
     """
-    found, count = FoundVersions(), 0
+    collected, count = FoundVersions(), 0
     for ref, commit in sorted(mirror.refs().items()):
         tag = ref.rpartition("/")[2]
         if not ref.startswith("refs/tags/") or not _is_version(version_of(tag)):
@@ -194,12 +194,12 @@ def find_tagged_versions(
             files = [(f"{tag}/{name}", data) for name, data in _at_tag(mirror, commit, manifest, limits)]
         except PackageRefusedError as error:
             where = Location(f"{tag}/{manifest}")
-            found.problems.append(Problem(where, Reason.MANIFEST_UNREADABLE, error.reason, subject=tag))
+            collected.problems.append(Problem(where, Reason.MANIFEST_UNREADABLE, error.reason, subject=tag))
             continue
-        one = find_versions(files, source=source, version=tag, limits=limits)
-        found.versions += one.versions
-        found.problems += one.problems
-    return found, count
+        tagged = find_versions(files, source=source, version=tag, limits=limits)
+        collected.versions += tagged.versions
+        collected.problems += tagged.problems
+    return collected, count
 
 
 def _at_tag(mirror: Mirror, commit: Oid, manifest: str, limits: Limits) -> Iterator[tuple[str, bytes]]:

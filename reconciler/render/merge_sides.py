@@ -87,9 +87,9 @@ def render_sides(
         if needed.configuration and all(each.ok for each in done):
             rendered[update] = _with_own_configuration(needed, [each.files for each in done])
     edited = [update for update, sides in rendered.items() if _is_edited(inputs[update], sides)]
-    found = unsettled_steps([rendered[update].upstream for update in edited], run)
+    reasons = unsettled_steps([rendered[update].upstream for update in edited], run)
     named = {
-        update: rendered[update]._replace(unsettled=why) for update, why in zip(edited, found, strict=True)
+        update: rendered[update]._replace(unsettled=why) for update, why in zip(edited, reasons, strict=True)
     }
     return {**rendered, **named}
 

@@ -1,7 +1,7 @@
 """Find the function of a pipeline that changes its own output (D32).
 
 A value that a merge takes from a rendered upstream is rendered again. Where a function changes it again, an
-edited file differs from what the author of the package meant, and people are told which value and why.
+edited file differs from what the author of the package meant, and a warning names the value and the function.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,11 +31,11 @@ def unsettled_steps(rendered: Sequence[Files], run: RunPipelines) -> list[str]:
     One more run of each pipeline; where it changes something, each of its functions runs alone.
     """
     again = run(rendered)
-    found = []
+    reasons = []
     for files, second in zip(rendered, again, strict=True):
         changed = set(_changed_fields(files, second.files)) if second.ok else set()
-        found.append(_describe(files, changed, run) if changed else "")
-    return found
+        reasons.append(_describe(files, changed, run) if changed else "")
+    return reasons
 
 
 def _describe(files: Files, changed: set[_ChangedField], run: RunPipelines) -> str:

@@ -520,6 +520,7 @@ NOTICED = {
     "unreadable_pulls": NEVER,
     "trees": COMMITS,
     "times": COMMITS,
+    "earlier": REFS,
     "locks": STATE,
     "reviewed": STATE,
     "retry_requests": FORGE,

@@ -155,7 +155,7 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     The header has name and version; the manifest of its ecosystem, which may be missing, has the
     requirements, and agrees with it; CRDs, XRDs and Compositions have the provided APIs. Carvel Packages name
     themselves and need no header. A document that is none of these is refused: it may be what is
-    needed. A folder that says nothing at all is no version.
+    needed. An empty folder is no version.
     """
     pairs = list(documents)
     if pairs and not any(document for document, _ in pairs):

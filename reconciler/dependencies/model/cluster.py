@@ -190,7 +190,7 @@ def build_catalogue(
 def _needed_kinds(
     packages: Mapping[PackageId, tuple[Candidate, ...]], names: Mapping[PackageId, PackageId]
 ) -> list[tuple[PackageId, str]]:
-    """Return the kinds of packages whose own manifests are not known, as those who need them say.
+    """Return the kinds of packages without a manifest of their own, as the needs of others have them.
 
     Source: Crossplane takes the kind of what it creates from the dependency, `provider:` or apiVersion, kind.
     """
@@ -203,8 +203,8 @@ def _needed_kinds(
         return []
     requirements = (r for own in packages.values() for candidate in own for r in candidate.requires)
     needs = (need for r in requirements for need in r.alternatives if isinstance(need, PackageNeed))
-    said = {(names.get(need.id, need.id), need.kind) for need in needs if need.kind}
-    return sorted((id_, kind) for id_, kind in said if id_ in unknown)
+    kinds = {(names.get(need.id, need.id), need.kind) for need in needs if need.kind}
+    return sorted((id_, kind) for id_, kind in kinds if id_ in unknown)
 
 
 def _height(candidate: Candidate) -> tuple[object, str]:

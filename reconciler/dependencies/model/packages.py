@@ -176,7 +176,7 @@ def exact_range(dialect: Dialect, text: str) -> VersionRange:
 class PackageNeed(PartlyCompared, frozen=True):
     """A package in a range of versions; `location` is where that range is written.
 
-    `kind` is what installs the package, where the need says so.
+    `kind` is the kind that installs the package, where the need has one.
     """
 
     UNCOMPARED = frozenset({"location", "kind"})
@@ -441,7 +441,7 @@ class Override(PartlyCompared, frozen=True):
     location: Location = Location("")
 
     def applied_to(self, need: PackageNeed) -> PackageNeed:
-        """Return a need in the range of this override; where it says none, the author's stays."""
+        """Return a need in the range of this override; without one the author's stays."""
         if self.range is None:
             return need
         own = self.range if self.range.text else replace(need.range, prereleases=self.range.prereleases)

@@ -198,8 +198,8 @@ def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) ->
         names |= {requirement.alias for requirement in candidate.requires}
         given = [(item.name, item.location) for item in install.overrides]
         given += [(item.name, install.location) for item in install.values]
-        said = {alias for alias, _ in install.bindings} | {name.partition("#")[0] for name in install.gives}
-        given += [(alias, install.location) for alias in sorted(said)]
+        bound = {alias for alias, _ in install.bindings} | {name.partition("#")[0] for name in install.gives}
+        given += [(alias, install.location) for alias in sorted(bound)]
         for name, location in given:
             if name not in names:
                 message = f"{candidate} has no dependency {name}, so what is said about it has no effect"

@@ -134,10 +134,10 @@ def _overridden(written: Requirement, own: Install | None) -> Requirement:
     for number, need in enumerate(written.alternatives):
         names = {written.alias, written.alias_of(number)}
         names |= {need.id.name} if isinstance(need, PackageNeed) else set()
-        said = [override for override in own.overrides if override.name in names]
-        consents = [override.install for override in said if override.install is not None]
+        overrides = [override for override in own.overrides if override.name in names]
+        consents = [override.install for override in overrides if override.install is not None]
         changed = need
-        for override in said:
+        for override in overrides:
             changed = override.applied_to(changed) if isinstance(changed, PackageNeed) else changed
         needs.append(changed)
         if [own.install_dependencies, *consents][-1]:

@@ -297,10 +297,10 @@ class Tree:
     def closed(self, start: int = 0, end: int | None = None) -> str:
         """Return `text[start:end]` as it reads before other text: its last block scalar may need a `-`."""
         end = len(self.text) if end is None else end
-        found = close_scalar(self.text, self.raw) if end == len(self.text) else None
-        if found is None or found[0] < start:
+        scalar = close_scalar(self.text, self.raw) if end == len(self.text) else None
+        if scalar is None or scalar[0] < start:
             return self.text[start:end]
-        at, old = found
+        at, old = scalar
         return f"{self.text[start:at]}-{self.text[at + len(old) : end]}"
 
     def slot(self, path: Path) -> Slot | None:

@@ -85,7 +85,7 @@ def _attribution(document: ResourceDocument) -> list[str]:
 
 
 def _with_attributions(files: Files, attributions: Mapping[Identity, tuple[str, ...]]) -> Files:
-    """Return an upstream side with what kpt added to local, which is no edit of anybody."""
+    """Return an upstream side with what kpt added to local, which is no edit."""
 
     def edits(document: ResourceDocument) -> Iterator[Edit]:
         names = attributions.get(document.identity)

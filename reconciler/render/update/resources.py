@@ -266,8 +266,8 @@ def _merge_whole(
 ) -> str:
     """Choose one side of an encrypted document."""
     theirs, ours = upstream.document, local.document
-    known = [side.document for side in (base, local) if side is not None]
-    if any(is_unedited(each.tree, theirs.tree, like_kpt=False) for each in known):
+    sides = [side.document for side in (base, local) if side is not None]
+    if any(is_unedited(each.tree, theirs.tree, like_kpt=False) for each in sides):
         return ours.text
     is_old = base is not None and is_unedited(base.document.tree, ours.tree, like_kpt=False)
     if is_old or _upstream_wins(base, upstream, local, report, "BothChanged"):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,9 +52,9 @@ def show(
     exits: frozenset[Exit] = frozenset(),
 ) -> tuple[int, str]:
     """Return the exit code and the output."""
-    monkeypatch.setattr(
-        queries, "read_status", lambda _: FleetStatus(list(owners), planned=None, exits=exits)
-    )
+    inputs = SimpleNamespace(inventory=SimpleNamespace(sets=()))
+    planned: Any = SimpleNamespace(desired=None, inputs=inputs)
+    monkeypatch.setattr(queries, "read_status", lambda _: FleetStatus(list(owners), planned, exits=exits))
     code = invoke(["status", "--control", "unused", *arguments])
     return code, capsys.readouterr().out
 

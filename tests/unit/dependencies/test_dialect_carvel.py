@@ -275,7 +275,10 @@ def test_package_repository_is_not_fetched_and_other_kinds_are_refused() -> None
 
     (warning,) = repository.warnings
     assert warning.message == "A PackageRepository is not fetched: packages come from the index in Git"
-    assert (warning.hint, repository.problems) == ("Add its packages with `index add`", ())
+    assert (warning.hint, repository.problems) == (
+        "Pull its packages, and bring them there: `reconciler index import PATH`.",
+        (),
+    )
     (problem,) = other.problems
     assert (problem.message, problem.reason) == (
         "App is no kind of Carvel's packaging API",
