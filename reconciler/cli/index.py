@@ -219,7 +219,7 @@ def _add(root: Path, files: dict[str, bytes], options: dict[str, Any]) -> "tuple
 def import_(
     control: str, output: str, *, paths: tuple[Path, ...], source: str, repository: str, path: str
 ) -> Exit:
-    r"""Import all package versions of files, directories or a repository.
+    r"""Import the package versions of files or of tags.
 
     Read are Carvel Packages, a PackageRepository with the packages in it, crossplane.yaml, package.yaml of
     an unpacked package, upbound.yaml, porter.yaml and bundle.json. A crossplane.yaml has neither name nor

@@ -723,6 +723,8 @@ def test_hint_beside_an_outdated_deletion_leads_on(world: World) -> None:
         (copy / "web/app.yaml").write_text(text.replace("replicas: 1", "replicas: 3"))
     commit(world, {WEB: None})
     world.run("apply")
+    # Nobody wants the draft any more: only by its number a person merges it all the same.
+    assert world.run("approve", "edge-1#3").code == 0
 
     said = world.run("approve", "--all")
 
