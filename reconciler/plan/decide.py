@@ -33,8 +33,9 @@ def decide(target: PlanTarget, context: PlanContext) -> Decision:
     problems = (held.problem,) if held.problem is not None else rivals
     draft, main = target.draft, target.package.main_tree
     op, after = Op.KEEP, draft.tree if draft else main
-    # What a variant that is gone proposed would be merged for nobody.
-    left = [each for each in left_drafts(target, context) if not each.append_only]
+    # What a variant that is gone proposed would be merged for nobody, unless this one takes it over later.
+    is_denied = held.by in {Veto.OWNER, Veto.PATH}
+    left = [each for each in left_drafts(target, context) if is_denied and not each.append_only]
     comment = "Its PackageVariant is gone."
     if held.by is Veto.WAVE and main is None and draft is not None and not draft.append_only:
         # It waits for its first revision, and this is a draft of another one.

@@ -62,8 +62,13 @@ def render_packages(
         for resolved, package in shared.fill(sample[shared.sample.variant.key].fresh):
             key = resolved.variant.key
             rendered[key] = RenderedVariant(key, package, time=input_time(resolved, inventory))
-    others = [resolved for resolved in resolution.variants if resolved.variant.key not in rendered]
-    rendered |= _render_variants(others, contents, inventory, run, each)
+    shared_keys = frozenset(rendered)
+    others = [resolved for resolved in resolution.variants if resolved.variant.key not in shared_keys]
+
+    def tracked(_: Sequence[ResolvedVariant]) -> Iterator[ResolvedVariant]:
+        return (r for r in each(resolution.variants) if r.variant.key not in shared_keys)
+
+    rendered |= _render_variants(others, contents, inventory, run, tracked)
     return Rendered(
         {resolved.variant.key: rendered[resolved.variant.key] for resolved in resolution.variants},
         {release.package: render_release(release, contents) for release in resolution.releases},

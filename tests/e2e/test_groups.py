@@ -552,8 +552,8 @@ def test_deletion_is_proposed_beside_the_commit_of_a_person(tmp_path: Path, grou
     before = fleet.world.all_refs()
     fleet.world.run("apply")
     assert fleet.world.all_refs() == before
-    approved = fleet.world.run("approve", "edge/p01")
-    assert "p01" in approved.out, approved.out + approved.err
+    approved = fleet.world.run("approve", "--all")
+    assert "edge/p01: removed" in approved.out, approved.out + approved.err
     assert "p01" not in {entry.name for entry in fleet.edge.git[fleet.edge.oid("main")].tree}
 
 

@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "index list": (),
     "index show": ("web",),
     "index add": ("blueprints/web",),
+    "index import": ("manifests",),
     "index remove": ("web",),
     "index set-default": ("web", "web"),
     "approve": ("--all",),

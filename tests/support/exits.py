@@ -33,7 +33,7 @@ LINES = {
 """Commands that read the control repository."""
 LOCAL = frozenset(
     {
-        *(f"index {name}" for name in ("list", "show", "add", "remove", "set-default")),
+        *(f"index {name}" for name in ("list", "show", "add", "import", "remove", "set-default")),
         *(f"package {name}" for name in ("update", "render", "diff", "tree")),
         *(f"functions {name}" for name in ("list", "pull")),
         *(
