@@ -36,24 +36,7 @@ class Known(NamedTuple):
 
 
 KNOWN: tuple[Known, ...] = (
-    Known(
-        "A2",
-        r"needs: 0 of \d+ listed of .*upbound\.yaml",
-        _of(
-            "run_manifests",
-            """
-        configuration-app configuration-aws-database configuration-aws-eks configuration-aws-eks-pod-identity
-        configuration-aws-lb-controller configuration-aws-network configuration-gitops-flux platform-ref-aws
-    """,
-        ),
-    ),
     Known("A3", r"after the climb", _of("run_fleet", "cluster-capi-kind nephio-workload-cluster")),
-    Known(
-        "A4",
-        r"left a resource without apiVersion or kind in kustomization",
-        _of("run_render", "krm-check-exclude-kustomize"),
-    ),
-    Known("A5", r"kpt exits 1: .*cannot unmarshal", _of("run_render", "invalid-configmap-fnconfig")),
     Known(
         "A7",
         r"spec\.template: kpt <absent>, ours \{'metadata': \{'labels'",
@@ -63,7 +46,7 @@ KNOWN: tuple[Known, ...] = (
         basicpipeline basicpipeline-out-of-place basicpipeline-symlink default-runtime
         fnconfig-ancestorfn-not-mutate-subpkg-config fnconfig-in-subdir generator no-pipeline-in-subpackage
         preserve-order-null-values selectors-basicpipeline selectors-selectors-with-exclude short-image-path
-        subpkgs subpkgs-with-krmignore success-stdout
+        subpkgs subpkgs-with-krmignore success-stdout krm-check-exclude-kustomize
     """,
         ),
     ),

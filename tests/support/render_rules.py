@@ -42,7 +42,17 @@ def unexplained(render: Render) -> list[str]:
         return [f"kpt exits {render.kpts_code}: {words[0][:300]}; ours {render.code}: {words[1][:600]}"]
     kptfile = render.before.get("Kptfile", b"")
     asked = [mode for mode in MODES if mode.encode() in kptfile and b"true" in kptfile]
-    return [" ".join((*asked, words)) for words in _differing(render.kpts, render.ours)]
+    kpts, ours = (_without_kustomizations(files, render) for files in (render.kpts, render.ours))
+    return [" ".join((*asked, words)) for words in _differing(kpts, ours)]
+
+
+def _without_kustomizations(files: Files, render: Render) -> Files:
+    """Leave out what kustomize owns where it was left as it was: the row `kustomization`."""
+    names = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+    kept = {
+        path for path, data in render.before.items() if path.endswith(names) and render.ours.get(path) == data
+    }
+    return {path: data for path, data in files.items() if path not in kept}
 
 
 def _differing(kpts: Files, ours: Files) -> list[str]:
