@@ -255,7 +255,9 @@ def import_(
             header = {"source": each.source, "version": each.version}
             _, _, own = _add(root, dict(each.files), header)
         except ReconcilerError as error:
-            problems.append(Problem(each.location, Reason.INVALID_MANIFEST, str(error), error.hint))
+            # Its place is in a file of the index, which is not written.
+            message = error.message if isinstance(error, ConfigurationError) else str(error)
+            problems.append(Problem(each.location, Reason.INVALID_MANIFEST, message, error.hint))
             continue
         written += own
         kept += not own

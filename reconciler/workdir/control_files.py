@@ -92,7 +92,9 @@ def add_version(root: Path, folder: str, files: Mapping[str, bytes]) -> None:
     """
     target = root / folder
     if target.exists():
-        raise RefusedError(f"{folder} exists already", hint="Remove that version first, or add another one.")
+        is_same = {p.name: p.read_bytes() for p in target.iterdir() if p.is_file()} == files
+        message = f"{folder} exists already{'' if is_same else ', with other content'}"
+        raise RefusedError(message, hint="Remove that version first, or add another one.")
     target.mkdir(parents=True)
     for name, data in files.items():
         (target / name).write_bytes(data)
