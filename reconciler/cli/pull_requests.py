@@ -320,7 +320,9 @@ def withdrawn_error(listed: ListedPull, plan: Plan) -> RefusedError | None:
             and is_unwanted
             and change.reason in unwanted
         ):
-            hint = f"A person left it there. Approve it by name, {listed.name}, or close it."
+            # Closing a group refuses what others want, too.
+            way = f"remove {draft.path} from {heads[0]} with git" if draft.is_grouped else "close it"
+            hint = f"A person left it there. Approve it by name, {listed.name}, or {way}."
             return RefusedError(f"{named}: {change.package.path}", hint=hint)
     return None
 

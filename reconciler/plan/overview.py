@@ -78,7 +78,7 @@ def _overview(
 ) -> PackageOverview:
     set_name = variant_set(status.variant, context) if status.variant else ""
     if target is None or change is None:
-        return PackageOverview(set_name, waiting_for=_waiting(status, ()))
+        return PackageOverview(set_name, waiting_for=_waiting(status, (), is_wanted=True))
     people = find_people([change], context).reviewers if status.phase is Phase.IN_REVIEW else ()
     draft = target.draft.header if target.draft else None
     return PackageOverview(
@@ -86,11 +86,11 @@ def _overview(
         target.view.cluster,
         version_label(target.package.main_header) if target.package.main_tree else "",
         version_label(draft),
-        _waiting(status, people),
+        _waiting(status, people, is_wanted=target.key in context.downstreams),
     )
 
 
-def _waiting(status: PackageStatus, people: Iterable[str]) -> str:
+def _waiting(status: PackageStatus, people: Iterable[str], *, is_wanted: bool) -> str:
     if status.phase is Phase.IN_REVIEW:
         if status.reason == Reason.AWAITING_CHECKS:
             return "its checks"
@@ -99,4 +99,6 @@ def _waiting(status: PackageStatus, people: Iterable[str]) -> str:
         return f"{what} by {names}" if names else what
     if status.phase is Phase.HELD_BACK:
         return find_facts(status.reason).waits_for
+    if status.phase is Phase.REJECTED and not is_wanted:
+        return "nothing"
     return _WAITING[status.phase]

@@ -626,3 +626,48 @@ def test_approving_all_publishes_nothing_that_no_manifest_wants(
     assert fleet.image("p01", "main") == "v1"
     fleet.apply()
     assert fleet.world.run("approve", "--all").code == Exit.DONE
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+def test_closing_the_edited_draft_of_a_package_that_nobody_wants_ends_its_row(
+    tmp_path: Path, group_by: str
+) -> None:
+    fleet = make_fleet(tmp_path / "w", 2, group_by=group_by)
+    fleet.apply()
+    head = next(head for head in fleet.heads() if group_by != "package" or "p01" in head)
+    note = fleet.edge.commit({"p01/notes.txt": "Mine\n"}, branch=head, message="Note\n")
+    fleet.drop("p01")
+    fleet.apply()
+    way = "close pull request #2" if group_by == "package" else f"{head}, which no variant wants: remove p01"
+    assert way in fleet.plan()["p01"]["message"]
+    refused = fleet.world.run("approve", "--all").out
+    assert ("or close it." if group_by == "package" else f"or remove p01 from {head} with git.") in refused
+
+    fleet.world.run("pr", "close", "edge#2" if group_by == "package" else "edge#1")
+    fleet.apply()
+
+    assert (fleet.plan()["p01"]["reason"], fleet.plan()["p01"]["waits"]) == ("Rejected", False)
+    assert fleet.edge.oid(head) == note
+    assert "nothing: Its pull request was closed" in fleet.world.run("status").out
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+def test_edited_draft_of_a_variant_that_is_gone_says_how_it_ends(tmp_path: Path, group_by: str) -> None:
+    fleet = make_fleet(tmp_path / "w", 1, group_by=group_by, deployment=False)
+    fleet.edge.commit({"web/Kptfile": kptfile("web"), "web/app.yaml": app("web", 1)}, message="Mine\n")
+    web = VARIANT.format(name="web", revision=1, retry=0, deletion="delete")
+    fleet.control.commit({"manifests/web.yaml": f"{web}  adoptionPolicy: adoptExisting\n"}, message="Adopt\n")
+    fleet.apply()
+    head = next(head for head in fleet.heads() if group_by != "package" or "web" in head)
+    fleet.edge.commit({"web/notes.txt": "Mine\n"}, branch=head, message="Note\n")
+    other = web.replace("{name: web", "{name: two")
+    fleet.control.commit({"manifests/web.yaml": None, "manifests/two.yaml": other}, message="Other\n")
+    fleet.world.run("apply")
+
+    row = fleet.plan()["web"]
+    assert (row["reason"], row["waits"]) == ("PackageExists", True)
+    assert f"A person committed to {head}, which no variant wants: " in row["message"]
+
+    number = 1 + fleet.pulls().index(("open", head))
+    fleet.world.run("pr", "close", f"edge#{number}")
+    assert not fleet.plan()["web"]["waits"]
