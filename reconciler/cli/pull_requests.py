@@ -23,7 +23,7 @@ from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.names.refs import HEADS, short_branch
+from reconciler.names.refs import HEADS, is_group_in, short_branch
 from reconciler.plan.changes import Change, MoveRef, Plan, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
@@ -268,11 +268,15 @@ def _names(listed: ListedPull) -> Iterator[str]:
 
 
 def _view_of(views: Sequence[RepositoryView], pull: PullRequest) -> RepositoryView:
-    """Return the most specific view that holds the pull request's package."""
-    about = parse_head(pull.head)
+    """Return the view that every command names the pull request by: that of its packages.
+
+    Of a package that is the most specific view which holds it.
+    """
+    ref, about = f"{HEADS}{pull.head}", parse_head(pull.head)
     path = about.path if about else ""
+    own = (v for v in views if is_group_in(ref, v.key.name))
     inside = (v for v in views if not v.directory or path.startswith(f"{v.directory}/"))
-    return next(inside, views[0])
+    return next(chain(own, inside), views[0])
 
 
 def _below(view: RepositoryView, path: str) -> str:
