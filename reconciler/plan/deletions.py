@@ -150,13 +150,13 @@ def _cause(owner: ObjectName, context: PlanContext) -> str:
 
 def left_to_people(target: PlanTarget, drafts: Sequence[Draft]) -> str:
     """Return that people committed to drafts that no variant wants, and how each of them ends."""
-    heads, ways = [short_branch(draft.ref) for draft in drafts], []
-    for draft, head in zip(drafts, heads, strict=True):
+    ways = []
+    for draft in drafts:
         pull = newest_pull(target.pulls, draft.ref)
         is_open = pull is not None and pull.state is PullState.OPEN
         way = f"close pull request #{pull.number}" if pull is not None and is_open else "delete the branch"
         ways.append(f"remove {draft.path} from it with git" if draft.is_grouped else way)
-    named = " and ".join(heads)
+    named = " and ".join(short_branch(draft.ref) for draft in drafts)
     return f"A person committed to {named}, which no variant wants: {' and '.join(ways)} to let it go"
 
 

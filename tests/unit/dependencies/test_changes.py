@@ -280,7 +280,7 @@ LIFECYCLE = {
         lock_of(unused=(NET.instance,)),
         "package: retire xpkg:net@cluster: nothing needs it any more; `reconciler lock --prune` removes it",
     ),
-    "replaced": (
+    "used in place of another": (
         lock_of(packages=(asking("app", ">=1"),)),
         lock_of(packages=(asking("app", ">=1", resolved="mine"),)),
         "package: replace carvel:db@cluster: carvel:mine@cluster takes its place for carvel:app@cluster",

@@ -23,7 +23,7 @@ from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.plan.deletion_guard import RefusedDeletions, deletion_consent
-from reconciler.plan.deletions import decide_unwanted, left_to_people, guard_moved, withdraw_deletion
+from reconciler.plan.deletions import decide_unwanted, guard_moved, left_to_people, withdraw_deletion
 from reconciler.policy import Policy
 from reconciler.records.state import RefusedDeletionsRecord, RefusedPackage
 from reconciler.render.rendered import Blocked, Package, Rendered
