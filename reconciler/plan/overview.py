@@ -80,13 +80,16 @@ def _overview(
     if target is None or change is None:
         return PackageOverview(set_name, waiting_for=_waiting(status, (), is_wanted=True))
     people = find_people([change], context).reviewers if status.phase is Phase.IN_REVIEW else ()
+    waiting = _waiting(status, people, is_wanted=target.key in context.downstreams)
+    if status.phase is Phase.IN_REVIEW and status.variant in context.stopped:
+        waiting = "its rollout"  # its pull request says not to merge it now
     draft = target.draft.header if target.draft else None
     return PackageOverview(
         set_name,
         target.view.cluster,
         version_label(target.package.main_header) if target.package.main_tree else "",
         version_label(draft),
-        _waiting(status, people, is_wanted=target.key in context.downstreams),
+        waiting,
     )
 
 

@@ -262,21 +262,6 @@ def test_a_closed_group_rejects_each_package_with_exactly_its_content(fleet: Fle
     }
 
 
-def test_a_person_asks_again_for_one_rejected_package_of_a_group(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.world.run("pr", "close", "edge#1")
-    fleet.apply()
-    fleet.want(["p01"], revision=1, retry=1)
-    fleet.apply()
-
-    assert fleet.pulls() == [("closed", BRANCH), ("open", NEXT)]
-    assert fleet.image("p01", NEXT) == "v1"
-    assert {n: one["reason"] for n, one in fleet.plan().items() if n != "p01"} == {
-        "p00": "Rejected",
-        "p02": "Rejected",
-    }
-
-
 def test_a_closed_group_whose_branch_is_gone_stays_rejected(fleet: Fleet) -> None:
     fleet.apply()
     fleet.world.run("pr", "close", "edge#1")
@@ -335,21 +320,6 @@ def test_what_a_person_took_out_is_not_put_back(fleet: Fleet) -> None:
     assert fleet.image("p01", NEXT) == "v1"
 
 
-def test_what_nobody_wants_any_more_leaves_the_group(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.drop("p01")
-    assert fleet.apply().code == Exit.DONE
-    names = {entry.name for entry in fleet.edge.git[fleet.edge.oid(BRANCH)].tree}
-    assert names == {"README.md", "p00", "p02"}
-    assert "Create 2 packages" in fleet.world.run("pr", "list").out
-
-    fleet.drop("p00")
-    fleet.drop("p02")
-    assert fleet.apply().code == Exit.DONE
-    assert fleet.heads() == []
-    assert fleet.pulls() == [("closed", BRANCH)]
-
-
 def test_what_leaves_a_group_that_people_committed_to_is_put_back_as_it_was(fleet: Fleet) -> None:
     fleet.apply()
     person = fleet.edge.commit({"p00/notes.txt": "Mine\n"}, branch=BRANCH, message="Note\n")
@@ -362,16 +332,6 @@ def test_what_leaves_a_group_that_people_committed_to_is_put_back_as_it_was(flee
         "p00",
         "p02",
     }
-
-
-def test_a_new_package_joins_the_open_group(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.want(["p99"], revision=1)
-    fleet.apply()
-
-    assert fleet.pulls() == [("open", BRANCH)]
-    assert fleet.image("p99") == "v1"
-    assert len(fleet.edge.git[fleet.edge.oid(BRANCH)].parents[0].parents) == 0
 
 
 def test_an_orphaned_package_is_released_in_a_draft_of_its_own(fleet: Fleet) -> None:

@@ -217,16 +217,6 @@ def test_a_set_that_renames_its_package_leaves_no_cluster_without_it(tmp_path: P
     assert world.is_quiet()
 
 
-def test_a_renamed_package_says_what_its_deletion_waits_for(tmp_path: Path) -> None:
-    world = make(tmp_path / "w")
-    world.want(1, name="shop")
-
-    out = world.run("plan").out
-
-    assert "delete" not in out
-    assert "It goes when eu1/shop, which takes its place in the rollout of its set, is published" in out
-
-
 def test_a_set_follows_a_moved_tag_by_one_annotation(tmp_path: Path) -> None:
     world = make(tmp_path / "w")
     world.want(2)
