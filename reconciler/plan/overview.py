@@ -16,6 +16,7 @@ _WAITING = {
     Phase.NOT_READY: "its functions and readiness gates",
     Phase.CONFLICT: "an answer to its conflicts, in the draft",
     Phase.REJECTED: "another change, or reconciler.dev/retry",
+    Phase.HELD_BACK: "a person",
     Phase.PAUSED: "the end of the pause",
     Phase.PENDING: "the next apply",
     Phase.STALLED: "a fix of its manifest or repository",
@@ -100,8 +101,6 @@ def _waiting(status: PackageStatus, people: Iterable[str], *, is_wanted: bool) -
         what = "review of its deletion" if status.reason == Reason.DELETION_PROPOSED else "review"
         names = ", ".join(people)
         return f"{what} by {names}" if names else what
-    if status.phase is Phase.HELD_BACK:
-        return find_facts(status.reason).waits_for
     if status.phase is Phase.REJECTED and not is_wanted:
         return "nothing"
-    return _WAITING[status.phase]
+    return find_facts(status.reason).waits_for or _WAITING[status.phase]
