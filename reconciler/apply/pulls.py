@@ -91,7 +91,7 @@ def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestT
         except (LimitedError, StoppedError) as error:
             # The budget of a forge is one for all repositories: further calls would fail as well.
             yield done.result
-            left = [each for each, asked in calls[index:] if asked or each.close or each.approve]
+            left = [each for each, request in calls[index:] if request or each.close or each.approve]
             yield _limited(left, change.repository, error)
             return
         except ReconcilerError as error:
@@ -199,14 +199,14 @@ def _files(mirror: Mirror, commit: Oid | None, path: str, other: Files) -> Files
 
 
 def _call(
-    target: Target, change: Change, asked: PullRequest | None, requests: PullRequestTexts, done: "_Done"
+    target: Target, change: Change, request: PullRequest | None, requests: PullRequestTexts, done: "_Done"
 ) -> None:
     """Make the calls of one change, each noted in `done` before it is made and after."""
     name = change.repository.name
-    if asked:
-        kind = EffectKind.UPDATED if asked.number else EffectKind.OPENED
-        done.trying = (kind, asked.title)
-        pull = target.forge.ensure(requests.wanted(target, change, asked))
+    if request:
+        kind = EffectKind.UPDATED if request.number else EffectKind.OPENED
+        done.trying = (kind, request.title)
+        pull = target.forge.ensure(requests.wanted(target, change, request))
         done.opened[change.package.url, pull.head] = pull
         done.effects.append(Effect(name, kind, f"#{pull.number} {pull.title}"))
     for close in change.close:
