@@ -468,7 +468,6 @@ def test_crossplane_fields_of_a_package() -> None:
     assert dict(aws.inherit).keys() == {
         "packagePullPolicy",
         "packagePullSecrets",
-        "revisionActivationPolicy",
         "serviceAccount",
     }
 

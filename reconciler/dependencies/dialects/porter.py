@@ -143,7 +143,8 @@ def read_bundle(
         notes.refuse(("version",), str(error), reason=Reason.INVALID_VERSION)
         return notes.reading()
     requires, provided, path = _sections(document, notes)
-    requirements = [_requirement(item, (*path, key), notes) for key, item in requires]
+    registry = own.rpartition("/")[0]
+    requirements = [_requirement(item, (*path, key), notes, registry) for key, item in requires]
     _check_wiring(document, requires, path, notes)
     shape = tuple(_items(document.get(key)) for key in ("outputs", "parameters", "credentials"))
     provides = tuple(_provided(provided, shape, (*path[:-1], "provides"), notes))
@@ -258,13 +259,13 @@ def _listed(requires: Any) -> Items:
     return list(enumerate(requires)) if isinstance(requires, list) else []
 
 
-def _requirement(item: Any, path: Path, notes: Diagnostics) -> Requirement | None:
+def _requirement(item: Any, path: Path, notes: Diagnostics, registry: str) -> Requirement | None:
     if isinstance(item, Mapping) and isinstance(item.get("bundle"), str):
         item = {**item, "reference": item["bundle"], "bundle": None}
     parsed = notes.parse(api.BundleRequirement, item, path)
     if parsed is None:
         return None
-    reader = _Required(parsed, path, notes)
+    reader = _Required(parsed, path, notes, registry)
     alternatives, default = reader.needs()
     share = reader.share()
     inner = [*parsed.parameters.values(), *parsed.credentials.values()]
@@ -285,16 +286,24 @@ class _Required(Struct, frozen=True):
     item: "api.BundleRequirement"
     path: Path
     notes: Diagnostics
+    registry: str
 
     def needs(self) -> tuple[tuple[Need, ...], PackageNeed | None]:
-        """Return the needs, and the bundle to create if an interface is enough."""
+        """Return the needs, and the bundle to create if an interface is enough.
+
+        A bundle without a reference is the one of that name in its parent's registry: the first one
+        anywhere would be chosen at random.
+
+        Source: Porter's dependency proposal, rejected ideas.
+        """
         item, bundle = self.item, self.item.bundle
         reference = (bundle.reference if bundle else "") or item.reference
-        own = item.version if isinstance(item.version, str) else " || ".join(item.version.ranges)
-        version = (bundle.version if bundle else "") or own
+        ranges = item.version if isinstance(item.version, str) else " || ".join(item.version.ranges)
+        version = (bundle.version if bundle else "") or ranges
         interface = (bundle.interface if bundle else None) or item.interface
         if interface is None:
-            return (self._bundle(reference or item.name, version),), None
+            own = "/".join(filter(None, (self.registry, item.name)))
+            return (self._bundle(reference or own, version),), None
         default = self._bundle(reference, version) if reference else None
         return (self._interface(interface),), default
 

@@ -10,6 +10,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
+    Ecosystem,
     InterfaceNeed,
     Need,
     PackageNeed,
@@ -295,7 +296,11 @@ class _Explainer:
             return (
                 f"no version of {name} is valid: {refused[0].problem.location}: {refused[0].problem.message}"
             )
-        return f"no version of {name} is published"
+        others = self.inputs.catalogue.namesakes(node.instance.package)
+        if not others or node.instance.package.ecosystem is not Ecosystem.BUNDLE:
+            return f"no version of {name} is published"
+        choices = _listing([other.name for other in others])
+        return f"no version of {name} is published; {choices} {'is' if len(others) == 1 else 'are'} called so, too"
 
     def _nothing(self, demand: InstanceRequirement) -> Iterator[str]:
         """Yield why a requirement has no alternative."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.dialects import DOWNGRADABLE
+from reconciler.dependencies.dialects.porter import BINDINGS
 from reconciler.dependencies.model.cluster import ClusterInputs, ClusterState, Instance
 from reconciler.dependencies.model.packages import (
     ApiNeed,
@@ -279,22 +280,28 @@ class _HintFinder:
         return bool(own) and all(map(is_solvable, own))
 
     def _bindings(self, demand: InstanceRequirement) -> Iterator[tuple[str, Edit]]:
-        """Yield other installations for a binding: of the package, any that fits, or almost of this name."""
+        """Yield installations to bind a dependency to: of the package, any that fits, or almost of this name.
+
+        A dependency without a binding gets one where its bundle is unknown, and others are called like it.
+        """
         install = self.inputs.install_of(demand.parent) if demand.parent is not None else None
-        alias, find = demand.requirement.alias, self.inputs.catalogue.find
+        alias, catalogue = demand.requirement.alias, self.inputs.catalogue
         bound = dict(install.bindings).get(alias) if install is not None else None
-        if install is None or bound is None:
+        needed = {catalogue.find(n.id) for n in demand.requirement.alternatives if isinstance(n, PackageNeed)}
+        alike = {other for id_ in needed if not catalogue.candidates(id_) for other in catalogue.namesakes(id_)}
+        if install is None or install.dialect is not Dialect.PORTER or (bound is None and not alike):
             return
-        needed = {find(n.id) for n in demand.requirement.alternatives if isinstance(n, PackageNeed)}
         there = {(i.namespace, i.name): i.id for i in self.inputs.presence.installations}
         there |= {(i.namespace, i.name): i.need.id for i in self.inputs.installs if i != install}
         names = {qualified(*name): id_ for name, id_ in there.items()}
-        close = get_close_matches(bound, names, 1, _ALMOST)
-        fitting = sorted(name for name, id_ in names.items() if not needed or find(id_) in needed)
+        close = get_close_matches(bound, names, 1, _ALMOST) if bound else []
+        wanted = needed | alike
+        fitting = sorted(name for name, id_ in names.items() if not needed or catalogue.find(id_) in wanted)
         for name in dict.fromkeys([*close, *fitting]):
-            bindings = tuple((a, name if a == alias else b) for a, b in install.bindings)
-            text = f"Write `{alias}: {name}` instead of `{alias}: {bound}` in {install} ({install.location})"
-            yield text, with_install(install, bindings=bindings)
+            bindings = (*((a, b) for a, b in install.bindings if a != alias), (alias, name))
+            instead = f"instead of `{alias}: {bound}` in" if bound else f"below `{BINDINGS}` in `custom` of"
+            text = f"Write `{alias}: {name}` {instead} {install} ({install.location})"
+            yield text, with_install(install, bindings=tuple(sorted(bindings)))
 
     def _providers(self, demand: InstanceRequirement) -> Iterator[tuple[str, Edit]]:
         """Yield the default of an interface, or an install of what brings an API."""
