@@ -11,10 +11,12 @@ from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Ecosystem,
+    Install,
     InterfaceNeed,
     Need,
     PackageNeed,
 )
+from reconciler.dependencies.solve.alternatives import lacks, qualified
 from reconciler.dependencies.solve.hints import suggest_hints
 from reconciler.dependencies.solve.problem import (
     Cause,
@@ -48,6 +50,7 @@ _CODES = {
     CauseKind.ONCE: "E-CARD-CLUSTER",
     CauseKind.FOREIGN: "E-FOREIGN",
     CauseKind.PLATFORM: "E-PLATFORM",
+    CauseKind.ALIAS: "E-BIND",
 }
 
 
@@ -299,21 +302,37 @@ class _Explainer:
         others = self.inputs.catalogue.namesakes(node.instance.package)
         if not others or node.instance.package.ecosystem is not Ecosystem.BUNDLE:
             return f"no version of {name} is published"
+        verb = "is" if len(others) == 1 else "are"
         choices = _listing([other.name for other in others])
-        return f"no version of {name} is published; {choices} {'is' if len(others) == 1 else 'are'} called so, too"
+        return f"no version of {name} is published; {choices} {verb} called so, too"
 
     def _nothing(self, demand: InstanceRequirement) -> Iterator[str]:
         """Yield why a requirement has no alternative."""
         if self._is_bound(demand):
             install = self.inputs.install_of(demand.parent) if demand.parent else None
             bound = dict(install.bindings)[demand.requirement.alias] if install else ""
-            yield f"its binding {demand.requirement.alias}={bound} names nothing that fits"
+            yield f"its binding {demand.requirement.alias}={bound} {self._unfit(demand, install, bound)}"
             return
         if not demand.requirement.install:
             yield "nothing there meets it, and nothing may be installed"
             return
         for need in demand.requirement.alternatives:
             yield self._nothing_for(need)
+
+    def _unfit(self, demand: InstanceRequirement, install: Install | None, bound: str) -> str:
+        """Return why a binding fits nothing: there is no such installation, or it has not what is used."""
+        places = {bound, f"{install.namespace}/{bound}" if install else bound}
+        there = [
+            *((qualified(i.namespace, i.name), i.id) for i in self.inputs.presence.installations),
+            *((qualified(i.namespace, i.name), i.need.id) for i in self.inputs.installs),
+        ]
+        named = [id_ for name, id_ in there if name in places]
+        if not named:
+            return "names no installation that is there"
+        versions = self.inputs.catalogue.candidates(self.inputs.catalogue.find(named[0]))
+        missing = lacks(versions[-1], demand.requirement) if versions else []
+        what = f"the {' and the '.join(missing)}" if missing else "what is needed"
+        return f"is of {named[0].name}, which has not {what}"
 
     def _nothing_for(self, need: Need) -> str:
         candidates = [c for versions in self.inputs.catalogue.packages.values() for c in versions]
@@ -366,6 +385,7 @@ class _Explainer:
             ),
             CauseKind.HELD: lambda: f"{name} brings {cause.resource} of {_owner(cause)}, which keeps it",
             CauseKind.REQUESTED: lambda: f"{cause.subject} asks for {cause.resource}",
+            CauseKind.ALIAS: lambda: f"{name} has no dependency {cause.resource}, which its manifest names",
             CauseKind.ASSUMED: lambda: f"{name} is to be {cause.resource}",
             CauseKind.ONCE: lambda: (
                 f"{name} may be installed only once in a {cause.resource}: {self._twice(cause)}"

@@ -259,6 +259,10 @@ class _HintFinder:
     def _edits(self) -> Iterator[str]:
         """Yield bindings, defaults and installs that bring what nothing meets."""
         tried = 0
+        for cause in self.causes:
+            for text, edit in self._renamed(cause):
+                if self._has_solution(edit):
+                    yield text
         demands = filter(None, map(self.requirements.get, self.causes))
         unmet = [d for d in demands if not any(way.allowed or way.instance is None for way in d.alternatives)]
         for demand in unmet:
@@ -279,6 +283,18 @@ class _HintFinder:
         own = [part for part in parts if any(demand.cause.subject in names for demand in part.roots)]
         return bool(own) and all(map(is_solvable, own))
 
+    def _renamed(self, cause: Cause) -> Iterator[tuple[str, Edit]]:
+        """Yield the dependency that is almost called as a manifest says."""
+        instance, wrong = cause.subject, cause.resource
+        install = self.inputs.install_of(instance) if isinstance(instance, Instance) else None
+        if cause.kind is not CauseKind.ALIAS or not isinstance(instance, Instance) or install is None:
+            return
+        aliases = {r.alias for c in self.problem.nodes[instance].candidates for r in c.requires}
+        for right in get_close_matches(wrong, sorted(aliases - {""}), 1):
+            bindings = tuple(sorted((right if a == wrong else a, name) for a, name in install.bindings))
+            text = f"Write `{right}` instead of `{wrong}` in {install} ({install.location})"
+            yield text, with_install(install, bindings=bindings)
+
     def _bindings(self, demand: InstanceRequirement) -> Iterator[tuple[str, Edit]]:
         """Yield installations to bind a dependency to: of the package, any that fits, or almost of this name.
 
@@ -288,7 +304,8 @@ class _HintFinder:
         alias, catalogue = demand.requirement.alias, self.inputs.catalogue
         bound = dict(install.bindings).get(alias) if install is not None else None
         needed = {catalogue.find(n.id) for n in demand.requirement.alternatives if isinstance(n, PackageNeed)}
-        alike = {other for id_ in needed if not catalogue.candidates(id_) for other in catalogue.namesakes(id_)}
+        unknown = (id_ for id_ in needed if not catalogue.candidates(id_))
+        alike = {other for id_ in unknown for other in catalogue.namesakes(id_)}
         if install is None or install.dialect is not Dialect.PORTER or (bound is None and not alike):
             return
         there = {(i.namespace, i.name): i.id for i in self.inputs.presence.installations}

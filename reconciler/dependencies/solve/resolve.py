@@ -198,7 +198,10 @@ def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) ->
         names |= {requirement.alias for requirement in candidate.requires}
         given = [(item.name, item.location) for item in install.overrides]
         given += [(item.name, install.location) for item in install.values]
-        bound = {alias for alias, _ in install.bindings} | {name.partition("#")[0] for name in install.gives}
+        # Parameters reach dependencies of dependencies, too.
+        below = {requirement.alias for item in resolved for requirement in item.candidate.requires}
+        reached = {name.partition("#")[0] for name in install.gives} - below
+        bound = reached | {alias for alias, _ in install.bindings}
         given += [(alias, install.location) for alias in sorted(bound)]
         for name, location in given:
             if name not in names:

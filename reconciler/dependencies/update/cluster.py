@@ -285,7 +285,9 @@ def _problem(
     names = [name.partition(" ")[2] for name in missing if name.startswith("parameter ")]
     ways = [f"give it as the parameter {', '.join(f'{alias}#{name}' for name in names)}"] if names else []
     if len(names) < len(missing):
-        ways.append("name a set that has it, `credentialSets: [NAME]`: dependencies get the sets of who needs them")
+        ways.append(
+            "write `credentialSets: [NAME]` with the name of a set that has it: dependencies get it, too"
+        )
     hint = ", and ".join(ways)
     hint = f"{hint[0].upper()}{hint[1:]}; or bind {alias} to an installation that is there"
     where = install.location if install else Location("")

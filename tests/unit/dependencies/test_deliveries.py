@@ -1,6 +1,6 @@
 """What is delivered after one decision upon the other: locks, and the manifests that they generate."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import generate_manifests
@@ -9,7 +9,6 @@ from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.model.packages import ActivationRequest
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.krm.yaml import load_documents
-from reconciler.names.problems import Problem
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,
@@ -18,6 +17,9 @@ from tests.support.dependency_manifests import (
     world_of,
 )
 from tests.support.values import replace
+
+if TYPE_CHECKING:
+    from reconciler.names.problems import Problem
 
 
 class Cluster:
@@ -196,3 +198,70 @@ def test_short_name_that_two_bundles_have_means_none_of_them() -> None:
 
     assert alone == "bundle:h.io/redis@install/prod/a"
     assert "no version of cache is published; h.io/redis and z.io/redis are called so, too" in problem.message
+
+
+# What a user says about dependencies
+
+APP = bundle(
+    "app",
+    "1.0.0",
+    "{requires: [{name: sqlserver, reference: r.io/sql, version: v1.x}]}",
+    more="install: [{exec: {arguments: ['{{ bundle.dependencies.sqlserver.outputs.connection-string }}']}}]",
+)
+SQL = bundle("sql", "1.0.0", more="outputs: [{name: connection-string, type: string}]")
+SERVER = bundle("server", "1.0.0", more="outputs: [{name: connection-string, type: string}]")
+OTHER = bundle("other", "1.0.0", more="outputs: [{name: url, type: string}]")
+
+
+def bound(alias: str, name: str) -> str:
+    """Return an app whose dependency is bound."""
+    return installation("shop", "app", more=f"custom: {{reconciler.dev/dependencies: {{{alias}: {name}}}}}")
+
+
+def test_binding_of_an_alias_that_the_bundle_does_not_have_installs_nothing_in_its_place() -> None:
+    cluster = Cluster()
+
+    found = cluster.decided(bound("sqlsrver", "mine") + installation("mine", "server") + APP + SQL + SERVER)
+
+    (problem,) = cluster.problems
+    assert found == {}
+    assert cluster.pins() == {"bundle:r.io/server@install/prod/mine": "1.0.0"}
+    assert "r.io/app has no dependency sqlsrver, which its manifest names" in problem.message
+    assert problem.hint.startswith("Write `sqlserver` instead of `sqlsrver` in Installation prod/shop")
+
+
+def test_binding_to_any_bundle_that_has_what_is_used_counts() -> None:
+    cluster = Cluster()
+
+    cluster.decided(bound("sqlserver", "mine") + installation("mine", "server") + APP + SQL + SERVER)
+
+    assert cluster.problems == ()
+    assert set(cluster.pins()) == {
+        "bundle:r.io/app@install/prod/shop",
+        "bundle:r.io/server@install/prod/mine",
+    }
+
+
+def test_binding_to_a_bundle_without_an_output_that_is_used_is_refused() -> None:
+    cluster = Cluster()
+
+    cluster.decided(bound("sqlserver", "mine") + installation("mine", "other") + APP + SQL + OTHER)
+
+    (problem,) = cluster.problems
+    why = "its binding sqlserver=mine is of r.io/other, which has not the output connection-string"
+    assert why in problem.message
+
+
+def test_binding_to_what_is_in_the_cluster_is_checked_by_the_bundle_that_the_index_has() -> None:
+    mine = "namespace: prod, name: mine, package: 'bundle:r.io/NAME', version: 1.0.0"
+    there = f"---\nkind: Cluster\ninstallations: [{{{mine}}}]\n"
+    wish = bound("sqlserver", "mine") + APP + SQL + OTHER
+    cluster = Cluster()
+
+    cluster.decided(wish + there.replace("NAME", "sql"))
+    fitting = cluster.problems
+    cluster.decided(wish + there.replace("NAME", "other"))
+    (problem,) = cluster.problems
+
+    assert fitting == ()
+    assert "has not the output connection-string" in problem.message
