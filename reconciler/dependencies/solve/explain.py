@@ -331,8 +331,9 @@ class _Explainer:
             return "names no installation that is there"
         versions = self.inputs.catalogue.candidates(self.inputs.catalogue.find(named[0]))
         missing = lacks(versions[-1], demand.requirement) if versions else []
-        what = f"the {' and the '.join(missing)}" if missing else "what is needed"
-        return f"is of {named[0].name}, which has not {what}"
+        if missing:
+            return f"is of {named[0].name}, which has not the {' and the '.join(missing)}"
+        return f"is of {named[0].name}, which does not implement {demand.requirement} with all that is used"
 
     def _nothing_for(self, need: Need) -> str:
         candidates = [c for versions in self.inputs.catalogue.packages.values() for c in versions]
