@@ -287,7 +287,9 @@ class _Explainer:
         if all(not node.candidates for node in nodes):
             return self._unpublished(nodes[0])
         if all(not alternative.allowed for alternative in demand.alternatives):
-            return "; ".join(self._misfit(demand, nodes[0]))
+            by_package = {node.instance.package: node for node in nodes}.values()
+            parts = (self._misfit(demand, n) if n.candidates else [self._unpublished(n)] for n in by_package)
+            return "; ".join(dict.fromkeys(part for own in parts for part in own))
         if all(not alternative.active for alternative in demand.alternatives):
             return "it may be met only by what is installed for other reasons"
         return ""
@@ -346,10 +348,26 @@ class _Explainer:
                     return f"nothing that is installed brings it, {_listing(makers)} would"
                 return f"there is only {_listing(kin)}" if kin else "no known package brings it"
             case InterfaceNeed():
-                makers = sorted({c.id.name for c in candidates if any(i.id == need.id for i in c.interfaces)})
-                if makers:
-                    return f"{_listing(makers)} implements it, but is not the default"
-                return "no known package implements it"
+                named = sorted({c.id.name for c in candidates if any(i.id == need.id for i in c.interfaces)})
+                makers = sorted({c.id.name for c in candidates if any(i.meets(need) for i in c.interfaces)})
+                others = [name for name in named if name not in makers]
+                parts = [
+                    f"{_listing(names)} {one if len(names) == 1 else several}"
+                    for names, one, several in (
+                        (
+                            makers,
+                            "implements it, but is not the default",
+                            "implement it, but none is the default",
+                        ),
+                        (
+                            others,
+                            "lacks its version or what is used of it",
+                            "lack its version or what is used of it",
+                        ),
+                    )
+                    if names
+                ]
+                return "; ".join(parts) or "no known package implements it"
             case PackageNeed():
                 return "nothing meets it"
 
@@ -384,7 +402,9 @@ class _Explainer:
             CauseKind.OWNER: lambda: (
                 f"Only one package may own {cause.subject}: {self._owners(cause)} bring it"
             ),
-            CauseKind.HELD: lambda: f"{name} brings {cause.resource} of {_owner(cause)}, which keeps it",
+            CauseKind.HELD: lambda: (
+                f"{name} brings {cause.resource} of {_owner(cause)}, {self._keeps(cause)}"
+            ),
             CauseKind.REQUESTED: lambda: f"{cause.subject} asks for {cause.resource}",
             CauseKind.ALIAS: lambda: f"{name} has no dependency {cause.resource}, which its manifest names",
             CauseKind.ASSUMED: lambda: f"{name} is to be {cause.resource}",
@@ -434,6 +454,12 @@ class _Explainer:
 
     def _owners(self, cause: Cause) -> str:
         return _listing(sorted({str(candidate) for candidate in self._concerned(cause)}))
+
+    def _keeps(self, cause: Cause) -> str:
+        """Return what the owner of a kind does with it: one that is gone has left it behind."""
+        there = {pin.instance.package for pin in self.inputs.pins}
+        there |= {instance.package for instance in self.problem.nodes}
+        return "which keeps it" if cause.owner in there else "which is gone and has left it behind"
 
     def _twice(self, cause: Cause) -> str:
         where = [self.path(i) for i in self.problem.nodes if i.package == cause.subject]

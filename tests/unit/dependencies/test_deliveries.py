@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.format import ClusterLock
@@ -12,7 +14,10 @@ from reconciler.krm.yaml import load_documents
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,
+    install,
     installation,
+    needs,
+    package,
     provider,
     world_of,
 )
@@ -265,3 +270,31 @@ def test_binding_to_what_is_in_the_cluster_is_checked_by_the_bundle_that_the_ind
 
     assert fitting == ()
     assert "has not the output connection-string" in problem.message
+
+
+# Once in a cluster
+
+ONCE = package("db.io", "1.0.0", "installationType: onePerCluster") + package(
+    "web.io", "1.0.0", needs("db.io", "1.0.0")
+)
+FIRST, SECOND = (install(name, "db.io", "1.0.0", namespace=name) for name in ("u1", "u2"))
+
+
+@pytest.mark.parametrize(("before", "counts"), [("", "u1"), (FIRST, "u1"), (SECOND, "u2")])
+def test_of_two_installs_of_a_package_that_may_be_there_once_the_one_that_runs_counts(
+    before: str, counts: str
+) -> None:
+    cluster = Cluster()
+    cluster.decided(before + ONCE)
+
+    cluster.decided(FIRST + SECOND + install("app", "web.io", "1.0.0") + ONCE)
+
+    (problem,) = cluster.problems
+    (other,) = {"u1", "u2"} - {counts}
+    assert problem.subject == f"PackageInstall {other}/{other}"
+    assert "PackageInstall u1/u1" in problem.message
+    assert "PackageInstall u2/u2" in problem.message
+    assert set(cluster.pins()) == {
+        f"carvel:db.io@install/{counts}/{counts}",
+        "carvel:web.io@install/prod/app",
+    }
