@@ -20,6 +20,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, version_range
+from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed
 
@@ -325,7 +326,12 @@ def _parents(package: LockedPackage, resolution: Resolution) -> Iterator[str]:
 
 
 def _requirement(need: LockedDependency) -> str:
-    """Return what a requirement asks of the package that meets it; empty if any version will do."""
+    """Return what a requirement asks of the package that meets it; empty if any version will do.
+
+    What a user binds may be of any version.
+    """
+    if need.via == AlternativeSource.BINDING:
+        return ""
     match need.need:
         case "api":
             return f"the API {need.id}"
@@ -352,7 +358,7 @@ def _conflicting_requirements(before: str, new: LockedPackage, resolution: Resol
     old, _, digest = before.partition("@")
     for parent in resolution.packages:
         for need in parent.dependencies:
-            if need.resolved == new.instance and need.constraints and not _allows(need, old, digest):
+            if need.resolved == new.instance and _requirement(need) and not _allows(need, old, digest):
                 yield f"{parent.instance} asks for {need.constraints}"
 
 
