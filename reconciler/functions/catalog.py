@@ -90,10 +90,11 @@ CLAIMS: Final[dict[str, tuple[VersionClaim, ...]]] = {
     "search-replace": _claims((0, 1, 0), (0, 3, 0), (0, 2, 1)),
     "set-annotations": _claims((0, 1, 0), (0, 2, 0), (0, 1, 5)),
     "set-image": _claims((0, 1, 0), (0, 2, 0), (0, 1, 2)),
-    "set-labels": _claims((0, 2, 0), (0, 3, 0), (0, 2, 2)),
+    "set-labels": _claims((0, 2, 0), (0, 3, 0), (0, 2, 5)),
     "set-namespace": (
         VersionClaim((0, 4, 0), (0, 4, 2), (0, 4, 1), "plain"),
-        VersionClaim((0, 4, 2), (0, 5, 0), (0, 4, 5)),
+        VersionClaim((0, 4, 2), (0, 4, 5), (0, 4, 4), "one-origin"),
+        VersionClaim((0, 4, 5), (0, 5, 0), (0, 4, 5)),
     ),
     "set-project-id": _claims((0, 1, 0), (0, 3, 0), (0, 2, 1)),
     STARLARK: _claims((0, 3, 0), (0, 6, 0), (0, 5, 5)),

@@ -49,6 +49,10 @@ Measure = Callable[[str], AbstractContextManager[object]]
 RunPipelines = Callable[[Sequence[Files]], Sequence[PipelineResult]]
 """Renders packages independently; the results have the order of the packages."""
 
+PARENTS_FIRST: Final = "kpt.dev/bfs-rendering"
+"""Annotation of a root Kptfile: a package is rendered before its sub-packages, and still sees them."""
+SAVE_ON_FAILURE: Final = "kpt.dev/save-on-render-failure"
+"""Annotation of a root Kptfile: what was made before a function failed is of use."""
 _ABSENT: Final = object()
 
 
@@ -92,7 +96,7 @@ def declared_steps(files: Files) -> tuple[Step, ...]:
     names = (KPTFILE, IGNORE_FILE)
     package = read_resources({path: f for path, f in files.items() if path.rpartition("/")[2] in names})
     steps: list[Step] = []
-    for directory in package.packages:
+    for directory in package.packages(parents_first=package.asks(PARENTS_FIRST)):
         path = f"{directory}/{KPTFILE}" if directory else KPTFILE
         documents = (each for each in package.resources[directory] if each.path == path)
         kptfile = next((each for each in documents if each.kind == "Kptfile"), None)
@@ -124,30 +128,33 @@ def run_steps(
         return PipelineResult(files, error=message, unrunnable=listed, declared=True)
     package = read_resources(files)
     run = _Run(package, policy)
+    saved = run.copy_resources() if package.asks(SAVE_ON_FAILURE) else None
     step, engine = steps[0], engines[0]
+
+    def failed(error: str, **facts: bool) -> PipelineResult:
+        # Files that lost their resources stay, as kpt leaves them.
+        partial = {**files, **write_resources(package, saved)} if saved is not None else None
+        return PipelineResult(files, tuple(run.done), error, declared=True, partial=partial, **facts)
+
     try:
         for step, engine in zip(steps, engines, strict=True):
             if isinstance(engine, StepEngine):
                 with measure(step.function):
                     run.step(step, engine)
+                saved = run.copy_resources() if saved is not None else None
         rendered = write_resources(package, run.all_resources())
-    except _StepError as failed:
-        return PipelineResult(
-            files,
-            tuple(run.done),
-            str(failed),
-            declared=True,
-            changes_protected=isinstance(failed, _ProtectedFieldError),
+    except _StepError as error:
+        return failed(
+            str(error),
+            changes_protected=isinstance(error, _ProtectedFieldError),
             repeats=isinstance(engine, StepEngine) and engine.runtime is None,
         )
-    except FunctionTimeoutError as late:
-        return PipelineResult(files, tuple(run.done), f"{step}: {late}", declared=True, is_late=True)
-    except RunTimeoutError as late:
-        done = tuple(run.done)
-        is_late = late.is_running
-        return PipelineResult(files, done, str(late), declared=True, is_late=is_late, is_postponed=True)
+    except FunctionTimeoutError as error:
+        return failed(f"{step}: {error}", is_late=True)
+    except RunTimeoutError as error:
+        return failed(str(error), is_late=error.is_running, is_postponed=True)
     except YamlError as error:
-        return PipelineResult(files, tuple(run.done), error.message, declared=True)
+        return failed(error.message)
     return PipelineResult(rendered, tuple(run.done), declared=True)
 
 
@@ -215,6 +222,10 @@ class _Run:
     def all_resources(self) -> list[Resource]:
         """Return the current resources of all packages."""
         return [resource for resources in self._resources.values() for resource in resources]
+
+    def copy_resources(self) -> list[Resource]:
+        """Return copies of the current resources, which a step that fails does not change."""
+        return [resource.copy() for resource in self.all_resources()]
 
     def step(self, step: Step, engine: StepEngine) -> None:
         """Run one step on the resources of its package and of the packages below it."""

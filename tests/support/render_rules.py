@@ -16,10 +16,6 @@ from tests.support.merges import files_of_bytes
 Files = Mapping[str, bytes]
 
 
-MODES = ("save-on-render-failure", "bfs-rendering")
-"""Annotations of a Kptfile that say how it is rendered."""
-
-
 class Render(NamedTuple):
     """A package, what kpt made of it with which words and exit code, and what we did."""
 
@@ -40,10 +36,8 @@ def unexplained(render: Render) -> list[str]:
     if bool(render.kpts_code) is not bool(render.code):
         words = (render.kpts_words or "rendered", render.words)
         return [f"kpt exits {render.kpts_code}: {words[0][:300]}; ours {render.code}: {words[1][:600]}"]
-    kptfile = render.before.get("Kptfile", b"")
-    asked = [mode for mode in MODES if mode.encode() in kptfile and b"true" in kptfile]
     kpts, ours = (_without_kustomizations(files, render) for files in (render.kpts, render.ours))
-    return [" ".join((*asked, words)) for words in _differing(kpts, ours)]
+    return _differing(kpts, ours)
 
 
 def _without_kustomizations(files: Files, render: Render) -> Files:

@@ -55,9 +55,10 @@ def set_namespace(call: BuiltinCall) -> Iterator[FunctionResult]:
     if call.profile == "plain":
         yield from _plain(resources, replacement.new, before, call)
         return
-    if call.compatible:
+    one_origin = call.profile == "one-origin"
+    if call.compatible and one_origin:
         yield from _without_origin(resources)
-    problem = "" if replacement.matcher else _origin_problem(resources)
+    problem = _origin_problem(resources) if one_origin and not replacement.matcher else ""
     if problem:
         yield FunctionResult(problem, "error")
         return

@@ -280,10 +280,62 @@ POLICY = [
                 "  selector:",
                 "    matchLabels:",
                 "      x: x",
+            ),
+            ("set 1 labels in total",),
+        ),
+        Row(
+            "pods of a Job",
+            {"app": "web"},
+            labelled("batch/v1", "Job", "spec:", "  template:", "    metadata: {}", labels=False),
+            labelled(
+                "batch/v1",
+                "Job",
+                "spec:",
                 "  template:",
-                *POD_LABELS,
+                "    metadata:",
+                "      labels:",
+                "        app: web",
             ),
             ("set 2 labels in total",),
+        ),
+        Row(
+            "a Deployment without a pod template gets none",
+            {"app": "web"},
+            labelled("apps/v1", "Deployment", "spec:", "  replicas: 3", labels=False),
+            labelled("apps/v1", "Deployment", "spec:", "  replicas: 3", *SELECTOR).format("web"),
+            ("set 2 labels in total",),
+        ),
+        Row(
+            "nor does a CronJob get a template of jobs",
+            {"app": "web"},
+            labelled("batch/v1", "CronJob", "spec:", "  schedule: x", labels=False),
+            labelled("batch/v1", "CronJob", "spec:", "  schedule: x"),
+            ("set 1 labels in total",),
+        ),
+        Row(
+            "claims of a StatefulSet, and its present template",
+            {"app": "web"},
+            labelled(
+                "apps/v1",
+                "StatefulSet",
+                "spec:",
+                "  template: {}",
+                "  volumeClaimTemplates:",
+                "  - spec: {}",
+                labels=False,
+            ),
+            labelled(
+                "apps/v1",
+                "StatefulSet",
+                "spec:",
+                "  template:",
+                *POD_LABELS,
+                "  volumeClaimTemplates:",
+                "  - spec: {{}}",
+                *POD_LABELS,
+                *SELECTOR,
+            ).format("web"),
+            ("set 4 labels in total",),
         ),
         Row(
             "present labels of a NetworkPolicy",
@@ -420,15 +472,8 @@ NOTHING = 'all matching namespaces are already "prod". no value changed'
             "two origins",
             TO,
             body() + ORIGIN.format("one") + other("ConfigMap", "b") + ORIGIN.format("two"),
-            "error: expect a single upstream namespace, found [one two]",
-        ),
-        Row(
-            "no origin in the catalog",
-            TO,
-            body(),
-            inside("prod"),
-            ("ConfigMap a does not have upstream origin.", summary("default", 1), NOTHING),
-            compatible=True,
+            inside("prod", body() + ORIGIN.format("one"))
+            + inside("prod", other("ConfigMap", "b") + ORIGIN.format("two")),
         ),
         Row("no namespace", {"namespace": ""}, body(), "error: `data.namespace` should not be empty"),
         Row("of the configuration", config_of("SetNamespace", namespace="prod"), body(), inside("prod")),
@@ -446,6 +491,30 @@ NOTHING = 'all matching namespaces are already "prod". no value changed'
 )
 def test_set_namespace(row: Row) -> None:
     check_row("set-namespace:v0.4", row)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(
+            "two origins",
+            TO,
+            body() + ORIGIN.format("one") + other("ConfigMap", "b") + ORIGIN.format("two"),
+            "error: expect a single upstream namespace, found [one two]",
+        ),
+        Row(
+            "no origin in the catalog",
+            TO,
+            body(),
+            inside("prod"),
+            ("ConfigMap a does not have upstream origin.", summary("default", 1), NOTHING),
+            compatible=True,
+        ),
+    ],
+    ids=ids,
+)
+def test_set_namespace_before_0_4_5(row: Row) -> None:
+    check_row("set-namespace:v0.4.4", row)
 
 
 @pytest.mark.parametrize(
