@@ -58,6 +58,10 @@ class Image(NamedTuple):
         return f"{self.qualified}@{self.digest}" if self.digest else self.tagged
 
 
+UNSTUDIED: Final = "unstudied"
+"""The profile of released versions that no builtin implements, between others that one does."""
+
+
 class VersionClaim(NamedTuple):
     """The versions from `low` to below `high` that a profile of a builtin implements."""
 
@@ -82,7 +86,9 @@ CLAIMS: Final[dict[str, tuple[VersionClaim, ...]]] = {
     ),
     "create-setters": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
     "delete-annotations": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
+    "enable-gcp-services": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
     "ensure-name-substring": _claims((0, 1, 0), (0, 3, 0), (0, 2, 0)),
+    "generate-folders": _claims((0, 1, 0), (0, 2, 0), (0, 1, 1)),
     "kubeconform": _claims((0, 1, 0), (0, 2, 0), (0, 1, 1)),
     "kubeval": _claims((0, 1, 0), (0, 4, 0), (0, 3, 0)),
     "list-setters": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
@@ -92,6 +98,10 @@ CLAIMS: Final[dict[str, tuple[VersionClaim, ...]]] = {
     "set-image": _claims((0, 1, 0), (0, 2, 0), (0, 1, 2)),
     "set-labels": _claims((0, 2, 0), (0, 3, 0), (0, 2, 5)),
     "set-namespace": (
+        VersionClaim((0, 1, 0), (0, 1, 4), (0, 1, 3), UNSTUDIED),
+        VersionClaim((0, 1, 4), (0, 2, 0), (0, 1, 4), "default-subjects"),
+        VersionClaim((0, 2, 0), (0, 3, 0), (0, 2, 0), "account-subjects"),
+        VersionClaim((0, 3, 0), (0, 4, 0), (0, 3, 4), UNSTUDIED),
         VersionClaim((0, 4, 0), (0, 4, 2), (0, 4, 1), "plain"),
         VersionClaim((0, 4, 2), (0, 4, 5), (0, 4, 4), "one-origin"),
         VersionClaim((0, 4, 5), (0, 5, 0), (0, 4, 5)),
@@ -136,7 +146,8 @@ def find_claim(image: Image, *, floating: bool = True, pinned: str = "") -> Vers
     if image.tag in _FLOATING:
         return claims[-1] if floating else None
     version = _VERSION.fullmatch(image.tag)
-    return _by_constraint(image.tag, claims) if version is None else _by_version(version, claims)
+    claim = _by_constraint(image.tag, claims) if version is None else _by_version(version, claims)
+    return None if claim is None or claim.profile == UNSTUDIED else claim
 
 
 def _by_version(version: re.Match[str], claims: tuple[VersionClaim, ...]) -> VersionClaim | None:

@@ -15,7 +15,7 @@ from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
 from reconciler.base.wording import plural
 from reconciler.functions import builtin
 from reconciler.functions.builtin.configuration import check_configuration
-from reconciler.functions.catalog import find_claim, parse_image
+from reconciler.functions.catalog import STARLARK, find_claim, parse_image
 from reconciler.functions.kptfile_check import check_kptfiles
 from reconciler.functions.package_files import (
     IGNORE_FILE,
@@ -131,10 +131,10 @@ def run_steps(
     saved = run.copy_resources() if package.asks(SAVE_ON_FAILURE) else None
     step, engine = steps[0], engines[0]
 
-    def failed(error: str, **facts: bool) -> PipelineResult:
+    def failed(error: str) -> PipelineResult:
         # Files that lost their resources stay, as kpt leaves them.
         partial = {**files, **write_resources(package, saved)} if saved is not None else None
-        return PipelineResult(files, tuple(run.done), error, declared=True, partial=partial, **facts)
+        return PipelineResult(files, tuple(run.done), error, declared=True, partial=partial)
 
     try:
         for step, engine in zip(steps, engines, strict=True):
@@ -144,15 +144,13 @@ def run_steps(
                 saved = run.copy_resources() if saved is not None else None
         rendered = write_resources(package, run.all_resources())
     except _StepError as error:
-        return failed(
-            str(error),
-            changes_protected=isinstance(error, _ProtectedFieldError),
-            repeats=isinstance(engine, StepEngine) and engine.runtime is None,
-        )
+        changes_protected = isinstance(error, _ProtectedFieldError)
+        repeats = isinstance(engine, StepEngine) and engine.runtime is None
+        return replace(failed(str(error)), changes_protected=changes_protected, repeats=repeats)
     except FunctionTimeoutError as error:
-        return failed(f"{step}: {error}", is_late=True)
+        return replace(failed(f"{step}: {error}"), is_late=True)
     except RunTimeoutError as error:
-        return failed(str(error), is_late=error.is_running, is_postponed=True)
+        return replace(failed(str(error)), is_late=error.is_running, is_postponed=True)
     except YamlError as error:
         return failed(error.message)
     return PipelineResult(rendered, tuple(run.done), declared=True)
@@ -235,8 +233,8 @@ class _Run:
         config = self._config(step, visible)
         if step.stage is Stage.VALIDATORS:
             selected = [resource.copy() for resource in selected]
-        if engine.builtin and config.value is not None:
-            self._check_configuration(step, engine.builtin, config, visible)
+        if config.value is not None and (engine.builtin or engine.name == STARLARK):
+            self._check_configuration(step, engine, config, visible)
         # A function may turn a Secret into another object, whose values a later one prints.
         self._secrets |= secret_values(self.all_resources())
         output, run = _execute(step, engine, selected, config, self._policy)
@@ -278,9 +276,11 @@ class _Run:
         return _Config(matches[0].value, file)
 
     @staticmethod
-    def _check_configuration(step: Step, function: str, config: _Config, visible: Iterable[Resource]) -> None:
-        """Refuse fields of a configuration that the builtin would not read."""
-        faults = list(check_configuration(function, config.value or {}))
+    def _check_configuration(
+        step: Step, engine: StepEngine, config: _Config, visible: Iterable[Resource]
+    ) -> None:
+        """Refuse fields of a configuration that the function would not read."""
+        faults = list(check_configuration(engine.builtin, config.value or {}, engine.profile))
         if not faults:
             return
         file = config.file or KPTFILE
