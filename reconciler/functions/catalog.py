@@ -5,6 +5,7 @@ version outside of the range needs a container: another version would silently g
 """
 
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
@@ -25,6 +26,8 @@ _REFERENCE: Final = re.compile(
     r"(?P<name>[a-zA-Z0-9][a-zA-Z0-9._-]*(?::[0-9]+)?(?:/[a-zA-Z0-9][a-zA-Z0-9._-]*)*)"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>[a-z0-9]+:[0-9a-f]{32,}))?"
 )
+
+_PATCHES: Final = 20
 
 Triple = tuple[int, int, int]
 
@@ -163,12 +166,29 @@ def _by_version(version: re.Match[str], claims: tuple[VersionClaim, ...]) -> Ver
 
 
 def _by_constraint(text: str, claims: tuple[VersionClaim, ...]) -> VersionClaim | None:
+    """Return the claim of the highest version that a constraint allows, as kpt takes the highest tag.
+
+    Source: kpt pkg/fn/runtime/tag_resolution.go, ResolveFunctionImage.
+    """
     try:
         constraint = parse_constraint(text, Grammar.MASTERMINDS)
-        fitting = [c for c in claims if constraint.allows(parse_strict(_dotted(c.newest)))]
+        fitting = [
+            claim
+            for claim in claims
+            if any(constraint.allows(parse_strict(_dotted(version))) for version in _versions(claim))
+        ]
     except VersionError:
         return None
     return fitting[-1] if fitting else None
+
+
+def _versions(claim: VersionClaim) -> Iterator[Triple]:
+    """Yield versions that may have been released, up to the newest; of minors before it, enough patches."""
+    for minor in range(claim.low[1], claim.newest[1] + 1):
+        last = claim.newest[2] if minor == claim.newest[1] else _PATCHES
+        for patch in range(last + 1):
+            if claim.low <= (claim.low[0], minor, patch) <= claim.newest:
+                yield claim.low[0], minor, patch
 
 
 def _dotted(version: Triple) -> str:

@@ -12,11 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
+from reconciler.base.errors import Location
 from reconciler.base.wording import plural
 from reconciler.functions import builtin
 from reconciler.functions.builtin.configuration import check_configuration
-from reconciler.functions.catalog import STARLARK, find_claim, parse_image
-from reconciler.functions.kptfile_check import check_kptfiles
+from reconciler.functions.catalog import find_claim, parse_image
+from reconciler.functions.kptfile_check import FieldFault, check_kptfiles
 from reconciler.functions.package_files import (
     IGNORE_FILE,
     PackageResources,
@@ -83,8 +84,9 @@ def run_pipeline(
 
 
 def may_have_pipeline(files: Files) -> bool:
-    """Return whether a Kptfile has the word: most packages have none, and need not be parsed."""
-    return any(b"pipeline" in file.data for path, file in files.items() if _is_kptfile(path))
+    """Return whether a Kptfile has the word, or may escape it: most have none, and need not be parsed."""
+    kptfiles = (file.data for path, file in files.items() if _is_kptfile(path))
+    return any(b"pipeline" in data or b"\\" in data for data in kptfiles)
 
 
 def declared_steps(files: Files) -> tuple[Step, ...]:
@@ -104,8 +106,8 @@ def declared_steps(files: Files) -> tuple[Step, ...]:
             try:
                 steps += parse_steps(kptfile.value, directory)
             except InvalidPipelineError as error:
-                line, _ = kptfile.tree.mark(error.path)
-                raise InvalidPipelineError(f"{path}:{line}: {error}", error.path) from error
+                place = Location(path, *kptfile.tree.mark(error.path))
+                raise InvalidPipelineError(f"{place}: {error}", error.path) from error
     return tuple(steps)
 
 
@@ -233,8 +235,10 @@ class _Run:
         config = self._config(step, visible)
         if step.stage is Stage.VALIDATORS:
             selected = [resource.copy() for resource in selected]
-        if config.value is not None and (engine.builtin or engine.name == STARLARK):
-            self._check_configuration(step, engine, config, visible)
+        function = engine.builtin or engine.call.claimed
+        if config.value is not None and function:
+            faults = check_configuration(function, config.value, engine.profile)
+            self._refuse_fields(step, config, list(faults), visible)
         # A function may turn a Secret into another object, whose values a later one prints.
         self._secrets |= secret_values(self.all_resources())
         output, run = _execute(step, engine, selected, config, self._policy)
@@ -276,11 +280,10 @@ class _Run:
         return _Config(matches[0].value, file)
 
     @staticmethod
-    def _check_configuration(
-        step: Step, engine: StepEngine, config: _Config, visible: Iterable[Resource]
+    def _refuse_fields(
+        step: Step, config: _Config, faults: Sequence[FieldFault], visible: Iterable[Resource]
     ) -> None:
         """Refuse fields of a configuration that the function would not read."""
-        faults = list(check_configuration(engine.builtin, config.value or {}, engine.profile))
         if not faults:
             return
         file = config.file or KPTFILE

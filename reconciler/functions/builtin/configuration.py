@@ -6,15 +6,26 @@ from typing import Any, Final
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
 from reconciler.functions.kptfile_check import TEXT, TEXT_MAP, TEXTS, FieldFault, check_fields
 
+_VALIDATION: Final = (
+    "additional_schema_locations",
+    "ignore_missing_schemas",
+    "schema_location",
+    "skip_kinds",
+    "strict",
+)
 _CONFIG_MAPS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("generate-folders", "list-setters", "remove-local-config-resources"), ()),
+    "enable-gcp-services": (),
     "delete-annotations": ("annotationKeys",),
     "ensure-name-substring": ("prepend", "append"),
+    "kubeconform": _VALIDATION,
+    "kubeval": _VALIDATION,
     "search-replace": ("by-value", "by-value-regex", "by-path", "by-file-path", "put-value", "put-comment"),
     "set-image": ("name", "newName", "newTag", "digest"),
     "set-namespace": ("namespace", "namespaceMatcher"),
     "set-project-id": ("project-id",),
 }
-"""Keys of `data`; the other functions take any key."""
+"""Keys of `data`; the other functions take any key, some of those here none."""
 
 _SPECS: Final = [{**dict.fromkeys(("group", "version", "kind", "path"), TEXT), "create": TEXT}]
 _SELECT: Final = dict.fromkeys(

@@ -169,7 +169,9 @@ def enable_gcp_services(call: BuiltinCall) -> Iterator[FunctionResult]:
     """
     results: list[FunctionResult] = []
     made: list[Resource] = []
-    for service_set in [e for e in call.items if (e.api_version, e.kind) == (_SERVICE_SET, "ProjectServiceSet")]:
+    for service_set in [
+        e for e in call.items if (e.api_version, e.kind) == (_SERVICE_SET, "ProjectServiceSet")
+    ]:
         ensure_mapping(service_set.value, "metadata", "annotations")[LOCAL_CONFIG] = "true"
         owner = f"{_SERVICE_SET.partition('/')[0]}/{service_set.kind}/{service_set.name}"
         owned = {id(each): each for each in call.items if each.annotations.get(_OWNER) == owner}
