@@ -169,15 +169,15 @@ BROKEN = {
     "an empty Kptfile": ("", "error: {path}:1: The Kptfile cannot be read: it has no fields"),
     "an old version": (
         "apiVersion: kpt.dev/v1alpha1\nkind: Kptfile\nmetadata:\n  name: a\n",
-        "error: {path}:1: The Kptfile has an old version (kpt.dev/v1alpha1) of its schema",
+        "error: {path}:1:1: The Kptfile has an old version (kpt.dev/v1alpha1) of its schema",
     ),
     "another kind": (
         "apiVersion: kpt.dev/v1\nkind: Kptfiel\nmetadata:\n  name: a\n",
-        "error: {path}:2: The Kptfile has an unknown resource type (kpt.dev/v1, kind Kptfiel)",
+        "error: {path}:2:1: The Kptfile has an unknown resource type (kpt.dev/v1, kind Kptfiel)",
     ),
     "no apiVersion": (
         "kind: Kptfile\nmetadata:\n  name: a\n",
-        "error: {path}:1: The Kptfile has an unknown resource type (no apiVersion, kind Kptfile)",
+        "error: {path}:1:1: The Kptfile has an unknown resource type (no apiVersion, kind Kptfile)",
     ),
 }
 
