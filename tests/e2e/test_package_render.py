@@ -139,8 +139,8 @@ def test_results_are_written_as_kpt_writes_them_also_on_failure(tmp_path: Path) 
     ("saves", "elsewhere"), [(False, False), (True, False), (True, True)], ids=["not", "here", "elsewhere"]
 )
 def test_what_was_made_before_a_failure_is_written_where_the_kptfile_says_so(
-    saves: bool,  # noqa: FBT001 - a parameter of the test
-    elsewhere: bool,  # noqa: FBT001 - the same
+    saves: bool,
+    elsewhere: bool,
     tmp_path: Path,
 ) -> None:
     pipeline = "  mutators:\n  - image: set-labels:v0.2\n    configMap: {a: b}\n  - image: set-labels:v0.2\n"
