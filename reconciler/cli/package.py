@@ -364,7 +364,9 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     r"""Run the functions of a package and of its sub-packages.
 
     Common functions run in this process; images only where they are pinned and an engine is named.
-    Nothing is written unless every function could run and none failed.
+    Nothing is written unless every function could run and none failed. Only where the Kptfile has the
+    annotation kpt.dev/save-on-render-failure: "true", and without --out-dir, the changes of the functions
+    before the one that failed are written.
 
     \b
     Exit codes: 0 done, 3 a function failed, 4 a function that cannot run here.
@@ -395,9 +397,11 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
         result = run_pipeline(before, runtimes, policy, limited(policy, ends_s))
     if results_dir is not None:
         _write_results(results_dir, result)
-    if result.ok and (dict(result.files) != before or target != directory):
-        write_directory(result.files, target, replaces=directory)
-    _print_result(result, before, options["output"])
+    partial = result.partial if out is None else None
+    written = dict(result.files if result.ok else partial or before)
+    if written != before or (result.ok and target != directory):
+        write_directory(written, target, replaces=directory)
+    _print_result(result, before, written, options["output"])
     make_printer().notes(f"{path} is no resource: {why}. Functions do not see it" for path, why in others)
     if not result.ok:
         return Exit.REFUSED if result.unrunnable else Exit.INVALID_INPUT
@@ -459,19 +463,20 @@ def _write_results(directory: Path, result: "PipelineResult") -> None:
     (directory / "results.yaml").write_text(emit(listed) + "\n", encoding="utf-8")
 
 
-def _print_result(result: "PipelineResult", before: "Files", output: str) -> None:
+def _print_result(result: "PipelineResult", before: "Files", written: "Files", output: str) -> None:
     printer = make_printer(color=False)
+    changes = _changes(before, written)
     if output == Output.JSON:
-        printer.value(_rendered_value(result, before))
+        printer.value(_rendered_value(result, changes))
         return
     lines = [line for run in result.steps for line in _step_lines(run)]
-    lines += [f"{kind:8} {path}" for kind, paths in _changes(before, result.files).items() for path in paths]
+    lines += [f"{kind:8} {path}" for kind, paths in changes.items() for path in paths]
     if result.error:
         lines += [f"needs {each.function}: {each.reason}" for each in result.unrunnable] or [
             f"failed: {result.error}"
         ]
-        lines.append("Nothing was written")
-    elif not lines or dict(result.files) == before:
+        lines.append("Nothing was written" if written == before else "What was changed before is written")
+    elif not lines or written == before:
         lines.append("Nothing changed")
     printer.lines(terminal(line) for line in "\n".join(lines).split("\n"))
 
@@ -489,13 +494,13 @@ def _place(result: Any) -> str:
     return f" ({text})" if text else ""
 
 
-def _rendered_value(result: "PipelineResult", before: "Files") -> dict[str, Any]:
+def _rendered_value(result: "PipelineResult", changes: dict[str, list[str]]) -> dict[str, Any]:
     from reconciler.functions.step import result_list
 
     return {
         "rendered": result.ok,
         "error": result.error,
         "unrunnable": [{"function": each.function, "reason": each.reason} for each in result.unrunnable],
-        "changes": _changes(before, result.files),
+        "changes": changes,
         "results": result_list(result),
     }

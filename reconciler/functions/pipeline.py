@@ -12,11 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
+from reconciler.base.errors import Location
 from reconciler.base.wording import plural
 from reconciler.functions import builtin
 from reconciler.functions.builtin.configuration import check_configuration
 from reconciler.functions.catalog import find_claim, parse_image
-from reconciler.functions.kptfile_check import check_kptfiles
+from reconciler.functions.kptfile_check import FieldFault, check_kptfiles
 from reconciler.functions.package_files import (
     IGNORE_FILE,
     PackageResources,
@@ -49,6 +50,10 @@ Measure = Callable[[str], AbstractContextManager[object]]
 RunPipelines = Callable[[Sequence[Files]], Sequence[PipelineResult]]
 """Renders packages independently; the results have the order of the packages."""
 
+PARENTS_FIRST: Final = "kpt.dev/bfs-rendering"
+"""Annotation of a root Kptfile: a package is rendered before its sub-packages, and still sees them."""
+SAVE_ON_FAILURE: Final = "kpt.dev/save-on-render-failure"
+"""Annotation of a root Kptfile: what was made before a function failed is of use."""
 _ABSENT: Final = object()
 
 
@@ -79,8 +84,9 @@ def run_pipeline(
 
 
 def may_have_pipeline(files: Files) -> bool:
-    """Return whether a Kptfile has the word: most packages have none, and need not be parsed."""
-    return any(b"pipeline" in file.data for path, file in files.items() if _is_kptfile(path))
+    """Return whether a Kptfile has the word, or may escape it: most have none, and need not be parsed."""
+    kptfiles = (file.data for path, file in files.items() if _is_kptfile(path))
+    return any(b"pipeline" in data or b"\\" in data for data in kptfiles)
 
 
 def declared_steps(files: Files) -> tuple[Step, ...]:
@@ -92,7 +98,7 @@ def declared_steps(files: Files) -> tuple[Step, ...]:
     names = (KPTFILE, IGNORE_FILE)
     package = read_resources({path: f for path, f in files.items() if path.rpartition("/")[2] in names})
     steps: list[Step] = []
-    for directory in package.packages:
+    for directory in package.packages(parents_first=package.asks(PARENTS_FIRST)):
         path = f"{directory}/{KPTFILE}" if directory else KPTFILE
         documents = (each for each in package.resources[directory] if each.path == path)
         kptfile = next((each for each in documents if each.kind == "Kptfile"), None)
@@ -100,8 +106,8 @@ def declared_steps(files: Files) -> tuple[Step, ...]:
             try:
                 steps += parse_steps(kptfile.value, directory)
             except InvalidPipelineError as error:
-                line, _ = kptfile.tree.mark(error.path)
-                raise InvalidPipelineError(f"{path}:{line}: {error}", error.path) from error
+                place = Location(path, *kptfile.tree.mark(error.path))
+                raise InvalidPipelineError(f"{place}: {error}", error.path) from error
     return tuple(steps)
 
 
@@ -124,30 +130,31 @@ def run_steps(
         return PipelineResult(files, error=message, unrunnable=listed, declared=True)
     package = read_resources(files)
     run = _Run(package, policy)
+    saved = run.copy_resources() if package.asks(SAVE_ON_FAILURE) else None
     step, engine = steps[0], engines[0]
+
+    def failed(error: str) -> PipelineResult:
+        # Files that lost their resources stay, as kpt leaves them.
+        partial = {**files, **write_resources(package, saved)} if saved is not None else None
+        return PipelineResult(files, tuple(run.done), error, declared=True, partial=partial)
+
     try:
         for step, engine in zip(steps, engines, strict=True):
             if isinstance(engine, StepEngine):
                 with measure(step.function):
                     run.step(step, engine)
+                saved = run.copy_resources() if saved is not None else None
         rendered = write_resources(package, run.all_resources())
-    except _StepError as failed:
-        return PipelineResult(
-            files,
-            tuple(run.done),
-            str(failed),
-            declared=True,
-            changes_protected=isinstance(failed, _ProtectedFieldError),
-            repeats=isinstance(engine, StepEngine) and engine.runtime is None,
-        )
-    except FunctionTimeoutError as late:
-        return PipelineResult(files, tuple(run.done), f"{step}: {late}", declared=True, is_late=True)
-    except RunTimeoutError as late:
-        done = tuple(run.done)
-        is_late = late.is_running
-        return PipelineResult(files, done, str(late), declared=True, is_late=is_late, is_postponed=True)
+    except _StepError as error:
+        changes_protected = isinstance(error, _ProtectedFieldError)
+        repeats = isinstance(engine, StepEngine) and engine.runtime is None
+        return replace(failed(str(error)), changes_protected=changes_protected, repeats=repeats)
+    except FunctionTimeoutError as error:
+        return replace(failed(f"{step}: {error}"), is_late=True)
+    except RunTimeoutError as error:
+        return replace(failed(str(error)), is_late=error.is_running, is_postponed=True)
     except YamlError as error:
-        return PipelineResult(files, tuple(run.done), error.message, declared=True)
+        return failed(error.message)
     return PipelineResult(rendered, tuple(run.done), declared=True)
 
 
@@ -216,6 +223,10 @@ class _Run:
         """Return the current resources of all packages."""
         return [resource for resources in self._resources.values() for resource in resources]
 
+    def copy_resources(self) -> list[Resource]:
+        """Return copies of the current resources, which a step that fails does not change."""
+        return [resource.copy() for resource in self.all_resources()]
+
     def step(self, step: Step, engine: StepEngine) -> None:
         """Run one step on the resources of its package and of the packages below it."""
         protected = _protected_fields(self._resources.get("", ()))
@@ -224,8 +235,10 @@ class _Run:
         config = self._config(step, visible)
         if step.stage is Stage.VALIDATORS:
             selected = [resource.copy() for resource in selected]
-        if engine.builtin and config.value is not None:
-            self._check_configuration(step, engine.builtin, config, visible)
+        function = engine.builtin or engine.call.claimed
+        if config.value is not None and function:
+            faults = check_configuration(function, config.value, engine.profile)
+            self._refuse_fields(step, config, list(faults), visible)
         # A function may turn a Secret into another object, whose values a later one prints.
         self._secrets |= secret_values(self.all_resources())
         output, run = _execute(step, engine, selected, config, self._policy)
@@ -267,9 +280,10 @@ class _Run:
         return _Config(matches[0].value, file)
 
     @staticmethod
-    def _check_configuration(step: Step, function: str, config: _Config, visible: Iterable[Resource]) -> None:
-        """Refuse fields of a configuration that the builtin would not read."""
-        faults = list(check_configuration(function, config.value or {}))
+    def _refuse_fields(
+        step: Step, config: _Config, faults: Sequence[FieldFault], visible: Iterable[Resource]
+    ) -> None:
+        """Refuse fields of a configuration that the function would not read."""
         if not faults:
             return
         file = config.file or KPTFILE

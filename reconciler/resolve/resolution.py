@@ -171,7 +171,8 @@ def collect_needs(variants: Iterable[ResolvedVariant], releases: Iterable[Releas
 def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
     """Yield the trees that rendering one variant reads.
 
-    Source: D15; a base with the tree of the new upstream needs neither.
+    The upstream of a package that is made anew is among them, though it did not change: what functions made
+    of it is made from it again, not from their own output.
     """
     if resolved.settled is not None:
         return
@@ -182,8 +183,9 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
     else:
         yield here, resolved.local
         yield from update_trees(resolved.base, pin)
-        if resolved.base is None and not resolved.lost_base:
+        if resolved.base is not None or not resolved.lost_base:
             yield pin.package.url, pin.tree
+        if resolved.base is None and not resolved.lost_base:
             yield from ((base.package.url, base.tree) for base in resolved.candidates)
     draft = resolved.draft
     if draft is not None and draft.append_only:
