@@ -9,6 +9,10 @@ from reconciler.functions.kptfile_check import TEXT, TEXT_MAP, TEXTS, FieldFault
 _CONFIG_MAPS: Final[dict[str, tuple[str, ...]]] = {
     "delete-annotations": ("annotationKeys",),
     "ensure-name-substring": ("prepend", "append"),
+    "render-helm-chart": (
+        *("chartHome", "configHome", "name", "version", "repo", "releaseName", "namespace", "nameTemplate"),
+        *("includeCRDs", "skipTests", "valuesFile"),
+    ),
     "search-replace": ("by-value", "by-value-regex", "by-path", "by-file-path", "put-value", "put-comment"),
     "set-image": ("name", "newName", "newTag", "digest"),
     "set-namespace": ("namespace", "namespaceMatcher"),
@@ -35,6 +39,20 @@ _OBJECTS: Final[dict[str, dict[str, Any]]] = {
     "EnsureNameSubstring": {
         **dict.fromkeys(("substring", "editMode"), TEXT),
         **dict.fromkeys(("fieldSpecs", "additionalNameFields"), _SPECS),
+    },
+    "RenderHelmChart": {
+        "helmGlobals": dict.fromkeys(("chartHome", "configHome"), TEXT),
+        "helmCharts": [
+            {
+                "chartArgs": {**dict.fromkeys(("name", "version", "repo", "registry"), TEXT), "auth": None},
+                "templateOptions": {
+                    **dict.fromkeys(("releaseName", "namespace", "nameTemplate", "kubeVersion"), TEXT),
+                    **dict.fromkeys(("includeCRDs", "skipTests", "description"), TEXT),
+                    "apiVersions": TEXTS,
+                    "values": {"valuesFiles": TEXTS, "valuesInline": {"*": None}, "valuesMerge": TEXT},
+                },
+            }
+        ],
     },
     "SetAnnotations": {
         "annotations": TEXT_MAP,
