@@ -30,6 +30,7 @@ from reconciler.render.kptfile import add_functions, edit_kptfile, strip_ownersh
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import ConflictPolicy, update_package
 from reconciler.render.update.documents import documents_of, edit_document
+from reconciler.render.update.identifiers import with_identifiers
 from reconciler.resolve.resolution import ResolvedVariant
 
 KEEP_VALUES: Final = "reconciler.dev/chart-values"
@@ -287,7 +288,8 @@ def _own_configuration(base: Files, upstream: Files, local: Files) -> dict[str, 
     if not paths:
         return {}
     three = ({path: side[path] for path in paths if path in side} for side in (base, upstream, local))
-    merged = update_package(*three, on_conflict=ConflictPolicy(OnConflict.LOCAL))
+    sides = with_identifiers(*three)
+    merged = update_package(*sides, on_conflict=ConflictPolicy(OnConflict.LOCAL))
     return {path: file for path, file in merged.files.items() if path in paths}
 
 

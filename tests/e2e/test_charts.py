@@ -52,7 +52,9 @@ def release(version: str, *, ready: int = 1, grace: int = 30, **templates: str) 
     files = {f"{name}.yaml": text for name, text in templates.items()}
     return {
         "web/Kptfile": KPTFILE,
-        "web/chart.yaml": CONFIG,
+        "web/chart.yaml": CONFIG.replace(
+            "name: web\n  template", f"name: web\n    version: {version}\n  template"
+        ),
         "web/charts/web/Chart.yaml": f"apiVersion: v2\nname: web\nversion: {version}\n",
         "web/charts/web/values.yaml": f"replicas: 1\nready: {ready}\ngrace: {grace}\n",
         **{f"web/charts/web/templates/{path}": text for path, text in files.items()},
