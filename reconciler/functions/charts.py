@@ -28,7 +28,13 @@ _NAMED: Final = ("resources", "templates")
 _MOST_BYTES: Final = 64 << 20
 _TEMPLATE: Final = (".tpl", ".yaml", ".yml", ".txt", ".json")
 _ASKED: Final = re.compile(rb"Capabilities\s*\.\s*APIVersions\s*\.\s*Has\s+\"([^\"]+)\"")
-_RANDOM: Final = re.compile(r"\b(?:rand\w+|gen[A-Z]\w*|uuidv4|now|htpasswd|bcrypt|derivePassword)\b")
+_RANDOM: Final = re.compile(
+    r"\{\{[^}]*\b(?:rand(?:AlphaNum|Alpha|Numeric|Ascii|Bytes|Int)|gen(?:CA|SelfSigned|Signed|PrivateKey)\w*|uuidv4|now"
+    r"|htpasswd|bcrypt)\b[^}]*\}\}"
+)
+"""An action of a template that gives something else each time."""
+_DOCUMENTS: Final = re.compile(r"(?m)^---[ \t]*$")
+_TEST: Final = re.compile(r"helm\.sh/hook[\"']?:\s*[\"']?test")
 _VALUES: Final = re.compile(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
 
 
@@ -333,6 +339,11 @@ def _members(data: bytes, name: str) -> Iterator[tuple[str, bytes]]:
 
 def _random_values(sources: Iterable[bytes]) -> Iterator[str]:
     for source in sources:
-        for line in source.decode(errors="replace").splitlines():
-            if _RANDOM.search(line):
-                yield from _VALUES.findall(line)
+        for action in _RANDOM.finditer(source.decode(errors="replace")):
+            yield from _VALUES.findall(action[0])
+
+
+def is_test(text: str) -> bool:
+    """Tell whether all that a template gives are tests of its chart, which `skipTests` leaves out."""
+    documents = [part for part in _DOCUMENTS.split(text) if part.strip()]
+    return bool(documents) and all(map(_TEST.search, documents))

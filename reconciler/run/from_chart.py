@@ -180,7 +180,7 @@ def _new_files(chart: VendoredChart, digest: str, name: str) -> dict[str, File]:
     texts = {
         KPTFILE: kptfile.decode() + pipeline + "\n",
         CONFIGURATION: emit(configuration) + "\n",
-        _VALUES: f"# Values for every cluster; what is commented is the default of {chart.name}.\n{commented}",
+        _VALUES: f"# Values for every cluster; the comments are the defaults of {chart.name}.\n{commented}",
         "README.md": _README.format(chart=chart.name, home=CHART_HOME),
         ".krmignore": f"/{CHART_HOME}/\n",
     }
@@ -190,10 +190,10 @@ def _new_files(chart: VendoredChart, digest: str, name: str) -> dict[str, File]:
 _README = """\
 # {chart}
 
-The chart {chart}, vendored in `{home}/{chart}`. A fleet gets the manifests that it renders, and not the chart.
+The chart {chart}, vendored in `{home}/{chart}`. A fleet gets the manifests that it renders, not the chart.
 
 - `values.yaml` has the values for every cluster.
-- `chart.yaml` says how the chart is rendered. Values that differ between clusters go to its `valuesInline`, each
-  with a setter behind it: `replicas: 1 # kpt-set: ${{replicas}}`.
+- `chart.yaml` says how the chart is rendered. Values that differ between clusters go to its `valuesInline`,
+  each with a setter behind it: `replicas: 1 # kpt-set: ${{replicas}}`.
 - `reconciler package from-chart CHART` on this directory brings another version of the chart.
 """

@@ -1,4 +1,4 @@
-"""Charts in a fleet: what lands in a cluster is manifests, and what people edit of them survives the next chart."""
+"""Charts in a fleet: what lands is manifests, and what people edit of them survives the next chart."""
 
 from pathlib import Path
 

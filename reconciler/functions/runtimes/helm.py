@@ -12,7 +12,14 @@ from typing import Any, Final, Self
 import msgspec
 import orjson
 
-from reconciler.functions.charts import RENDER_HELM_CHART, Chart, ChartCall, ChartError, RenderedTemplate
+from reconciler.functions.charts import (
+    RENDER_HELM_CHART,
+    Chart,
+    ChartCall,
+    ChartError,
+    RenderedTemplate,
+    is_test,
+)
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.runtimes.helm_worker import OLD_VERSION
 from reconciler.functions.runtimes.process import limit_process, run_process
@@ -153,7 +160,11 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
     chart = call.chart
     if reply.get("error"):
         raise ChartError(f"The chart {chart.name}: {reply['error']}")
-    differs = {name: ", ".join(paths) for name, paths in reply["differs"].items() if paths}
+    files = reply["files"]
+    differs = {
+        name: ", ".join(path for path in paths if not (call.skip_tests and is_test(files.get(path, ""))))
+        for name, paths in reply["differs"].items()
+    }
     if random := differs.get("random"):
         raise ChartError(
             f"{random} of the chart {chart.name} gives other manifests each time", hint=_fixed(chart)

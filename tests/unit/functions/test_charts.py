@@ -325,3 +325,15 @@ def test_without_an_engine_the_function_is_named() -> None:
     files = package(chart(a=DEPLOYMENT))
 
     assert "render-helm-chart" in run_pipeline(files, ()).error
+
+
+def test_random_names_of_tests_that_are_left_out_do_no_harm(runtimes: Sequence[FunctionRuntime]) -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: t-{{ randAlphaNum 5 | lower }}\n"
+    test = f'{pod}  annotations:\n    "helm.sh/hook": test\n'
+    files = package(chart(t=test, b=DEPLOYMENT), config(skipTests=True))
+
+    assert list(made(run_pipeline(files, runtimes), files)) == ["deployment_web.yaml"]
+    assert (
+        "each time. A package must be the same in every run: set the value"
+        in run_pipeline(package(chart(t=test)), runtimes).error
+    )
