@@ -101,7 +101,7 @@ def from_chart(chart: str, directory: Path | None, *, version: str, output: str)
     Examples:
       reconciler package from-chart ../charts/web blueprints/web
       reconciler package from-chart web-1.2.0.tgz blueprints/web
-      reconciler package from-chart oci://registry.example.com/charts/web blueprints/web --version "~1.2"
+      reconciler package from-chart oci://registry.example.com/charts/web blueprints/web --version=~1.2
     """
     from reconciler.policy.registries import RegistryPolicy
     from reconciler.run.from_chart import read_chart, unpack_chart, write_package

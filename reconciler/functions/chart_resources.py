@@ -19,7 +19,7 @@ def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package:
     """Return the resources of a rendered chart, each with its text and its file in the package.
 
     Hooks are resources like others, with their annotations: Argo CD takes them for its own hooks. Tests are
-    left out where the configuration says so.
+    left out where the configuration skips them.
 
     Raises:
         ChartError: A template gave something that is no resource with a name.

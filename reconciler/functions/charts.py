@@ -20,7 +20,7 @@ from reconciler.names.objects import File, Files, Mode
 
 RENDER_HELM_CHART: Final = "render-helm-chart"
 CHART_HOME: Final = "charts"
-"""Where a package has its charts, unless `helmGlobals.chartHome` says otherwise."""
+"""The directory of charts in a package, unless `helmGlobals.chartHome` names another one."""
 FILES: Final = "reconciler.dev/chart-files"
 """The annotation of a RenderHelmChart that decides how files are named: `resources` or `templates`."""
 _MERGES: Final = ("override", "merge", "replace")
@@ -162,7 +162,7 @@ def _is_true(options: Mapping[str, Any], name: str, at: Path) -> bool:
 
 
 def _values(spec: Mapping[str, Any], at: Path, files: Files) -> dict[str, Any]:
-    """Return the values of files and those in the configuration, merged as `valuesMerge` says."""
+    """Return the values of files and those in the configuration, merged by `valuesMerge`."""
     merge = str(spec.get("valuesMerge") or _MERGES[0])
     if merge not in _MERGES:
         raise ChartError(
@@ -216,9 +216,9 @@ def find_chart(name: str, version: str, home: str, files: Files, at: Path = ()) 
     """
     root = f"{home}/{name}"
     inside = tuple(sorted((path, file) for path, file in files.items() if path.startswith(f"{root}/")))
-    found = inside and f"{root}/Chart.yaml" in files
-    if found:
-        chart, said = _directory(name, root, inside)
+    is_directory = inside and f"{root}/Chart.yaml" in files
+    if is_directory:
+        chart, actual = _directory(name, root, inside)
     else:
         exact = [f"{root}-{version}.tgz", f"{root}.tgz"] if version else [f"{root}.tgz"]
         others = sorted(path for path in files if path.startswith(f"{root}-") and path.endswith(".tgz"))
@@ -229,12 +229,12 @@ def find_chart(name: str, version: str, home: str, files: Files, at: Path = ()) 
                 "Vendor it with `reconciler package from-chart`: no run fetches a chart."
             )
             raise ChartError(f"The package has no chart {name} in {home}/", (*at, "name"), hint)
-        chart, said = _archive(name, files[archive])
-    if version and said.lstrip("v") != version.lstrip("v"):
+        chart, actual = _archive(name, files[archive])
+    if version and actual.lstrip("v") != version.lstrip("v"):
         raise ChartError(
-            f"The chart {name} of the package is version {said}, not {version}",
+            f"The chart {name} of the package is version {actual}, not {version}",
             (*at, "version"),
-            f"Write {said}, or vendor the chart of version {version}.",
+            f"Write {actual}, or vendor the chart of version {version}.",
         )
     return chart
 
@@ -255,7 +255,7 @@ def chart_paths(config: Mapping[str, Any], files: Files) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _directory(name: str, root: str, inside: tuple[tuple[str, File], ...]) -> tuple[Chart, str]:
-    """Return a chart of a directory as an archive whose bytes depend on nothing else, and its version."""
+    """Return a chart of a directory as an archive with always the same bytes, and its version."""
     from pathspec import GitIgnoreSpec  # noqa: PLC0415 - few packages have a chart
 
     files = {path.removeprefix(f"{root}/"): file for path, file in inside}
@@ -299,13 +299,13 @@ def _version(data: bytes, where: str) -> str:
 def _chart(name: str, archive: bytes, texts: Mapping[str, bytes]) -> Chart:
     sources = list(_sources(texts, name))
     asks_versions = any(b"APIVersions" in source for source in sources)
-    asked = {match.decode(errors="replace") for source in sources for match in _ASKED.findall(source)}
+    names = {match.decode(errors="replace") for source in sources for match in _ASKED.findall(source)}
     return Chart(
         name,
         archive,
         sha256(archive).hexdigest(),
         any(b"Capabilities" in source for source in sources),
-        tuple(sorted(asked)) if asks_versions else (),
+        tuple(sorted(names)) if asks_versions else (),
         tuple(sorted(_random_values(sources))),
     )
 

@@ -351,7 +351,7 @@ def _execute(
 
 
 def _joined(present: list[Resource], made: list[Resource], own: frozenset[str]) -> list[Resource]:
-    """Return the resources with those of a chart, whose files are `own`. One in its file is made anew.
+    """Return the resources with those of a chart with the files `own`. One in its file is made anew.
 
     Source: krm-functions-catalog render-helm-chart, run: a resource that is elsewhere already is kept.
     """

@@ -73,7 +73,7 @@ def _made(value: T | Blocked) -> T:
 
 
 class _Role(StrEnum):
-    """What a side is to its variant."""
+    """The use of a side for its variant."""
 
     NEW = "new"
     BASE = "base"
@@ -97,9 +97,9 @@ def render_charts(
     run: RunPipelines,
     write_fields: WriteFields,
 ) -> RenderedCharts:
-    """Return the variants with the trees that their upstreams' charts render to. Variants without are kept.
+    """Return the variants with the trees that charts of their upstreams render to; the others are kept.
 
-    One batch of pipelines over all variants. A variant whose chart cannot be rendered is blocked.
+    One batch of pipelines over all variants. Variants with charts that cannot be rendered are blocked.
     """
     sides: dict[ObjectName, list[_Side]] = {}
     blocked: dict[ObjectName, Blocked] = {}
@@ -256,7 +256,7 @@ def _configurations(files: Files) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def _own_paths(files: Files) -> dict[str, bool]:
     """Return the files of charts and values, each with whether a package downstream keeps it."""
-    found: dict[str, bool] = {}
+    paths: dict[str, bool] = {}
     for step in _chart_steps(files):
         start = f"{step.package}/" if step.package else ""
         inside = {path.removeprefix(start): file for path, file in files.items() if path.startswith(start)}
@@ -272,8 +272,8 @@ def _own_paths(files: Files) -> dict[str, bool]:
             for path in value_at(each, "templateOptions", "values", "valuesFiles") or ()
         }
         for path in chart_paths(config, inside):
-            found[f"{start}{path}"] = keeps and path in values
-    return found
+            paths[f"{start}{path}"] = keeps and path in values
+    return paths
 
 
 def _configuration(files: Files) -> set[str]:
@@ -347,7 +347,7 @@ def _pipeline_edits(kptfile: dict[str, Any], chosen: Callable[[Sequence[Any]], s
 
 
 def _with_capabilities(files: Files, snapshot: Snapshot) -> Files:
-    """Return a package whose configurations tell what the cluster has, where a chart asks for it."""
+    """Return a package with the version and APIs of the cluster in its configurations, for charts that ask."""
     version = snapshot.versions.get(_PLATFORM, "")
     result = dict(files)
     for package, path, config in _configurations(files):
@@ -368,13 +368,13 @@ def _with_capabilities(files: Files, snapshot: Snapshot) -> Files:
     return result
 
 
-def _is_served(asked: str, served: frozenset[tuple[str, str]]) -> bool:
+def _is_served(name: str, served: frozenset[tuple[str, str]]) -> bool:
     """Tell whether a cluster serves `v1`, `apps/v1` or `apps/v1/Deployment`."""
-    return any(asked in (api_version, f"{api_version}/{kind}") for api_version, kind in served)
+    return any(name in (api_version, f"{api_version}/{kind}") for api_version, kind in served)
 
 
 def _with_capabilities_of(files: Files, recorded: Files) -> Files:
-    """Return a package whose configurations tell what the recorded ones do: to merge these is no edit."""
+    """Return a package with configurations that have the version and APIs of the recorded ones."""
     result = dict(files)
     for _, path, config in _configurations(files):
         documents = documents_of(recorded[path]) if path in recorded else ()

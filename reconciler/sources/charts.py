@@ -21,7 +21,7 @@ class FetchedChart(NamedTuple):
 
 
 def fetch_chart(address: str, version: str, client: RegistryClient) -> FetchedChart:
-    """Return the newest chart of a registry whose version is in a range.
+    """Return the newest chart of a registry in a range of versions.
 
     Args:
         address: `oci://HOST/NAME`.
@@ -30,7 +30,7 @@ def fetch_chart(address: str, version: str, client: RegistryClient) -> FetchedCh
 
     Raises:
         UsageError: The range is none.
-        UnavailableError: The registry has no such version, or what it has is no chart.
+        UnavailableError: The registry has no such version, or it is no chart.
     """
     name = address.removeprefix(OCI)
     # A tag has no `+`: Helm writes `_` for it.
@@ -48,19 +48,19 @@ def fetch_chart(address: str, version: str, client: RegistryClient) -> FetchedCh
     return FetchedChart(client.blob(name, layer), f"{address}:{tags[chosen]}@{manifest.digest}")
 
 
-def choose_version(versions: Iterable[str], wanted: str) -> str:
+def choose_version(versions: Iterable[str], constraint_text: str) -> str:
     """Return the newest of some versions that a range allows, "" if none does.
 
     Raises:
         UsageError: The range is none.
     """
     try:
-        constraint = parse_constraint(wanted or "*", Grammar.MASTERMINDS)
+        constraint = parse_constraint(constraint_text or "*", Grammar.MASTERMINDS)
     except VersionError as error:
-        raise UsageError(f"--version {wanted}: {error}") from error
-    known = []
+        raise UsageError(f"--version {constraint_text}: {error}") from error
+    parsed = []
     for text in versions:
         with suppress(VersionError):
-            known.append((parse_strict(text.removeprefix("v")), text))
-    fitting = [(precedence(version), text) for version, text in known if constraint.allows(version)]
+            parsed.append((parse_strict(text.removeprefix("v")), text))
+    fitting = [(precedence(version), text) for version, text in parsed if constraint.allows(version)]
     return max(fitting)[1] if fitting else ""

@@ -107,15 +107,15 @@ class HelmRuntime:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "chart.tgz").write_bytes(call.chart.archive)
             Path(folder, "values.json").write_bytes(orjson.dumps(call.values))
-            known = [f"--kube-version={call.kube_version}"] if call.kube_version else []
-            known += [f"--api-versions={each}" for each in call.api_versions or ()]
-            plain = self._template(call, folder, known)
-            differs = {"random": self._template(call, folder, known)}
+            options = [f"--kube-version={call.kube_version}"] if call.kube_version else []
+            options += [f"--api-versions={each}" for each in call.api_versions or ()]
+            plain = self._template(call, folder, options)
+            differs = {"random": self._template(call, folder, options)}
             if call.chart.asks_version and not call.kube_version:
-                differs["version"] = self._template(call, folder, [*known, f"--kube-version={OLD_VERSION}"])
+                differs["version"] = self._template(call, folder, [*options, f"--kube-version={OLD_VERSION}"])
             if call.chart.asks and call.api_versions is None:
                 more = [f"--api-versions={each}" for each in call.chart.asks]
-                differs["apis"] = self._template(call, folder, [*known, *more])
+                differs["apis"] = self._template(call, folder, [*options, *more])
         both = {
             name: sorted(p for p in {**plain, **o} if plain.get(p) != o.get(p)) for name, o in differs.items()
         }
@@ -174,11 +174,11 @@ def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
         more = where.format("kubeVersion", "record it with `snapshot import --platform kubernetes=VERSION`")
         raise ChartError(f"{version} gives other manifests for other versions of Kubernetes, {more}")
     if apis := differs.get("apis"):
-        asked = ", ".join(chart.asks)
+        names = ", ".join(chart.asks)
         more = where.format(
             "apiVersions (`[]` for none)", "record them with `snapshot import --api-resources FILE`"
         )
-        raise ChartError(f"{apis} gives other manifests where the cluster serves {asked}, {more}")
+        raise ChartError(f"{apis} gives other manifests where the cluster serves {names}, {more}")
 
 
 def _fixed(chart: Chart) -> str:

@@ -51,19 +51,18 @@ def main() -> None:
 def _render(chart: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Render a chart twice, and for an older cluster or more APIs if what the cluster has is not known."""
     options = {"name": request["release"], "namespace": request["namespace"], "is_install": True}
-    known = dict(options)
     if request["kube_version"]:
-        known["kube_version"] = request["kube_version"]
+        options["kube_version"] = request["kube_version"]
     if request["api_versions"] is not None:
-        known["api_versions"] = request["api_versions"]
+        options["api_versions"] = request["api_versions"]
     values = request["values"]
-    files = _rendered(chart, values, known)
-    again = _rendered(chart, values, known)
+    files = _rendered(chart, values, options)
+    again = _rendered(chart, values, options)
     differs = {"random": again}
     if request["asks_version"] and not request["kube_version"]:
-        differs["version"] = _rendered(chart, values, known | {"kube_version": OLD_VERSION})
+        differs["version"] = _rendered(chart, values, options | {"kube_version": OLD_VERSION})
     if request["asks"] and request["api_versions"] is None:
-        differs["apis"] = _rendered(chart, values, known | {"api_versions": request["asks"]})
+        differs["apis"] = _rendered(chart, values, options | {"api_versions": request["asks"]})
     return {
         "files": files,
         "crds": {crd["filename"]: crd["data"] for crd in chart.crds} if request["include_crds"] else {},
@@ -77,10 +76,10 @@ def _render(chart: Any, request: dict[str, Any]) -> dict[str, Any]:
 def _rendered(chart: Any, values: str, options: dict[str, Any]) -> dict[str, str]:
     from helm_python import _native  # noqa: PLC0415 - its `render` has no option for what the cluster serves
 
-    found: dict[str, str] = json.loads(
+    files: dict[str, str] = json.loads(
         _native.call_string("helm_render", chart._raw(), values, json.dumps(options))  # noqa: SLF001
     )
-    return {path: text for path, text in found.items() if text.strip() and not path.endswith("NOTES.txt")}
+    return {path: text for path, text in files.items() if text.strip() and not path.endswith("NOTES.txt")}
 
 
 def _limit_process(memory_bytes: int) -> None:
