@@ -37,7 +37,7 @@ class ApiPullRequest(Struct, frozen=True):
         reviewers: The people and teams that are asked for a review.
         assignees: The people that it is assigned to.
         closed: The second at which it was closed or merged, 0 where the forge does not tell.
-        handed: Whether the forge says that it merges it by itself; a queue may do so, too.
+        handed: Whether the forge shows that it merges it by itself; a queue may do so, too.
         unreadable: Why only number and head could be read, "" if everything could.
     """
 
