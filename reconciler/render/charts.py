@@ -161,7 +161,7 @@ def _sides(
         drafted = resolved.draft_base.tree if resolved.draft_base else None
         bases += [(_Role.DRAFT_BASE, drafted, local), (_Role.ASKED_FROM, resolved.asked_from, local)]
     old = [
-        (role, _made(strip_ownership(contents[tree])), led_to)
+        (role, _with_capabilities_of(_made(strip_ownership(contents[tree])), led_to), led_to)
         for role, tree, led_to in bases
         if tree is not None and tree in contents
     ]
@@ -179,10 +179,10 @@ def _sides(
     yield _Side(_Role.NEW, with_values({**upstream, **own}), _without_charts(upstream), local)
     for role, files, led_to in old:
         recorded = {path: led_to[path] for path in _configuration(files) if path in led_to}
-        plain = _without_charts(_with_capabilities_of(files, recorded))
+        plain = _without_charts(files)
         yield _Side(role, _edit_pipeline({**files, **recorded}, _but_charts), plain, led_to)
         # People may have changed what is recorded since: then the package was made without that.
-        yield _Side(role, with_values(_with_capabilities_of(files, recorded)), plain, led_to)
+        yield _Side(role, with_values(files), plain, led_to)
 
 
 def _with_trees(resolved: ResolvedVariant, trees: Mapping[_Role, Oid]) -> ResolvedVariant:
@@ -347,7 +347,7 @@ def _pipeline_edits(kptfile: dict[str, Any], chosen: Callable[[Sequence[Any]], s
 
 
 def _with_capabilities(files: Files, snapshot: Snapshot) -> Files:
-    """Return a package with the version and APIs of the cluster in its configurations, for charts that ask."""
+    """Return a package with the version and APIs of the cluster in its configurations, where charts ask."""
     version = snapshot.versions.get(_PLATFORM, "")
     result = dict(files)
     for package, path, config in _configurations(files):

@@ -222,3 +222,37 @@ def test_chart_that_fails_changes_no_package(world: World) -> None:
     assert "The chart of the package cannot be rendered" in said.out
     assert "no luck" in said.out
     assert main(world, "edge-1", "deployment_web.yaml") == before
+
+
+def test_cluster_tells_its_version_to_a_chart_that_asks(world: World) -> None:
+    question = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: asks\ndata:\n"
+        "  minor: {{ .Capabilities.KubeVersion.Minor | quote }}\n"
+        '  has: {{ .Capabilities.APIVersions.Has "example.com/v1" | quote }}\n'
+    )
+    with world.edit("blueprints", "Ask the cluster") as folder:
+        (folder / "web/charts/web/templates/asks.yaml").write_text(question)
+    world.tag("blueprints", "web/v4", "main")
+    set_variants(world, revision=4)
+
+    unknown = world.run("plan").out
+    for edge, minor in zip(EDGES, (29, 30, 31), strict=True):
+        with world.edit("control", f"Snapshot of {edge}") as folder:
+            (folder / "snapshot" / edge).mkdir(parents=True)
+            (folder / "snapshot" / edge / "snapshot.yaml").write_text(
+                f"apiVersion: reconciler.dev/v1alpha1\nkind: Snapshot\nmetadata: {{name: {edge}}}\nspec:\n"
+                f'  time: "2026-01-01T00:00:00Z"\n  versions: {{kubernetes: v1.{minor}.1}}\n'
+                "  served:\n  - example.com/v1 Cluster\n"
+            )
+    apply_and_merge(world)
+
+    assert "gives other manifests for other versions of Kubernetes" in unknown
+    assert 'minor: "29"\n  has: "true"' in main(world, "edge-1", "configmap_asks.yaml")
+    assert 'minor: "31"' in main(world, "edge-3", "configmap_asks.yaml")
+    assert "kubeVersion: v1.31.1" in main(world, "edge-3", "chart.yaml")
+    with world.edit("control", "Upgrade a cluster") as folder:
+        path = folder / "snapshot" / "edge-3" / "snapshot.yaml"
+        path.write_text(path.read_text().replace("v1.31.1", "v1.32.0"))
+    apply_and_merge(world)
+    assert 'minor: "32"' in main(world, "edge-3", "configmap_asks.yaml")
+    assert 'minor: "29"' in main(world, "edge-1", "configmap_asks.yaml")
