@@ -121,6 +121,10 @@ KEYS: Mapping[str, Key] = {
         ),
         _text("version-strategy", {INSTALLATION}),
         _text("merge-keys", {CRD, RESOURCE}),
+        _of_words("chart-files", {RESOURCE}, "resources", "templates"),
+        _of_words("chart-values", {RESOURCE}, "keep"),
+        _text("chart-source", {RESOURCE}),
+        _text("chart-digest", {RESOURCE}),
     )
 }
 """Every key with our prefix; `docs/manifests.md` has the same table."""

@@ -43,6 +43,7 @@ def package() -> None:
     \b
     Examples:
       reconciler package init blueprints/nginx
+      reconciler package from-chart ../charts/web blueprints/web
       reconciler package tree edge-east/nginx
       reconciler package diff blueprints/nginx edge-east/nginx
       reconciler package render edge-east/nginx
@@ -79,6 +80,61 @@ def init(directory: Path, *, description: str, keywords: str, site: str, output:
     steps = list(_steps_to_publish(directory.resolve()))
     path.write_bytes(text)
     show_files(make_printer(wraps=False), output, [f"wrote {path}", *steps], written=[path])
+    return Exit.DONE
+
+
+@package.command("from-chart")
+@click.argument("chart", metavar="CHART")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), required=False)
+@click.option(
+    "--version", default="", metavar="RANGE", help="Of a registry: a version or a range, such as ~1.2."
+)
+@output_options(Output.TEXT, Output.JSON)
+def from_chart(chart: str, directory: Path | None, *, version: str, output: str) -> Exit:
+    r"""Make a package of a chart of Helm, or put another version of it into one.
+
+    CHART is a directory, an archive (.tgz) or oci://REGISTRY/NAME. The chart is vendored into the package
+    and pinned by its digest: no run fetches it. DIRECTORY is, by default, the name of the chart. Of a
+    package that is there only the chart is replaced, with its version and digest.
+
+    \b
+    Examples:
+      reconciler package from-chart ../charts/web blueprints/web
+      reconciler package from-chart web-1.2.0.tgz blueprints/web
+      reconciler package from-chart oci://registry.example.com/charts/web blueprints/web --version=~1.2
+    """
+    from reconciler.policy.registries import RegistryPolicy
+    from reconciler.run.from_chart import read_chart, unpack_chart, write_package
+
+    if chart.startswith("oci://"):
+        from reconciler.sources.charts import fetch_chart
+        from reconciler.sources.credentials import registry_credentials
+        from reconciler.sources.registry import RegistryClient
+
+        client = RegistryClient(RegistryPolicy(), registry_credentials(os.environ, lambda _: None))
+        fetched = fetch_chart(chart, version, client)
+        read = unpack_chart(fetched.archive, fetched.address)
+    elif "://" in chart:
+        hint = "Name an oci:// address, or a directory or archive that you fetched."
+        raise UsageError(f"{chart} is no address that charts are read from", hint=hint)
+    elif version:
+        raise UsageError("--version is for charts of a registry: a directory or archive has one version")
+    else:
+        if not Path(chart).exists():
+            raise UsageError(f"{chart} does not exist")
+        read = read_chart(Path(chart))
+    target = directory or Path(read.name)
+    is_new = not target.exists()
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        steps = list(_steps_to_publish(target.resolve()))
+        changed = write_package(read, target)
+    except BaseException:
+        if is_new:
+            target.rmdir()
+        raise
+    lines = [f"wrote {target}: {read.name} {read.version}, {len(changed)} files", *steps]
+    show_files(make_printer(wraps=False), output, lines, written=[target / path for path in changed])
     return Exit.DONE
 
 

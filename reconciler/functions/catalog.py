@@ -96,6 +96,7 @@ CLAIMS: Final[dict[str, tuple[VersionClaim, ...]]] = {
     "kubeval": _claims((0, 1, 0), (0, 4, 0), (0, 3, 0)),
     "list-setters": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
     "remove-local-config-resources": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
+    "render-helm-chart": _claims((0, 1, 0), (0, 4, 0), (0, 3, 0)),
     "search-replace": _claims((0, 1, 0), (0, 3, 0), (0, 2, 1)),
     "set-annotations": _claims((0, 1, 0), (0, 2, 0), (0, 1, 5)),
     "set-image": _claims((0, 1, 0), (0, 2, 0), (0, 1, 2)),

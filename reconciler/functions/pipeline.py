@@ -17,6 +17,8 @@ from reconciler.base.wording import plural
 from reconciler.functions import builtin
 from reconciler.functions.builtin.configuration import check_configuration
 from reconciler.functions.catalog import find_claim, parse_image
+from reconciler.functions.chart_resources import to_resources
+from reconciler.functions.charts import RENDER_HELM_CHART, ChartError, read_charts
 from reconciler.functions.kptfile_check import FieldFault, check_kptfiles
 from reconciler.functions.package_files import (
     IGNORE_FILE,
@@ -215,6 +217,7 @@ class _Run:
 
     def __init__(self, package: PackageResources, policy: FunctionPolicy) -> None:
         self._policy = policy
+        self._files = package.files
         self._resources = {path: list(resources) for path, resources in package.resources.items()}
         self.done: list[StepRun] = []
         self._secrets: frozenset[str] = frozenset()
@@ -237,8 +240,11 @@ class _Run:
             selected = [resource.copy() for resource in selected]
         function = engine.builtin or engine.call.claimed
         if config.value is not None and function:
-            faults = check_configuration(function, config.value, engine.profile)
-            self._refuse_fields(step, config, list(faults), visible)
+            faults = list(check_configuration(function, config.value, engine.profile))
+            if faults:
+                raise _StepError(f"{step}: {_located(step, config, visible, faults)}")
+        if engine.call.claimed == RENDER_HELM_CHART:
+            engine = self._with_charts(step, engine, config, visible)
         # A function may turn a Secret into another object, whose values a later one prints.
         self._secrets |= secret_values(self.all_resources())
         output, run = _execute(step, engine, selected, config, self._policy)
@@ -279,23 +285,18 @@ class _Run:
             raise _StepError(f"{step}: its configPath {step.config_path} has {count}; exactly one is needed")
         return _Config(matches[0].value, file)
 
-    @staticmethod
-    def _refuse_fields(
-        step: Step, config: _Config, faults: Sequence[FieldFault], visible: Iterable[Resource]
-    ) -> None:
-        """Refuse fields of a configuration that the function would not read."""
-        if not faults:
-            return
-        file = config.file or KPTFILE
-        holder = next((each for each in visible if each.package == step.package and each.file == file), None)
-        inline = ("pipeline", step.stage.value, step.index, "configMap")
-        places = (each.path if config.file else (*inline, *each.path[1:]) for each in faults)
-        texts = (
-            (f"{holder.path}:{holder.tree.mark(place)[0]}: " if holder is not None else "")
-            + f"{each.message}{f'. {each.hint}' if each.hint else ''}"
-            for place, each in zip(places, faults, strict=True)
-        )
-        raise _StepError(f"{step}: {'; '.join(texts)}")
+    def _with_charts(
+        self, step: Step, engine: StepEngine, config: _Config, visible: Iterable[Resource]
+    ) -> StepEngine:
+        """Return the engine with the charts of the package that the configuration asks for."""
+        start = f"{step.package}/" if step.package else ""
+        own = {path.removeprefix(start): f for path, f in self._files.items() if path.startswith(start)}
+        try:
+            charts = read_charts(config.value, own)
+        except ChartError as error:
+            fault = FieldFault(error.path, str(error), error.hint)
+            raise _StepError(f"{step}: {_located(step, config, visible, [fault])}") from error
+        return replace(engine, call=replace(engine.call, charts=charts))
 
     def _check_run(self, step: Step, run: StepRun) -> None:
         errors = [result.message for result in run.results if result.severity == "error"]
@@ -319,6 +320,19 @@ class _Run:
             self._resources[package] = [each for each in kept if each.package == package]
 
 
+def _located(step: Step, config: _Config, visible: Iterable[Resource], faults: Iterable[FieldFault]) -> str:
+    """Return the faults of a configuration, each with its file and line."""
+    file = config.file or KPTFILE
+    holder = next((each for each in visible if each.package == step.package and each.file == file), None)
+    inline = ("pipeline", step.stage.value, step.index, "configMap")
+    texts = []
+    for each in faults:
+        place = each.path if config.file else (*inline, *each.path[1:])
+        where = f"{holder.path}:{holder.tree.mark(place)[0]}: " if holder is not None else ""
+        texts.append(f"{where}{each.message}{f'. {each.hint}' if each.hint else ''}")
+    return "; ".join(texts)
+
+
 def _execute(
     step: Step, engine: StepEngine, selected: list[Resource], config: _Config, policy: FunctionPolicy
 ) -> tuple[list[Resource], StepRun]:
@@ -335,9 +349,31 @@ def _execute(
         text = "\n".join(part for part in (answer.error, answer.stderr.strip()) if part)
         return selected, replace(run, exit_code=run.exit_code or 1, stderr=text)
     try:
-        return from_items(answer.items or (), selected, step.package), run
-    except ProtocolError as error:
+        items = from_items(answer.items or (), selected, step.package)
+        for chart, rendered in zip(engine.call.charts, answer.charts, strict=True):
+            items = _joined(items, to_resources(chart, rendered, step.package), chart.own)
+    except (ProtocolError, ChartError) as error:
         return selected, replace(run, exit_code=1, stderr=str(error))
+    return items, run
+
+
+def _joined(present: list[Resource], made: list[Resource], own: frozenset[str]) -> list[Resource]:
+    """Return the resources with those of a chart with the files `own`. One in its file is made anew.
+
+    Source: krm-functions-catalog render-helm-chart, run: a resource that is elsewhere already is kept.
+    """
+    places = {
+        (each.group, each.kind, each.namespace, each.name): each.path
+        for each in present
+        if each.file not in own
+    }
+    new = {
+        (each.group, each.kind, each.namespace, each.name): each
+        for each in made
+        if places.get((each.group, each.kind, each.namespace, each.name), each.path) == each.path
+    }
+    kept = [each for each in present if (each.group, each.kind, each.namespace, each.name) not in new]
+    return [*kept, *new.values()]
 
 
 def _run_builtin(step: Step, engine: StepEngine, call: "builtin.call.BuiltinCall") -> StepRun:

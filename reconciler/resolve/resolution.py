@@ -68,7 +68,8 @@ class ResolvedVariant(Struct, frozen=True):
     there. `moved` describes how its numbered
     upstream tag moved without a person's consent, empty if it did not. `offers` is what a floating
     upstream means by itself, which a lock may keep from being the pin; None for an exact one.
-    `candidates` are the revisions that a package without upstreamLock may have been made from. `target` is
+    `candidates` are the revisions that a package without upstreamLock may have been made from. `has_charts`
+    is set if the upstream may have charts of Helm, which are rendered anew for other values. `target` is
     the pin that a rollout keeps from being the pin, None if none does; `held` tells why, and `held_at` where
     that was ordered.
     """
@@ -90,6 +91,7 @@ class ResolvedVariant(Struct, frozen=True):
     asked_from: Oid | None = None
     offers: Pin | None = None
     candidates: tuple[Pin, ...] = ()
+    has_charts: bool = False
     target: Pin | None = None
     held: str = ""
     held_at: Location | None = None
@@ -183,7 +185,7 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
     else:
         yield here, resolved.local
         yield from update_trees(resolved.base, pin)
-        if resolved.base is not None or not resolved.lost_base:
+        if resolved.has_charts or resolved.base is not None or not resolved.lost_base:
             yield pin.package.url, pin.tree
         if resolved.base is None and not resolved.lost_base:
             yield from ((base.package.url, base.tree) for base in resolved.candidates)

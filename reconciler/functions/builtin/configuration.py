@@ -20,6 +20,10 @@ _CONFIG_MAPS: Final[dict[str, tuple[str, ...]]] = {
     "ensure-name-substring": ("prepend", "append"),
     "kubeconform": _VALIDATION,
     "kubeval": _VALIDATION,
+    "render-helm-chart": (
+        *("chartHome", "configHome", "name", "version", "repo", "releaseName", "namespace", "nameTemplate"),
+        *("includeCRDs", "skipTests", "valuesFile"),
+    ),
     "search-replace": ("by-value", "by-value-regex", "by-path", "by-file-path", "put-value", "put-comment"),
     "set-image": ("name", "newName", "newTag", "digest"),
     "set-namespace": ("namespace", "namespaceMatcher"),
@@ -53,6 +57,20 @@ _OBJECTS: Final[dict[str, dict[str, Any]]] = {
     },
     "SetAnnotationConfig": _ANNOTATIONS,
     "SetAnnotations": _ANNOTATIONS,
+    "RenderHelmChart": {
+        "helmGlobals": dict.fromkeys(("chartHome", "configHome"), TEXT),
+        "helmCharts": [
+            {
+                "chartArgs": {**dict.fromkeys(("name", "version", "repo", "registry"), TEXT), "auth": None},
+                "templateOptions": {
+                    **dict.fromkeys(("releaseName", "namespace", "nameTemplate", "kubeVersion"), TEXT),
+                    **dict.fromkeys(("includeCRDs", "skipTests", "description"), TEXT),
+                    "apiVersions": TEXTS,
+                    "values": {"valuesFiles": TEXTS, "valuesInline": {"*": None}, "valuesMerge": TEXT},
+                },
+            }
+        ],
+    },
     "SetImage": {
         "image": dict.fromkeys(_CONFIG_MAPS["set-image"], TEXT),
         "additionalImageFields": _SPECS,

@@ -129,5 +129,5 @@ def test_text_that_is_no_image_is_none(text: str) -> None:
 
 
 def test_every_claim_has_a_builtin_or_a_runtime() -> None:
-    assert set(CLAIMS) - set(BUILTINS) == {"starlark", *SCHEMA_VALIDATORS}
+    assert set(CLAIMS) - set(BUILTINS) == {"starlark", "render-helm-chart", *SCHEMA_VALIDATORS}
     assert all(first.high == second.low for c in CLAIMS.values() for first, second in pairwise(c))
