@@ -2,16 +2,17 @@
 
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from itertools import groupby
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from reconciler.base.reasons import Reason
-from reconciler.base.suggestions import suggest
+from reconciler.base.suggestions import close_names, suggest
 from reconciler.policy import refuse_field
 
 M = TypeVar("M", bound=BaseModel)
@@ -35,6 +36,8 @@ _TYPES: Mapping[str, str] = {
     "model_attributes_type": "a mapping",
 }
 _UNIONS = (Union, types.UnionType)
+_REPAIRS = 8
+"""Times that data is repaired: a misspelt field may have misspelt ones below it."""
 
 
 class FieldError(NamedTuple):
@@ -57,6 +60,80 @@ def parse_model(model: type[M], data: object, *, accepted: bool = False) -> M | 
         return model.model_validate(data, by_alias=True, by_name=False, extra="ignore" if accepted else None)
     except ValidationError as error:
         return tuple(_field_errors(model, _details(error)))
+
+
+class PartialModel(NamedTuple, Generic[M]):
+    """What can be read of data with errors: `model` lacks some of the fields with errors, or is None."""
+
+    model: M | None
+    errors: tuple[FieldError, ...]
+
+    def concerns(self, path: Path) -> bool:
+        """Tell whether a field is one with an error, is inside of one, or contains one, apart from the root's."""
+        wrong = (error.path for error in self.errors)
+        return any(
+            path[: len(each)] == each or (len(path) > 1 and each[: len(path)] == path) for each in wrong
+        )
+
+
+def parse_partly(model: type[M], data: object) -> PartialModel[M]:
+    """Return all errors of `data`, and its model for further checks: one wrong value hides no other fault.
+
+    A number or boolean in place of a text is that text, and a misspelt field the one that was meant. Other
+    wrong values are left out. Total.
+    """
+    value, errors, meant = deepcopy(data), list[FieldError](), dict[Path, Path]()
+    for _ in range(_REPAIRS):
+        parsed = parse_model(model, value)
+        if not isinstance(parsed, tuple):
+            return PartialModel(parsed, tuple(errors))
+        known = PartialModel(None, tuple(errors))
+        errors += [
+            error._replace(path=_as_written(error.path, meant))
+            for error in parsed
+            if not known.concerns(error.path)
+        ]
+        for error in parsed:
+            if name := _repair(model, value, error):
+                meant[(*error.path[:-1], name)] = error.path
+    return PartialModel(None, tuple(errors))
+
+
+def _as_written(path: Path, meant: Mapping[Path, Path]) -> Path:
+    """Return the path of a field in a manifest in which names above it are misspelt."""
+    for length in range(len(path), 0, -1):
+        if (written := meant.get(path[:length])) is not None:
+            return (*_as_written(written[:-1], meant), written[-1], *path[length:])
+    return path
+
+
+def _repair(model: type[Any], data: Any, error: FieldError) -> str:
+    """Change data so that an error is gone; return the name that was meant instead of a misspelt one."""
+    path = error.path[:-1] if error.reason is Reason.MISSING_FIELD else error.path
+    parent = data
+    for step in path[:-1]:
+        try:
+            parent = parent[step]
+        except (KeyError, IndexError, TypeError):
+            return ""
+    last = path[-1] if path else None
+    if isinstance(parent, list) and isinstance(last, int):
+        parent[last] = {} if any(disk_fields(_type_at(model, path))) else str(parent[last])
+    elif isinstance(parent, dict) and last in parent:
+        value = parent.pop(last)
+        meant = close_names(str(last), _fields_at(model, path[:-1]), most=1) if error.of_key else []
+        if meant and meant[0] not in parent:
+            parent[meant[0]] = value
+            return meant[0]
+        if not error.of_key and isinstance(value, bool | int | float) and _type_at(model, path) is str:
+            parent[last] = str(value)
+    return ""
+
+
+def type_error(path: Path, expected: str, value: object) -> FieldError:
+    """Return the error of a value of a wrong type."""
+    message = f"{field_text(path) or 'The manifest'} must be {expected}, but is {_described(value)}"
+    return FieldError(path, Reason.INVALID_MANIFEST, message, _type_hint(expected, value))
 
 
 def _details(error: ValidationError) -> list[ErrorDetails]:
@@ -90,7 +167,7 @@ def _field_errors(model: type[Any], details: Iterable[ErrorDetails]) -> Iterator
             yield from (_field_error(model, d, (*path, *d["loc"][len(path) + 1 :])) for d in inner)
         else:
             expected = " or ".join(dict.fromkeys(_TYPES.get(d["type"], "valid") for d in branches))
-            yield _type_error(path, expected, branches[0]["input"])
+            yield type_error(path, expected, branches[0]["input"])
 
 
 def _union_path(model: type[Any], location: Path) -> Path | None:
@@ -112,7 +189,7 @@ def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldErr
         hint = f"Add {path[-1]} to {field_text(path[:-1]) or 'the manifest'}."
         return FieldError(path, Reason.MISSING_FIELD, f"Missing required field {where}", hint)
     if expected_type := _TYPES.get(kind):
-        return _type_error(path, expected_type, value)
+        return type_error(path, expected_type, value)
     if kind in {"enum", "literal_error"}:
         expected = str(detail.get("ctx", {}).get("expected", ""))
         words = [word.strip(" '") for word in expected.replace(" or ", ",").split(",")]
@@ -120,11 +197,6 @@ def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldErr
         return FieldError(path, Reason.INVALID_MANIFEST, message, suggest(str(value), words, most=1))
     message = detail["msg"].removeprefix("Value error, ")
     return FieldError(path, Reason.INVALID_MANIFEST, f"{where}: {message}" if where else message)
-
-
-def _type_error(path: Path, expected: str, value: object) -> FieldError:
-    message = f"{field_text(path) or 'The manifest'} must be {expected}, but is {_described(value)}"
-    return FieldError(path, Reason.INVALID_MANIFEST, message, _type_hint(expected, value))
 
 
 def _type_hint(expected_type: str, value: object) -> str:
@@ -157,10 +229,15 @@ def _described(value: object) -> str:
 
 def _fields_at(model: type[Any], path: Path) -> tuple[str, ...]:
     """Return the names on disk of the fields of the mapping at `path`."""
+    return tuple(name for name, _ in disk_fields(_type_at(model, path)))
+
+
+def _type_at(model: type[Any], path: Path) -> Any:
+    """Return the type of the value at `path`."""
     annotation: Any = model
     for step in path:
         annotation = _step_into(annotation, step)
-    return tuple(name for name, _ in disk_fields(annotation))
+    return annotation
 
 
 def _step_into(annotation: Any, step: str | int) -> Any:

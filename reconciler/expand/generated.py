@@ -80,8 +80,9 @@ class _Set:
             return self.stall(*findings, valid=False)
         upstream = self.spec.upstream
         view = self.repositories.get((upstream and upstream.repo) or "")
-        metadata = find_upstream(upstream, view) if upstream else None
-        if upstream is None or metadata is None:
+        normal = normal_upstream(upstream, view) if upstream else None
+        metadata = find_upstream(normal, view) if normal else None
+        if normal is None or metadata is None:
             return self.stall(self.missing_upstream(view))
         snapshot, clusters = self.inventory.snapshot, named_clusters(self.pvs.manifest)
         scope = TargetScope(self.pvs.key.namespace, self.repositories, snapshot, clusters)
@@ -93,7 +94,7 @@ class _Set:
             message = f"the set has {plural(len(contexts), 'target')}, more than {most}"
             return self.stall(Finding(("spec", "targets"), message))
         renderer = Renderer(
-            normal_upstream(upstream),
+            normal,
             metadata,
             self.repositories,
             expressions,

@@ -1,8 +1,12 @@
 """Checks beyond Porch's: errors that Porch would find only after creating objects, or never."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from pydantic.alias_generators import to_camel
+
 from reconciler.api.porch import (
+    PLACEHOLDER,
     Function,
     FunctionTemplate,
     MapExpr,
@@ -35,6 +39,8 @@ _ONE_SELECTOR = (
     "spec.upstream may specify only one of `revision`, `workspaceName`, `tag`, `version` and `branch`,"
     " except `revision` with `workspaceName`"
 )
+
+_VARIABLE = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}")
 
 
 def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
@@ -82,9 +88,9 @@ def check_set(spec: PackageVariantSetSpec, expressions: Environment) -> tuple[Fi
 def _selectors(upstream: Upstream | None) -> Iterator[Finding]:
     if upstream is None:
         return
-    if upstream.revision is not None and upstream.revision < 1:
+    if upstream.revision is not None and upstream.revision < 1 and upstream.revision != PLACEHOLDER:
         message = f"spec.upstream.revision must be 1 or greater, not {upstream.revision}"
-        hint = "Remove the field to follow the latest published revision, or set spec.upstream.branch."
+        hint = "Remove the field to follow the latest published revision, or write -1 to follow the branch."
         yield Finding(("spec", "upstream", "revision"), message, hint=hint)
     given = [
         name for name in ("revision", "workspace_name", "tag", "version", "branch") if getattr(upstream, name)
@@ -92,6 +98,13 @@ def _selectors(upstream: Upstream | None) -> Iterator[Finding]:
     # Revision and workspace together must name one revision, which is checked when it is resolved (D9).
     if len(given) > 1 and given != ["revision", "workspace_name"]:
         yield Finding(("spec", "upstream"), _ONE_SELECTOR, hint=ONE_OF_SEVERAL)
+    for name in ("repo", "package", "workspace_name", "tag", "version", "branch"):
+        if variable := _VARIABLE.search(getattr(upstream, name) or ""):
+            path = ("spec", "upstream", to_camel(name))
+            message = (
+                f"{field_name(path)} contains the variable {variable.group()}, which nothing substitutes"
+            )
+            yield Finding(path, message, hint="Write its value, as the script or template that had it would.")
 
 
 def _mutators(spec: PackageVariantSpec) -> Iterator[Finding]:

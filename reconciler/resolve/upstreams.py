@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
-from reconciler.api.porch import Downstream, Upstream
+from reconciler.api.porch import PLACEHOLDER, Downstream, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.versions import (
@@ -32,8 +32,6 @@ NOT_FOUND = "could not find upstream package revision"
 
 _ZERO = "upstream cannot be published with revision number 0"
 _SHOWN = 5
-_PLACEHOLDER = -1
-"""Porch's revision number of a package on the branch of its repository."""
 
 
 def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Problem:
@@ -169,7 +167,7 @@ class _Lookup(Struct, frozen=True):
         yield upstream.branch, _Lookup.by_branch
 
     def by_revision(self, number: str) -> Pin | Problem:
-        if int(number) == _PLACEHOLDER:
+        if int(number) == PLACEHOLDER:
             return self.by_branch(self.view.branch)
         for revision in self.package.published:
             if revision.revision == int(number):
