@@ -4,6 +4,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from itertools import groupby
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -36,18 +37,25 @@ _TYPES: Mapping[str, str] = {
     "model_attributes_type": "a mapping",
 }
 _UNIONS = (Union, types.UnionType)
+_MISSPELT = 0.85
+"""Similarity from which a name is another one misspelt, though a field elsewhere has it."""
 _REPAIRS = 8
 """Times that data is repaired: a misspelt field may have misspelt ones below it."""
 
 
 class FieldError(NamedTuple):
-    """An error of one field. `of_key` tells that the name of the field is wrong, not its value."""
+    """An error of one field.
+
+    `of_key` tells that the name of the field is wrong, not its value; `meant` is the name that comes closest,
+    or the place where the model has a field of that name.
+    """
 
     path: Path
     reason: Reason
     message: str
     hint: str = ""
     of_key: bool = False
+    meant: str = ""
 
 
 def parse_model(model: type[M], data: object, *, accepted: bool = False) -> M | tuple[FieldError, ...]:
@@ -69,11 +77,10 @@ class PartialModel(NamedTuple, Generic[M]):
     errors: tuple[FieldError, ...]
 
     def concerns(self, path: Path) -> bool:
-        """Tell whether a field is one with an error, is inside of one, or contains one, apart from the root's."""
+        """Tell whether a field has an error, is inside of one that has, or contains one."""
+        inner = path if len(path) > 1 else None
         wrong = (error.path for error in self.errors)
-        return any(
-            path[: len(each)] == each or (len(path) > 1 and each[: len(path)] == path) for each in wrong
-        )
+        return any(path[: len(each)] == each or each[: len(path)] == inner for each in wrong)
 
 
 def parse_partly(model: type[M], data: object) -> PartialModel[M]:
@@ -121,13 +128,32 @@ def _repair(model: type[Any], data: Any, error: FieldError) -> str:
         parent[last] = {} if any(disk_fields(_type_at(model, path))) else str(parent[last])
     elif isinstance(parent, dict) and last in parent:
         value = parent.pop(last)
-        meant = close_names(str(last), _fields_at(model, path[:-1]), most=1) if error.of_key else []
-        if meant and meant[0] not in parent:
-            parent[meant[0]] = value
-            return meant[0]
+        if error.meant in _fields_at(model, path[:-1]) and error.meant not in parent:
+            parent[error.meant] = value
+            return error.meant
         if not error.of_key and isinstance(value, bool | int | float) and _type_at(model, path) is str:
             parent[last] = str(value)
     return ""
+
+
+def _unknown_field(model: type[Any], path: Path) -> FieldError:
+    name, fields = str(path[-1]), _fields_at(model, path[:-1])
+    hint, meant = suggest(name, fields, most=1), "".join(close_names(name, fields, most=1))
+    inside = next(_places_of(name, _type_at(model, path[:-1]), field_text(path[:-1])), "")
+    if inside and not get_close_matches(name, fields, cutoff=_MISSPELT):
+        hint, meant = f"{inside} is where a {model.__name__} has it.", inside
+    message = f"Unknown field {field_text(path)}"
+    return FieldError(path, Reason.UNKNOWN_FIELD, message, hint, of_key=True, meant=meant)
+
+
+def _places_of(name: str, annotation: Any, place: str) -> Iterator[str]:
+    """Yield where a field of that name is below a place, apart from the place itself."""
+    for field, inner in disk_fields(annotation):
+        is_list = get_origin(inner) is list
+        below, item = f"{place}.{field}{'[]' if is_list else ''}", get_args(inner)[0] if is_list else inner
+        if any(field == name for field, _ in disk_fields(item)):
+            yield f"{below}.{name}"
+        yield from _places_of(name, item, below)
 
 
 def type_error(path: Path, expected: str, value: object) -> FieldError:
@@ -183,8 +209,7 @@ def _union_path(model: type[Any], location: Path) -> Path | None:
 def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldError:
     kind, value, where = detail["type"], detail["input"], field_text(path)
     if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
-        hint = suggest(str(path[-1]), _fields_at(model, path[:-1]), most=1)
-        return FieldError(path, Reason.UNKNOWN_FIELD, f"Unknown field {where}", hint, of_key=True)
+        return _unknown_field(model, path)
     if kind == "missing":
         hint = f"Add {path[-1]} to {field_text(path[:-1]) or 'the manifest'}."
         return FieldError(path, Reason.MISSING_FIELD, f"Missing required field {where}", hint)

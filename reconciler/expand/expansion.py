@@ -141,7 +141,7 @@ def check_declared(
 
 
 def check_partial(partial: PartialModel[Any], source: Source, limits: Limits) -> tuple[Problem, ...]:
-    """Return what else is wrong with a manifest that has errors, by itself: nothing about fields with errors."""
+    """Return what else is wrong with a manifest by itself, and nothing about its fields with errors."""
     model = partial.model
     if not isinstance(model, PackageVariant | PackageVariantSet):
         return ()
