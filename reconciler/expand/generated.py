@@ -12,7 +12,7 @@ from reconciler.cel import Environment
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
 from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
-from reconciler.expand.own_checks import check_downstream, check_name, check_set
+from reconciler.expand.own_checks import check_downstream, check_labels, check_name, check_set
 from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.expand.targets import Context, TargetScope, named_clusters, unroll
 from reconciler.expand.template import RenderedSpec, Renderer, missing_repository
@@ -165,7 +165,8 @@ class _Set:
         """
         has_functions = spec.pipeline is not None
         # One finding per target is enough: any finding stalls the set.
-        for finding in (*validate_variant(spec), *check_name(name, has_functions=has_functions)):
+        labels = check_labels(("spec",), spec)
+        for finding in (*validate_variant(spec), *check_name(name, has_functions=has_functions), *labels):
             path = ("spec", "targets", context.number)
             raise ExpansionError(
                 replace(finding, path=path, message=f"the variant is invalid: {finding.message}")

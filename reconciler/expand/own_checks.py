@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic.alias_generators import to_camel
 
+from reconciler.api.meta import key_error, label_error
 from reconciler.api.porch import (
     PLACEHOLDER,
     Function,
@@ -18,6 +19,7 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
+from reconciler.api.validation import field_text
 from reconciler.base.reasons import Reason
 from reconciler.cel import Environment, Failure, Program
 from reconciler.expand.findings import (
@@ -48,7 +50,7 @@ def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
 
     The name matters to the pipeline: its functions are recognised by a name of four dotted parts.
     """
-    findings = [*_selectors(spec.upstream), *_mutators(spec)]
+    findings = [*_selectors(spec.upstream), *_mutators(spec), *check_labels(("spec",), spec)]
     pipeline = spec.pipeline or Pipeline()
     functions = [
         *_paths(("spec", "pipeline", "validators"), pipeline.validators),
@@ -59,6 +61,18 @@ def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
         findings += _function(function, path)
     findings += check_name(name, has_functions=bool(functions))
     return tuple(findings)
+
+
+def check_labels(path: FieldPath, spec: PackageVariantSpec | VariantTemplate) -> Iterator[Finding]:
+    """Yield findings for labels and annotations of package revisions that Kubernetes would refuse."""
+    errors = [("labels", key, label_error(key, value)) for key, value in (spec.labels or {}).items()]
+    errors += [("annotations", key, key_error(key)) for key in spec.annotations or {}]
+    for name, key, why in errors:
+        if why:
+            at = (*path, name, key)
+            hint = "Correct it, or write it in annotations, which take any text." if name == "labels" else ""
+            message = f"{field_text(at)}: {why}"
+            yield Finding(at, message, hint=hint if not key_error(key) else "Correct the key.")
 
 
 def check_name(name: str, *, has_functions: bool) -> Iterator[Finding]:
@@ -158,6 +172,7 @@ def _template(template: VariantTemplate, compiled: Template, path: FieldPath) ->
         for expression in compiled.expressions
         if isinstance(expression.step, Program)
     }
+    yield from check_labels(path, template)
     if template.package_context is not None:
         yield from _context(template.package_context, constants, path)
     pipeline = template.pipeline
