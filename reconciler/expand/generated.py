@@ -179,9 +179,10 @@ class _Set:
             reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
             return Finding((*path, "repo"), view.unread_message, reason, hint, repository=view.key)
         hint = "Register the repository in the namespace of the set."
-        if view is not None and upstream is not None:
-            hint = existing_upstreams(upstream, view)
         message = describe_missing(upstream) if upstream else ""
+        if view is not None and upstream is not None:
+            there, hint = existing_upstreams(upstream, view, self.inventory.repositories.values())
+            message = f"{message}: {there}" if there else message
         return Finding(path, message, Reason.UPSTREAM_NOT_FOUND, hint)
 
     def stall(self, *findings: Finding, valid: bool = True) -> OwnerExpansion:

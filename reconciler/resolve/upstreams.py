@@ -16,7 +16,7 @@ from reconciler.dependencies.versions import (
     parse_constraint,
     parse_loose,
 )
-from reconciler.expand.upstream import missing_package
+from reconciler.expand.upstream import find_in_place, missing_package
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -146,6 +146,7 @@ def pin_at(
         repo=repo,
         repository=view.key.name,
         name=package_name(view, path),
+        is_plain=view.has_plain_packages,
     )
 
 
@@ -243,6 +244,8 @@ class _Lookup(Struct, frozen=True):
         if self.package.path not in self.view.packages:
             existing = [package_name(self.view, path) for path in self.view.packages]
             field, hint = "package", missing_package(name, existing) if name else _near(name, existing)
+            if there := find_in_place(name, self.view, self.inventory.repositories.values()):
+                message, hint = f"{NOT_FOUND}: in repository {self.view.key.name} {there[0]}", there[1]
         return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:
