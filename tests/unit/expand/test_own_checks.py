@@ -49,3 +49,12 @@ def test_labels_that_kubernetes_refuses_are_refused(field: str, key: str, value:
     assert [(each.path, each.message.partition(": ")[2]) for each in found] == (
         [(("spec", field, key), why)] if why else []
     )
+
+
+@pytest.mark.parametrize(("field", "is_told"), [("packageExpr", True), ("package", False)])
+def test_name_of_a_package_revision_in_an_expression_leads_to_that_of_the_package(
+    field: str, is_told: bool
+) -> None:
+    (finding,) = check_downstream(repository("edge"), "bp.web.v1-edge", "fleet", ("spec", field))
+
+    assert ("packageDefault is the package" in finding.hint) is is_told
