@@ -17,6 +17,8 @@ REPOSITORY = f"{GROUP}/v1alpha1"
 REQUESTED_BY = "reconciler.dev/requested-by"
 """Annotation of generated variants: the variants that depend on it, each with the path to it."""
 SET_LABEL = f"{GROUP}/packagevariantset"
+PLAIN_PACKAGES = "reconciler.dev/plain-packages"
+"""Annotation of a Repository: directories without a Kptfile are packages."""
 PLACEHOLDER = -1
 """Porch's revision number of a package on the branch of its repository."""
 
@@ -57,7 +59,7 @@ class Upstream(ApiModel):
     @model_validator(mode="before")
     @classmethod
     def _read_named_revision(cls, value: object) -> object:
-        """Read a revision as Porch means it: a name is a workspace's, and beside one -1 says nothing."""
+        """Read a revision as Porch means it: a name is a workspace's, and beside one -1 is ignored."""
         if not isinstance(value, dict):
             return value
         revision, workspace = _revision(value.get("revision")), value.get("workspaceName")
@@ -390,3 +392,8 @@ class Repository(Manifest):
 
     spec: RepositorySpec = Field(default_factory=RepositorySpec)
     """The registration."""
+
+    @property
+    def has_plain_packages(self) -> bool:
+        """Whether directories without a Kptfile are packages, which get one where they are cloned to."""
+        return (self.metadata.annotations or {}).get(PLAIN_PACKAGES) == "true"

@@ -71,7 +71,7 @@ def parse_model(model: type[M], data: object, *, accepted: bool = False) -> M | 
 
 
 class PartialModel(NamedTuple, Generic[M]):
-    """What can be read of data with errors: `model` lacks some of the fields with errors, or is None."""
+    """The readable part of data with errors: `model` lacks some of the fields with errors, or is None."""
 
     model: M | None
     errors: tuple[FieldError, ...]
@@ -94,11 +94,11 @@ def parse_partly(model: type[M], data: object) -> PartialModel[M]:
         parsed = parse_model(model, value)
         if not isinstance(parsed, tuple):
             return PartialModel(parsed, tuple(errors))
-        known = PartialModel(None, tuple(errors))
+        before = PartialModel(None, tuple(errors))
         errors += [
             error._replace(path=_as_written(error.path, meant))
             for error in parsed
-            if not known.concerns(error.path)
+            if not before.concerns(error.path)
         ]
         for error in parsed:
             if name := _repair(model, value, error):

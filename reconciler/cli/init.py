@@ -74,7 +74,7 @@ def init(
       kubectl get repositories.config.porch.kpt.dev,packagevariants,packagevariantsets -A -o yaml > porch.yaml
       reconciler init fleet --from-porch porch.yaml
 
-    With --from-porch every change is told, with its reason, and what still needs a hand: then it exits 3.
+    With --from-porch each change is printed with its reason. It exits 3 where manifests need corrections.
     """
     name = instance or _instance_of(directory)
     starter = Starter(name, forge or FORGES[0], upstream, downstreams, package, revision)
@@ -98,7 +98,7 @@ def init(
 
 
 def _wrong(files: Mapping[str, str]) -> Iterator[str]:
-    """Yield what `validate` says of converted manifests: what no rule can mend."""
+    """Yield the lines that `validate` prints about converted manifests: no rule can mend these."""
     from reconciler.cli.validate import problem_lines
     from reconciler.policy import Policy
     from reconciler.run.validate import validate_files

@@ -5,10 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.api.porch import Upstream
+from reconciler.api.porch import PLAIN_PACKAGES, Upstream
 from reconciler.base.suggestions import suggest
 from reconciler.inventory.inventory import (
-    PLAIN_PACKAGES,
     Draft,
     Inventory,
     PackageRevision,
@@ -63,7 +62,7 @@ def describe_missing(upstream: Upstream) -> str:
 def existing_upstreams(
     upstream: Upstream, view: RepositoryView, views: Iterable[RepositoryView]
 ) -> tuple[str, str]:
-    """Return what stands in place of a missing upstream, "" for nothing, and the hint."""
+    """Return a description of the thing in place of a missing upstream, or "", and the hint."""
     package = upstream.package or ""
     state = view.packages.get(view.full_path(package))
     if state is None:
@@ -78,7 +77,7 @@ def existing_upstreams(
 def find_in_place(
     package: str, view: RepositoryView, views: Iterable[RepositoryView]
 ) -> tuple[str, str] | None:
-    """Return what stands at the path of a package that a Repository does not have, and what to do about it.
+    """Describe the thing at the path of a package that a Repository does not have, with the next step.
 
     Args:
         package: The package as the manifest names it.

@@ -217,10 +217,6 @@ class RepositoryRole(StrEnum):
     """It is not read: another shard plans its packages, and nothing here depends on it."""
 
 
-PLAIN_PACKAGES = "reconciler.dev/plain-packages"
-"""Annotation of a Repository: directories without a Kptfile are packages."""
-
-
 class RepositoryView(Struct, frozen=True):
     """A registered Repository and the content of its Git repository.
 
@@ -255,11 +251,6 @@ class RepositoryView(Struct, frozen=True):
     def deployment(self) -> bool:
         """Whether packages are deployed: they get a package context, and readiness gates publishing."""
         return self.manifest.spec.deployment
-
-    @property
-    def has_plain_packages(self) -> bool:
-        """Whether directories without a Kptfile are packages, which get one where they are cloned to."""
-        return (self.manifest.metadata.annotations or {}).get(PLAIN_PACKAGES) == "true"
 
     @property
     def is_available(self) -> bool:

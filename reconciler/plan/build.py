@@ -94,11 +94,11 @@ def build_plan(
 
 
 def _relabelled(changes: Iterable[Change], context: PlanContext) -> Iterator[str]:
-    """Yield a sentence about each variant that only gets other labels: no row of the plan tells it."""
-    told = {change.variant for change in changes if change.pending}
+    """Yield a sentence about each variant that only gets other labels: the plan has no row for it."""
+    with_rows = {change.variant for change in changes if change.pending}
     for resolved in context.resolution.variants:
         record = context.inventory.records.get(resolved.variant.key)
-        if record is None or resolved.variant.key in told:
+        if record is None or resolved.variant.key in with_rows:
             continue
         for field in ("labels", "annotations"):
             now, before = getattr(resolved.variant.spec, field) or {}, record.spec.get(field) or {}

@@ -164,7 +164,7 @@ class Classification(Struct, frozen=True):
 
 
 def classify_object(parsed: ParsedObject, policy: Policy) -> Classification:
-    """Classify an object. Total. All problems of an invalid one are told, whatever check finds them."""
+    """Classify an object. Total. Of an invalid one all checks yield their problems."""
     value, place = parsed
     source = Source(place.location, marks=place)
     if not isinstance(value, Mapping):

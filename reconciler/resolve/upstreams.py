@@ -146,7 +146,7 @@ def pin_at(
         repo=repo,
         repository=view.key.name,
         name=package_name(view, path),
-        is_plain=view.has_plain_packages,
+        is_plain=view.manifest.has_plain_packages,
     )
 
 

@@ -56,7 +56,7 @@ _DROPPED: Mapping[tuple[str, ...], str] = {
 
 
 class Note(NamedTuple):
-    """A change of an object or why it is left out; one that concerns `many` is told once for all of them."""
+    """A change of an object, or the reason why it is left out; those that concern `many` are printed once."""
 
     text: str
     subject: str
@@ -91,10 +91,10 @@ def convert_export(exports: Mapping[str, bytes]) -> Conversion:
         ConfigurationError: The only file is not YAML or JSON, or no file has an object of these kinds.
     """
     notes: list[Note] = []
-    found = [
+    items = [
         (name, item) for name, data in exports.items() for item in _objects(name, data, notes, len(exports))
     ]
-    objects = [item for _, item in found]
+    objects = [item for _, item in items]
     sets = {
         _key(item): str(_mapping(item.get("metadata")).get("uid", ""))
         for item in objects
@@ -104,7 +104,7 @@ def convert_export(exports: Mapping[str, bytes]) -> Conversion:
     owned = Counter(owner for owner in owners if owner)
     converted: dict[str, dict[str, Any]] = {}
     files: dict[str, str] = {}
-    for (file, item), owner in zip(found, owners, strict=True):
+    for (file, item), owner in zip(items, owners, strict=True):
         if owner or (manifest := _convert(item, notes, owned)) is None:
             continue
         subject = _key(manifest)
@@ -236,7 +236,7 @@ def _without_unknown(manifest: dict[str, Any], subject: str) -> Iterator[Note]:
 
 
 def _settle_repositories(converted: dict[str, dict[str, Any]], notes: list[Note]) -> None:
-    """Write the name of a Repository where an address stands, and tell which Repositories are missing."""
+    """Replace addresses by the names of Repositories, and note the Repositories that are missing."""
     named: dict[str, str] = {}
     for subject, manifest in list(converted.items()):
         namespace = _namespace(manifest)

@@ -240,7 +240,7 @@ def _content(
         return ViewContent(None, tuple(refs))
     head = mirror.commit(tip)
     survey = survey_packages(
-        mirror, head.tree, view.directory, inside.__contains__, plain=view.has_plain_packages
+        mirror, head.tree, view.directory, inside.__contains__, plain=view.manifest.has_plain_packages
     )
     return ViewContent(head, tuple(refs), survey)
 

@@ -21,7 +21,7 @@ class PackageDirectory(NamedTuple):
     """One package in one commit: full path, tree and the blob of its Kptfile, None in a malformed tree.
 
     `is_link` is True if its Kptfile is a symbolic link, which is no package at any other commit. A plain one
-    has no Kptfile, and is a package because its Repository says so.
+    has no Kptfile, and is a package by the annotation of its Repository.
     """
 
     path: str
