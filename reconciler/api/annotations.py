@@ -93,6 +93,7 @@ KEYS: Mapping[str, Key] = {
         _text("cluster", {_REPOSITORY, DEPENDENCY, INSTALLATION}),
         _text("environment", {_REPOSITORY}),
         _of_words("unavailable", {_REPOSITORY}, "fail", "warn"),
+        _of_words("plain-packages", {_REPOSITORY}, "true", "false"),
         Key(
             f"{PREFIX}dependencies",
             frozenset({_REPOSITORY, INSTALLATION}),

@@ -25,7 +25,7 @@ class Pin(Struct, frozen=True):
     `ref` is the short name a Kptfile shows (`F/v3`, `drafts/F/w`, a branch), `revision` the
     number or -1, `tree` the package's tree, `remote` the repository as git is called with it,
     `repo` as its registration writes it: what a Kptfile shows. `repository` is the registration's
-    name and `name` the package's in it.
+    name and `name` the package's in it. A plain package has no Kptfile: it gets one.
     """
 
     package: PackageKey
@@ -37,6 +37,7 @@ class Pin(Struct, frozen=True):
     repo: str = ""
     repository: str = ""
     name: str = ""
+    is_plain: bool = False
 
     @property
     def urls(self) -> frozenset[str]:
@@ -127,9 +128,10 @@ class Release(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """The package trees to fetch, by repository URL: one batch per repository."""
+    """The package trees to fetch, by repository URL: one batch per repository. `plain` ones get a Kptfile."""
 
     trees: Mapping[str, frozenset[Oid]] = field(default_factory=dict)
+    plain: frozenset[Oid] = frozenset()
 
 
 class Resolution(Struct, frozen=True):
@@ -161,13 +163,23 @@ class Resolution(Struct, frozen=True):
 
 def collect_needs(variants: Iterable[ResolvedVariant], releases: Iterable[Release]) -> Needs:
     """Return the trees that rendering these variants and releases reads, by repository URL."""
-    trees: dict[str, set[Oid]] = {}
+    variants, trees = tuple(variants), dict[str, set[Oid]]()
     for resolved in variants:
         for url, tree in variant_trees(resolved):
             trees.setdefault(url, set()).add(tree)
     for release in releases:
         trees.setdefault(release.package.url, set()).add(release.tree)
-    return Needs({url: frozenset(oids) for url, oids in trees.items()})
+    plain = frozenset(oid for resolved in variants for oid in _plain_trees(resolved))
+    return Needs({url: frozenset(oids) for url, oids in trees.items()}, plain)
+
+
+def _plain_trees(resolved: ResolvedVariant) -> Iterator[Oid]:
+    """Yield the trees of upstreams that may be packages without a Kptfile."""
+    if resolved.pin.is_plain:
+        pins = (resolved.pin, resolved.base, resolved.draft_base, *resolved.candidates)
+        # A base may have been found through another Repository at the same address, which says nothing.
+        yield from (pin.tree for pin in pins if pin is not None)
+        yield from filter(None, [resolved.asked_from])
 
 
 def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
