@@ -6,11 +6,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.base.errors import Location
+from reconciler.base.errors import Location, UsageError
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.published import CONTENT_KINDS
+from reconciler.dependencies.catalog.index import INDEX_API_VERSION
+from reconciler.dependencies.catalog.published import CONTENT_KINDS, VERSION_KIND
 from reconciler.dependencies.dialects import META_GROUPS, version_of
-from reconciler.dependencies.dialects.reading import manifest_label, parse_image
+from reconciler.dependencies.dialects.reading import manifest_label, parse_image, parse_source
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
@@ -25,6 +26,8 @@ from reconciler.read.files import Walk, fetch_paths
 MANIFESTS = ("crossplane.yaml", "upbound.yaml", "package/crossplane.yaml", "porter.yaml", "bundle.json")
 """Where a repository has the manifest of its package, the first that is there."""
 _BUNDLES = ("porter.yaml", "bundle.json")
+HEADER = "version.yaml"
+"""The file of a version's folder that has its PackageVersion."""
 _ASIDE = frozenset({"examples", "example", "tests", "test"})
 """Directories beside a Crossplane package that are none of it."""
 _CARVEL = "data.packaging.carvel.dev"
@@ -239,3 +242,32 @@ def _slim(document: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(version, Mapping)
         ]
     return {**slim, "spec": kept}
+
+
+def version_folder(source: str, version: str) -> str:
+    """Return the folder of a version, relative to the working copy; that of a Git source has no scheme.
+
+    Raises:
+        UsageError: The name or version would lead out of the index.
+    """
+    _, is_git, address = parse_source(source)[0].partition("://")
+    path = PurePosixPath("index", address if is_git else source, version)
+    if not source or not version or ".." in path.parts or path.parts[0] != "index":
+        raise UsageError(f"{source} {version} cannot be a folder of the index")
+    return str(path)
+
+
+def header_bytes(source: str, version: str, **optional: Any) -> bytes:
+    """Return the PackageVersion of a version, without the fields that are empty."""
+    head = {"apiVersion": INDEX_API_VERSION, "kind": VERSION_KIND, "source": source, "version": version}
+    return _text(head | {name: value for name, value in optional.items() if value})
+
+
+def index_files(version: FoundVersion, *, digest: str = "") -> tuple[str, dict[str, bytes]]:
+    """Return the folder of a version in the index, and its files with the header by name.
+
+    Raises:
+        UsageError: The name or version would lead out of the index.
+    """
+    header = header_bytes(version.source, version.version, digest=digest)
+    return version_folder(version.source, version.version), {**version.files, HEADER: header}
