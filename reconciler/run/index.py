@@ -33,7 +33,7 @@ from reconciler.workdir.control_files import add_version, read_manifest_files
 
 
 class SyncOptions(NamedTuple):
-    """Versions beyond those that are needed: all of them, and those whose tags may have moved."""
+    """Whether to take every version, not only those that are needed, and to compare digests with tags."""
 
     every: bool = False
     checks_tags: bool = False
