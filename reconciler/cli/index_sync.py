@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.base.errors import Exit
+from reconciler.base.errors import Exit, worst
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
 from reconciler.cli.output import (
@@ -18,9 +18,11 @@ from reconciler.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from reconciler.cli.output import Printer
     from reconciler.dependencies.catalog.missing import MissingPackage
     from reconciler.names.problems import Problem
     from reconciler.run.options import RunOptions
+    from reconciler.sources.sync import SyncResult
 
 _SYNC = "`reconciler index sync`"
 
@@ -29,15 +31,18 @@ _SYNC = "`reconciler index sync`"
 @writing_control_options
 @click.option("--all", "every", is_flag=True, help="Take every version of packages that anything needs.")
 @click.option("--check-tags", is_flag=True, help="Also ask whether tags of versions in the index moved.")
+@click.option("--pull-request", is_flag=True, help="Propose them: one pull request for each source.")
 @output_options(Output.TEXT, Output.JSON)
-def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool) -> Exit:
+def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, pull_request: bool) -> Exit:
     r"""Bring the versions that manifests and index need from registries into the index.
 
     It is the only command that reads registries. It starts from what installs and the versions in the index
     need, and from PackageRepository manifests, committed or not, and follows the needs of what it finds. It
     takes the tags in the ranges that anything asks for, and pulls of each image only the layer or
     configuration that describes the package, verified by its digest. Versions that are there are not asked
-    for again. Nothing is committed: review what changed, and commit it.
+    for again. Nothing is committed: review what changed, and commit it. With --pull-request the versions that
+    the default branch lacks are proposed instead, in one pull request for each registry, package repository
+    or Git repository; its text tells what each cluster would choose.
 
     Credentials are those of `docker login` and of spec.credentials; limits and mirrors are in
     spec.registries. Exits 3 if something is wrong, 5 if a registry does not answer; everything else is
@@ -47,15 +52,30 @@ def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool) 
     Examples:
       reconciler index sync
       reconciler index sync --all
+      reconciler index sync --pull-request         in a scheduled job
       reconciler index sync --check-tags           once a day: a tag list does not tell that a tag moved
     """
-    from reconciler.report.text import problem_lines
+    from reconciler.report.text import effect_line
     from reconciler.run.index import SyncOptions, sync_index
 
-    done = sync_index(settings, SyncOptions(every, check_tags))
-    printer, result = make_printer(), done.result
-    printer.lines(problem_lines(result.problems), err=True)
-    printer.notes(result.notes)
+    chosen, printer = SyncOptions(every, check_tags), make_printer()
+    if pull_request:
+        from reconciler.run.index_proposals import propose_versions
+
+        proposed = propose_versions(settings, chosen)
+        _show_result(printer, proposed.result)
+        requests = plural(proposed.requests, "request")
+        lines = [change.message for change in proposed.changes if change.message]
+        lines += (effect_line(effect, paint=printer.paint) for effect in proposed.outcome.effects)
+        count = plural(len(proposed.result.versions), "version")
+        show_files(
+            printer, output, [*lines, f"{count} to propose, with {requests} to registries"], written=()
+        )
+        waits = {Exit.WAITING} if any(change.waits for change in proposed.changes) else set()
+        return worst({_exit_of(proposed.result.problems), *proposed.outcome.exits, *waits})
+    done = sync_index(settings, chosen)
+    _show_result(printer, done.result)
+    result = done.result
     names = {version.candidate.id for version in result.versions}
     lines = [f"added {version.candidate.id} {version.candidate.version}" for version in result.versions]
     count, packages = plural(len(result.versions), "version"), plural(len(names), "package")
@@ -63,6 +83,13 @@ def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool) 
     lines.append(f"{count} of {packages} added, with {requests} to registries")
     show_files(printer, output, lines, written=done.written)
     return _exit_of(result.problems)
+
+
+def _show_result(printer: "Printer", result: "SyncResult") -> None:
+    from reconciler.report.text import problem_lines
+
+    printer.lines(problem_lines(result.problems), err=True)
+    printer.notes(result.notes)
 
 
 def _exit_of(problems: "Iterable[Problem]") -> Exit:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.errors import UsageError
-from reconciler.dependencies.catalog.index import read_index
+from reconciler.dependencies.catalog.index import INDEX_DIRECTORY, read_index
 from reconciler.dependencies.catalog.missing import MissingPackage, find_missing
 from reconciler.dependencies.model.cluster import Catalogue, build_catalogue
 from reconciler.expand import expand
@@ -20,7 +20,7 @@ from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.configuration import FILE
 from reconciler.read.credentials import find_credentials
-from reconciler.read.dependencies import INDEX_DIRECTORY, INDEX_SUFFIXES, read_index_directory
+from reconciler.read.dependencies import INDEX_SUFFIXES, read_index_directory
 from reconciler.read.manifests import parse_manifests
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.fleet import fleet_inputs
