@@ -257,9 +257,9 @@ def import_(
             header = {"source": each.source, "version": each.version}
             _, _, own = _add(root, dict(each.files), header)
         except ReconcilerError as error:
-            # Its place is in a file of the index, which is not written.
-            message = error.message if isinstance(error, ConfigurationError) else str(error)
-            problems.append(Problem(each.location, Reason.INVALID_MANIFEST, message, error.hint))
+            # Its place is in a file of the index, which is not written: the file that was read has it too.
+            there = each.check() if isinstance(error, ConfigurationError) else ()
+            problems += there or [Problem(each.location, Reason.INVALID_MANIFEST, str(error), error.hint)]
             continue
         written += own
         kept += not own
@@ -420,7 +420,7 @@ def _read(root: Path) -> "IndexContents":
 
     folders = read_index_directory(root, Limits())
     contents = read_index(folders.documents)
-    make_printer().lines(problem_lines((*folders.problems, *contents.problems)), err=True)
+    make_printer().lines(problem_lines(sorted({*folders.problems, *contents.problems})), err=True)
     return contents
 
 

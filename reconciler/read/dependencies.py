@@ -324,7 +324,8 @@ def parse_index(
         content = parse_file(path, data, yaml_limits(limits))
         problems += (broken.problem for broken in content.broken)
         if content.broken or not content.objects:
-            documents.append(SourcedDocument({}, Source(Location(path, 1))))
+            fault = content.broken[0].problem if content.broken else None
+            documents.append(SourcedDocument({}, Source(Location(path, 1), fault=fault)))
         for value, place in content.objects:
             if isinstance(value, Mapping):
                 documents.append(SourcedDocument(value, Source(place.location, marks=place)))

@@ -9,12 +9,13 @@ from msgspec import Struct, field
 from reconciler.base.errors import Location, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import INDEX_API_VERSION
-from reconciler.dependencies.catalog.published import CONTENT_KINDS, VERSION_KIND
+from reconciler.dependencies.catalog.published import CONTENT_KINDS, VERSION_KIND, read_package_version
 from reconciler.dependencies.dialects import META_GROUPS, version_of
 from reconciler.dependencies.dialects.reading import manifest_label, parse_image, parse_source
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
+from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import emit
 from reconciler.names.ids import Oid, group_of
 from reconciler.names.problems import Problem
@@ -43,6 +44,16 @@ class FoundVersion(Struct, frozen=True):
     version: str
     files: Mapping[str, bytes]
     location: Location
+    manifest: Mapping[str, Any]
+    marks: SourcePosition
+
+    def check(self) -> tuple[Problem, ...]:
+        """Return what is wrong with the manifest, at its fields in the file that was read."""
+        header = {"apiVersion": INDEX_API_VERSION, "kind": VERSION_KIND}
+        head = {**header, "source": self.source, "version": self.version}
+        source = Source(self.location, marks=self.marks)
+        reading = read_package_version([(head, Source(self.location)), (self.manifest, source)])
+        return reading.problems
 
 
 class FoundVersions(Struct):
@@ -142,7 +153,7 @@ class _Finder(Struct):
             message = "Neither the file nor its directory says the version of the package"
             self._refuse(value, place, Reason.MISSING_FIELD, message, _VERSION_HINT)
         else:
-            self.collected.versions.append(FoundVersion(source, version, files, place.location))
+            self.collected.versions.append(FoundVersion(source, version, files, place.location, value, place))
 
     def _refuse(
         self, value: Mapping[str, Any], place: SourcePosition, reason: Reason, message: str, hint: str
