@@ -169,7 +169,7 @@ class _Walk(Struct):
             return ""
         fitting = [v for tag in self.client.tags(name) if (v := _version(tag)) and range_.allows(v)]
         if not fitting:
-            raise RefusedError(f"No tag of {name} is {range_}", hint="Correct spec.fetch's tagSelection.")
+            raise RefusedError(f"No tag of {name} is {range_}", hint="Correct its tagSelection.")
         return max(fitting, key=lambda version: version.height).text
 
     def _git_repository(self, value: Mapping[str, Any]) -> tuple[str, FoundVersions]:
@@ -185,7 +185,7 @@ class _Walk(Struct):
         names = (f"refs/tags/{ref}", f"refs/heads/{ref or mirror.head_branch}", ref)
         commit = next((refs[name] for name in names if name in refs), None)
         if commit is None:
-            raise RefusedError(f"{url} has no branch or tag {ref}", hint="Correct spec.fetch.git.ref.")
+            raise RefusedError(f"{url} has no branch or tag {ref}", hint="Correct the ref of its fetch.")
         root = f"{below}/packages" if below else "packages"
         tree = mirror.subtree(commit, root)
         listed = mirror.list_blobs(tree, self.limits) if tree else ()
