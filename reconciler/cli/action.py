@@ -1,4 +1,4 @@
-"""`action`: what action.yml runs, one of three modes with its inputs from the environment."""
+"""`action`: what action.yml runs, one of its modes with its inputs from the environment."""
 
 import os
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ import click
 from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, UsageError
 from reconciler.cli.check import LEVELS, check
 from reconciler.cli.differences import write_page
+from reconciler.cli.index_sync import sync
 from reconciler.cli.output import Output, make_printer, usable_cache, with_shard
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import (
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from reconciler.run.options import RunOptions
     from reconciler.run.plan import PlannedRun
 
-MODES = ("check", "plan", "apply")
+MODES = ("check", "plan", "apply", "index-sync")
 JSON_FILE, SARIF_FILE, HTML_FILE = "reconciler.json", "reconciler.sarif", "reconciler.html"
 _TRUE = frozenset({"true", "yes", "1"})
 
@@ -51,6 +52,8 @@ def action(ctx: click.Context) -> Exit:
         mode = inputs.choice("mode", MODES)
         if mode == "check":
             return Exit(_check(ctx, inputs))
+        if mode == "index-sync":
+            return _sync_index(ctx, runner, inputs)
         return _plan(runner, inputs, apply=mode == "apply")
     except Exception as error:
         _report_fatal(runner, error, inputs)
@@ -175,6 +178,21 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
         code = exit_of(planned.plan, outcome=outcome, detailed=detailed)
         _tell(runner, inputs, planned, outcome, code)
     return code
+
+
+def _sync_index(ctx: click.Context, runner: Runner, inputs: Inputs) -> Exit:
+    check_event(os.environ)
+    code: int = ctx.invoke(
+        sync,
+        control=inputs.control,
+        cache_dir=None,
+        output=str(Output.TEXT),
+        every=False,
+        check_tags=True,
+        pull_request=True,
+    )
+    runner.tell({"exit-code": str(int(code))})
+    return Exit(code)
 
 
 def _settings(inputs: Inputs, *, writes: bool) -> "RunOptions":

@@ -9,6 +9,7 @@ import click
 from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, UsageError
 from reconciler.base.suggestions import suggest
 from reconciler.base.wording import plural
+from reconciler.cli.index_sync import missing, sync
 from reconciler.cli.output import Command, Output, make_printer, output_options, show_files
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def add(control: str, environment: str, cluster: str, interface: str, output: st
       reconciler index add x.example.com/acme/aws v1.2.0 --manifest crossplane.yaml
       reconciler index add bundle:r.example.com/helm-mysql 1.0.0 --interface mysql
     """
-    from reconciler.workdir.control_files import HEADER
+    from reconciler.read.index_import import HEADER
 
     _one_layer(environment, cluster)
     root = _root(control)
@@ -193,7 +194,8 @@ def _add(root: Path, files: dict[str, bytes], options: dict[str, Any]) -> "tuple
         RefusedError: It is there with another content: what was published is not changed.
     """
     from reconciler.read.dependencies import parse_version
-    from reconciler.workdir.control_files import HEADER, add_version, version_folder
+    from reconciler.read.index_import import HEADER, version_folder
+    from reconciler.workdir.control_files import add_version
 
     folder = version_folder(options["source"], options["version"])
     files = {**files, HEADER: _header(options)}
@@ -255,9 +257,9 @@ def import_(
             header = {"source": each.source, "version": each.version}
             _, _, own = _add(root, dict(each.files), header)
         except ReconcilerError as error:
-            # Its place is in a file of the index, which is not written.
-            message = error.message if isinstance(error, ConfigurationError) else str(error)
-            problems.append(Problem(each.location, Reason.INVALID_MANIFEST, message, error.hint))
+            # Its place is in a file of the index, which is not written: the file that was read has it too.
+            there = each.check() if isinstance(error, ConfigurationError) else ()
+            problems += there or [Problem(each.location, Reason.INVALID_MANIFEST, str(error), error.hint)]
             continue
         written += own
         kept += not own
@@ -418,7 +420,7 @@ def _read(root: Path) -> "IndexContents":
 
     folders = read_index_directory(root, Limits())
     contents = read_index(folders.documents)
-    make_printer().lines(problem_lines((*folders.problems, *contents.problems)), err=True)
+    make_printer().lines(problem_lines(sorted({*folders.problems, *contents.problems})), err=True)
     return contents
 
 
@@ -442,28 +444,20 @@ def _candidates(contents: "IndexContents", package: str) -> "list[Candidate]":
 
 
 def _header(options: dict[str, Any]) -> bytes:
-    from reconciler.dependencies.catalog.index import INDEX_API_VERSION
-    from reconciler.dependencies.catalog.published import VERSION_KIND
     from reconciler.dependencies.dialects.reading import canonical_interface
-    from reconciler.krm.yaml import emit
+    from reconciler.read.index_import import header_bytes
 
     bare = options.get("interface") and not options["manifests"]
-    labels = _label_pairs(options.get("labels", ()))
-    optional = {
-        "ecosystem": options.get("ecosystem") or ("bundle" if bare else ""),
-        "interfaces": {canonical_interface(options["interface"]): ""} if bare else {},
-        "digest": options.get("digest"),
-        "provides": sorted(options.get("provides", ())),
-        "labels": dict(sorted(labels.items())),
-        "keywords": sorted(options.get("keywords", ())),
-    }
-    head = {
-        "apiVersion": INDEX_API_VERSION,
-        "kind": VERSION_KIND,
-        "source": options["source"],
-        "version": options["version"],
-    }
-    return f"{emit(head | {name: value for name, value in optional.items() if value})}\n".encode()
+    return header_bytes(
+        options["source"],
+        options["version"],
+        ecosystem=options.get("ecosystem") or ("bundle" if bare else ""),
+        interfaces={canonical_interface(options["interface"]): ""} if bare else {},
+        digest=options.get("digest"),
+        provides=sorted(options.get("provides", ())),
+        labels=dict(sorted(_label_pairs(options.get("labels", ())).items())),
+        keywords=sorted(options.get("keywords", ())),
+    )
 
 
 def _version_value(candidate: "Candidate") -> dict[str, Any]:
@@ -497,3 +491,7 @@ def _value(entry: "IndexEntry") -> dict[str, Any]:
         "interfaces": list(entry.interfaces),
         "default": entry.is_default,
     }
+
+
+index.add_command(sync)
+index.add_command(missing)

@@ -23,7 +23,7 @@ from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.names.refs import HEADS, is_group_in, short_branch
+from reconciler.names.refs import HEADS, index_ref, is_group_in, short_branch
 from reconciler.plan.changes import Change, MoveRef, Plan, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
@@ -35,7 +35,7 @@ from reconciler.run.inputs import RunInputs
 from reconciler.run.plan import PlannedRun
 
 _OWN = re.compile(r"reconciler/(?P<instance>[^/]+)/")
-"""Branches that an instance makes under its own name: of groups, deletions and locks."""
+"""Branches that an instance makes under its own name: of groups, deletions, locks and the index."""
 _PATTERN = re.compile(r"[*?\[]")
 _SET = "PackageVariantSet"
 _MOST_NAMES = 5
@@ -94,7 +94,7 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
             instance = named["instance"] if named else others.get(pull.head, "")
             instance = "" if instance == world.inventory.policy.instance else instance
             listed.append(ListedPull(_view_of(views, pull), pull, forge, mirror, made_by, instance, labelled))
-    listed += _of_lock(world, {each.view.url for each in listed})
+    listed += _of_control(world, {each.view.url for each in listed})
     return sorted(listed, key=lambda f: (f.view.key, f.pull.number))
 
 
@@ -192,19 +192,23 @@ def _with_short_names(names: Iterable[str]) -> frozenset[str]:
     return frozenset(part for name in names for part in (name, name.partition("/")[2]))
 
 
-def _of_lock(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull]:
-    """Yield the pull requests of a reviewed lock, where the control repository is not listed anyway."""
-    control = world.inventory.control
-    if world.inventory.reviewed is None or control.url in listed:
+def _of_control(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull]:
+    """Yield those of a reviewed lock and of the index, where the control repository is not listed anyway."""
+    control, inventory = world.inventory.control, world.inventory
+    if control.url in listed:
         return
     mirror = world.mirrors.open(control.remote)
     forge = world.forges.of(mirror)
+    prefix = index_ref(inventory.policy.instance, "x").removesuffix("x")
+    pulls = inventory.pulls.get(control.url, ())
+    if inventory.reviewed is None and any(ref.startswith(prefix) for ref in mirror.refs()):
+        pulls = forge.list_pulls()
     name = ObjectName("", "control")
     manifest = Repository(api_version=REPOSITORY, kind="Repository", metadata=ObjectMeta(name=name.name))
     view = RepositoryView(
         name, control.url, control.remote, control.branch, "", manifest, Source(Location(LOCKS_DIRECTORY))
     )
-    yield from (ListedPull(view, pull, forge, mirror) for pull in world.inventory.pulls.get(control.url, ()))
+    yield from (ListedPull(view, pull, forge, mirror) for pull in pulls)
 
 
 def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:

@@ -21,6 +21,7 @@ OUTPUTS = {
     "Files": (
         "index add",
         "index import",
+        "index sync",
         "index remove",
         "index set-default",
         "init",
@@ -34,6 +35,7 @@ OUTPUTS = {
     "IndexPackage": ("index list",),
     "IndexVersion": ("index show",),
     "Lock": ("lock", "lock hold", "lock follow"),
+    "MissingPackage": ("index missing",),
     "PackageDiff": ("package diff",),
     "PackageRender": ("package render",),
     "PackageTree": ("package tree",),

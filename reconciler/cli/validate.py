@@ -29,7 +29,8 @@ _STDIN = "-"
 def validate(output: str, paths: Sequence[str]) -> Exit:
     r"""Check manifests and reconciler.yaml by themselves, without any repository or network.
 
-    Without a path the configured manifests of this working copy are checked, as they are on disk. Each
+    Without a path the configured manifests and the package index of this working copy are checked, as they
+    are on disk. Each
     error has file, line and column. `-` reads standard input. Directories with a Kptfile are packages and
     no manifests. Whether repositories, revisions and targets exist is for `reconciler check`.
     Exits 3 if something is wrong.
@@ -43,18 +44,19 @@ def validate(output: str, paths: Sequence[str]) -> Exit:
     """
     from reconciler.run.validate import validate_files
 
-    policy, files = _read(paths)
-    result = validate_files(files, policy)
+    policy, files, index = _read(paths)
+    result = validate_files(files, policy, index)
     _show(make_printer(), result, Output(output))
     return Exit.INVALID_INPUT if result.problems else Exit.DONE
 
 
-def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes]]":
-    """Return the policy that applies here, and the contents of the files by path.
+def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes], dict[str, bytes]]":
+    """Return the policy that applies here, and the contents of manifests and of the index by path.
 
     Raises:
         UsageError: A path does not exist, or none is named and none is configured.
     """
+    from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
     from reconciler.git.working_copy import find_working_copy
     from reconciler.policy import Policy
     from reconciler.read.configuration import FILE, parse_configuration
@@ -72,13 +74,15 @@ def _read(paths: Sequence[str]) -> "tuple[Policy, dict[str, bytes]]":
             raise UsageError(f"There is no {FILE} here that says where manifests are", hint=hint) from None
     named = {text: Path(text) for text in paths if text != _STDIN}
     if not paths:
-        configured = {name: root / name for name in (FILE, *policy.manifests)}
+        configured = {name: root / name for name in (FILE, *policy.manifests, INDEX_DIRECTORY)}
         named = {_shown(path): path for path in configured.values() if path.exists()}
     files = read_manifest_files(named, frozenset({(root / policy.snapshot.path).resolve()}))
+    whole = root.resolve() / INDEX_DIRECTORY
+    index = {path: files.pop(path) for path in [*files] if Path(path).resolve().is_relative_to(whole)}
     if _STDIN in paths:
         with current_display().paused(), effects.interruptible():  # a person may type it
             files["standard input"] = sys.stdin.buffer.read()
-    return policy, files
+    return policy, files, index
 
 
 def _shown(path: Path) -> str:

@@ -47,7 +47,8 @@ class FieldMarks(Protocol):
 class Source(PartlyCompared, frozen=True):
     """Location of a manifest or object, and the committer time of its file's last change, in seconds.
 
-    An `observed` object is one of a snapshot, which an API server has accepted as it is.
+    An `observed` object is one of a snapshot, which an API server has accepted as it is. `fault` is why the
+    file could not be read, where its document is empty in its place.
     """
 
     UNCOMPARED = frozenset({"marks"})
@@ -56,6 +57,7 @@ class Source(PartlyCompared, frozen=True):
     time: int = 0
     marks: FieldMarks | None = None
     observed: bool = False
+    fault: Problem | None = None
 
     def at(self, *path: str | int) -> Location:
         """Return the location of one field; without marks, that of the manifest."""

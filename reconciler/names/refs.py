@@ -108,6 +108,12 @@ def lock_ref(instance: str) -> str:
     return f"{HEADS}reconciler/{instance}/lock"
 
 
+def index_ref(instance: str, source: str) -> str:
+    """Return the branch on which an instance proposes versions of one source for the index (D29)."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", source.rpartition("://")[2]).strip("-.") or "source"
+    return f"{HEADS}reconciler/{instance}/index/{_segment(name)}"
+
+
 def group_refs(instance: str) -> str:
     """Return the prefix of all branches of groups, which hold the drafts of several packages (D4)."""
     return f"{HEADS}reconciler/{instance}/group/"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location, UnavailableError
 from reconciler.base.reasons import Reason
+from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.dependencies.catalog.published import (
     DependencyInputs,
     PackageTree,
@@ -264,7 +265,6 @@ def _content(mirror: Mirror, oid: Oid, limits: Limits) -> FileContent:
         return FileContent()
 
 
-INDEX_DIRECTORY = "index"
 INDEX_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -292,7 +292,7 @@ def read_index_folders(objects: Mirror, commit: Oid, limits: Limits) -> IndexFol
             contents[file.path] = objects.blob(file.oid, limits.manifest_bytes)
         except PackageRefusedError as error:
             unread.append(UnreadPath(file.path, error.reason))
-    return _parse_index(contents, limits, map(_unread_problem, unread))
+    return parse_index(contents, limits, map(_unread_problem, unread))
 
 
 def _unread_problem(unread: UnreadPath) -> Problem:
@@ -304,26 +304,28 @@ def read_index_directory(root: Path, limits: Limits) -> IndexFolders:
     """Return the documents below `index/` of a working copy, committed or not."""
     paths = (path for path in sorted((root / INDEX_DIRECTORY).rglob("*")) if path.suffix in INDEX_SUFFIXES)
     contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths if path.is_file()}
-    return _parse_index(contents, limits)
+    return parse_index(contents, limits)
 
 
 def parse_version(files: Mapping[str, bytes]) -> ParsedManifest:
     """Return the manifest of one version's folder in the index, given its files by path. Total."""
-    folders = _parse_index(files, Limits())
+    folders = parse_index(files, Limits())
     manifest = read_package_version((document.value, document.source) for document in folders.documents)
     return replace(manifest, problems=(*folders.problems, *manifest.problems))
 
 
-def _parse_index(
+def parse_index(
     contents: Mapping[str, bytes], limits: Limits, unread: Iterable[Problem] = ()
 ) -> IndexFolders:
+    """Return the documents of files of the index by path. Total."""
     documents: list[SourcedDocument] = []
     problems = list(unread)
     for path, data in contents.items():
         content = parse_file(path, data, yaml_limits(limits))
         problems += (broken.problem for broken in content.broken)
         if content.broken or not content.objects:
-            documents.append(SourcedDocument({}, Source(Location(path, 1))))
+            fault = content.broken[0].problem if content.broken else None
+            documents.append(SourcedDocument({}, Source(Location(path, 1), fault=fault)))
         for value, place in content.objects:
             if isinstance(value, Mapping):
                 documents.append(SourcedDocument(value, Source(place.location, marks=place)))

@@ -6,14 +6,16 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.base.errors import Location
+from reconciler.base.errors import Location, UsageError
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.published import CONTENT_KINDS
+from reconciler.dependencies.catalog.index import INDEX_API_VERSION
+from reconciler.dependencies.catalog.published import CONTENT_KINDS, VERSION_KIND, read_package_version
 from reconciler.dependencies.dialects import META_GROUPS, version_of
-from reconciler.dependencies.dialects.reading import manifest_label, parse_image
+from reconciler.dependencies.dialects.reading import manifest_label, parse_image, parse_source
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
+from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import emit
 from reconciler.names.ids import Oid, group_of
 from reconciler.names.problems import Problem
@@ -25,6 +27,8 @@ from reconciler.read.files import Walk, fetch_paths
 MANIFESTS = ("crossplane.yaml", "upbound.yaml", "package/crossplane.yaml", "porter.yaml", "bundle.json")
 """Where a repository has the manifest of its package, the first that is there."""
 _BUNDLES = ("porter.yaml", "bundle.json")
+HEADER = "version.yaml"
+"""The file of a version's folder that has its PackageVersion."""
 _ASIDE = frozenset({"examples", "example", "tests", "test"})
 """Directories beside a Crossplane package that are none of it."""
 _CARVEL = "data.packaging.carvel.dev"
@@ -40,6 +44,16 @@ class FoundVersion(Struct, frozen=True):
     version: str
     files: Mapping[str, bytes]
     location: Location
+    manifest: Mapping[str, Any]
+    marks: SourcePosition
+
+    def check(self) -> tuple[Problem, ...]:
+        """Return what is wrong with the manifest, at its fields in the file that was read."""
+        header = {"apiVersion": INDEX_API_VERSION, "kind": VERSION_KIND}
+        head = {**header, "source": self.source, "version": self.version}
+        source = Source(self.location, marks=self.marks)
+        reading = read_package_version([(head, Source(self.location)), (self.manifest, source)])
+        return reading.problems
 
 
 class FoundVersions(Struct):
@@ -139,7 +153,7 @@ class _Finder(Struct):
             message = "Neither the file nor its directory says the version of the package"
             self._refuse(value, place, Reason.MISSING_FIELD, message, _VERSION_HINT)
         else:
-            self.collected.versions.append(FoundVersion(source, version, files, place.location))
+            self.collected.versions.append(FoundVersion(source, version, files, place.location, value, place))
 
     def _refuse(
         self, value: Mapping[str, Any], place: SourcePosition, reason: Reason, message: str, hint: str
@@ -239,3 +253,32 @@ def _slim(document: Mapping[str, Any]) -> dict[str, Any]:
             if isinstance(version, Mapping)
         ]
     return {**slim, "spec": kept}
+
+
+def version_folder(source: str, version: str) -> str:
+    """Return the folder of a version, relative to the working copy; that of a Git source has no scheme.
+
+    Raises:
+        UsageError: The name or version would lead out of the index.
+    """
+    _, is_git, address = parse_source(source)[0].partition("://")
+    path = PurePosixPath("index", address if is_git else source, version)
+    if not source or not version or ".." in path.parts or path.parts[0] != "index":
+        raise UsageError(f"{source} {version} cannot be a folder of the index")
+    return str(path)
+
+
+def header_bytes(source: str, version: str, **optional: Any) -> bytes:
+    """Return the PackageVersion of a version, without the fields that are empty."""
+    head = {"apiVersion": INDEX_API_VERSION, "kind": VERSION_KIND, "source": source, "version": version}
+    return _text(head | {name: value for name, value in optional.items() if value})
+
+
+def index_files(version: FoundVersion, *, digest: str = "") -> tuple[str, dict[str, bytes]]:
+    """Return the folder of a version in the index, and its files with the header by name.
+
+    Raises:
+        UsageError: The name or version would lead out of the index.
+    """
+    header = header_bytes(version.source, version.version, digest=digest)
+    return version_folder(version.source, version.version), {**version.files, HEADER: header}

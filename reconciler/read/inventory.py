@@ -14,6 +14,7 @@ from reconciler.base.errors import Location, UnavailableError
 from reconciler.base.lazy import LazyMapping
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, verb
+from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.expand.variants import owner_key, set_key, variant_key
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirror, Mirrors
@@ -39,7 +40,7 @@ from reconciler.read.control import (
     read_standing,
 )
 from reconciler.read.credentials import commit_signing, find_credentials
-from reconciler.read.dependencies import INDEX_DIRECTORY, IndexFolders, read_index_folders
+from reconciler.read.dependencies import IndexFolders, read_index_folders
 from reconciler.read.files import is_below
 from reconciler.read.forges import ForgeState, read_forges
 from reconciler.read.governance import (

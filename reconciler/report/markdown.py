@@ -13,6 +13,7 @@ from reconciler.base.wording import plural
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, LockProposal, Op, Outcome, PinChange, Plan
 from reconciler.plan.compare import Comparison
+from reconciler.plan.index_pull_request import IndexProposal
 from reconciler.plan.status import current_states
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.report.causes import group_problems
@@ -248,6 +249,20 @@ def lock_body(proposal: LockProposal) -> str:
         pins=[PinChange(*map(_short, pin)) for pin in proposal.pins[:ROWS]],
         more_pins=max(0, len(proposal.pins) - ROWS),
         edited=[f"{LOCKS_DIRECTORY}/{path}" for path in proposal.edited],
+    )
+
+
+def index_body(proposal: IndexProposal) -> str:
+    """Return the body of the pull request of the index: its versions, and what clusters would choose."""
+    return fill(
+        "index.md",
+        source=proposal.source,
+        count=len(proposal.versions),
+        versions=[PinChange(*map(_short, version)) for version in proposal.versions[:ROWS]],
+        more_versions=max(0, len(proposal.versions) - ROWS),
+        pins=[PinChange(*map(_short, pin)) for pin in proposal.pins[:ROWS]],
+        more_pins=max(0, len(proposal.pins) - ROWS),
+        notes=proposal.notes[:ROWS],
     )
 
 

@@ -196,6 +196,13 @@ def find_dependent_clusters(
     return inputs.incomplete | {world.cluster for world in inputs.worlds} | asking | anywhere
 
 
+def fleet_inputs(inventory: Inventory, desired: Desired, dependencies: DependencyInputs) -> FleetInputs:
+    """Return the needs of every cluster, and the packages that there are; nothing is resolved. Pure."""
+    resolution = extend_resolution(Resolution(), inventory, desired)
+    roots = find_roots(inventory, desired, resolution, dependencies.published, frozenset())
+    return _cluster_inputs(inventory, dependencies, roots)
+
+
 def _cluster_inputs(inventory: Inventory, dependencies: DependencyInputs, roots: Roots) -> FleetInputs:
     installs = {cluster: roots.asked(cluster) for cluster in {*roots.by_cluster, *roots.incomplete}}
     index, clusters = read_index(inventory.index), fleet_clusters(inventory)

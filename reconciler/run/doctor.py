@@ -9,6 +9,7 @@ from reconciler.base.errors import ConfigurationError, ReconcilerError, Unavaila
 from reconciler.base.progress import track
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, time_text
+from reconciler.dependencies.catalog.index import read_index
 from reconciler.forge.registry import Forges
 from reconciler.git.command import run_git
 from reconciler.git.push import check_push
@@ -57,6 +58,7 @@ def diagnose(options: RunOptions) -> tuple[Diagnosis, ...]:
         Diagnosis("control repository", inventory.control.remote),
         *(_warning("control repository", inventory.control.remote, note, "") for note in inventory.notes),
         *_manifests(inventory),
+        *_index(inventory),
         *_tokens(inventory.policy),
         *_engines(inventory.policy),
         *_clock(inventory, forges.clock.now()),
@@ -86,6 +88,16 @@ def _manifests(inventory: Inventory) -> Iterator[Diagnosis]:
     if not problems:
         count = len(inventory.variants) + len(inventory.sets) + len(inventory.repositories)
         yield Diagnosis("manifests", f"{plural(count, 'manifest')} read")
+
+
+def _index(inventory: Inventory) -> Iterator[Diagnosis]:
+    """Check the versions of the index; files that cannot be read are among the manifests' problems."""
+    contents = read_index(inventory.index)
+    problems = [problem for problem in contents.problems if problem not in inventory.problems]
+    for problem in problems:
+        yield Diagnosis("index", str(problem.location), Severity.ERROR, problem.message, problem.hint)
+    if inventory.index and not contents.problems:
+        yield Diagnosis("index", f"{plural(len(contents.candidates), 'version')} read")
 
 
 def _tokens(policy: Policy) -> Iterator[Diagnosis]:

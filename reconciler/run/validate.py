@@ -2,17 +2,20 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
+from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.expand import check_declared
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.configuration import KIND, parse_configuration
+from reconciler.read.dependencies import parse_index
 from reconciler.read.manifests import parse_manifests
 
 _CONFIGURATION = re.compile(rb"^kind: *[\"']?%s\b" % KIND.encode(), re.MULTILINE)
@@ -27,11 +30,14 @@ class Validation(NamedTuple):
     notes: tuple[str, ...]
 
 
-def validate_files(files: Mapping[str, bytes], policy: Policy) -> Validation:
+def validate_files(
+    files: Mapping[str, bytes], policy: Policy, index: Mapping[str, bytes] = MappingProxyType({})
+) -> Validation:
     """Check every manifest of files by path, and every configuration. Pure, total.
 
-    Checked are YAML, fields, annotations, selectors, expressions, and whether two manifests declare one
-    object. Whether a repository, a revision or a target exists is for `check`, which reads them.
+    Checked are YAML, fields, annotations, selectors, expressions, whether two manifests declare one object,
+    and the files of the package `index`, version by version. Whether a repository, a revision or a target
+    exists is for `check`, which reads them.
     """
     configurations = {path: data for path, data in files.items() if _CONFIGURATION.search(data)}
     others = {path: data for path, data in files.items() if path not in configurations}
@@ -44,9 +50,11 @@ def validate_files(files: Mapping[str, bytes], policy: Policy) -> Validation:
         problems |= {*reading.problems} if reading is not None else set()
     for path, data in configurations.items():
         problems |= {*_configuration_problems(path, data)}
+    folders = parse_index(index, policy.limits)
+    problems |= {*folders.problems, *read_index(folders.documents).problems}
     manifests = len(read.variants) + len(read.sets) + len(read.repositories) + len(read.stalled)
-    count = manifests + dependencies + len(configurations)
-    return Validation(len(files), count, tuple(sorted(map(_placed, problems))), read.notes)
+    count = manifests + dependencies + len(configurations) + len(folders.documents)
+    return Validation(len(files) + len(index), count, tuple(sorted(map(_placed, problems))), read.notes)
 
 
 def _placed(problem: Problem) -> Problem:

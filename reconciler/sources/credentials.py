@@ -40,10 +40,10 @@ def registry_credentials(environment: Mapping[str, str], configured: Find) -> Fi
             return rule
         name = address.partition("://")[2]
         for config, where in _configs(environment):
-            found = _stored(config, name, where, environment)
-            if found is not None:
-                learn_credential(found.password)
-                return found
+            credential = _stored(config, name, where, environment)
+            if credential is not None:
+                learn_credential(credential.password)
+                return credential
         return None
 
     return find
@@ -82,7 +82,7 @@ def _parsed(data: bytes, where: str) -> Mapping[str, Any]:
 def _stored(
     config: Mapping[str, Any], name: str, where: str, environment: Mapping[str, str]
 ) -> Credential | None:
-    """Return what a file has for a registry or, as podman's may, for a path in it; the longest match."""
+    """Return the credential of a registry or, as podman has it, of a path in it; the longest match."""
     host = name.partition("/")[0]
     hosts = _HUB if host in _HUB else (host,)
     helpers = config.get("credHelpers")
@@ -119,7 +119,7 @@ def _plain(key: str) -> str:
 
 
 def _ask(helper: str, host: str, where: str, environment: Mapping[str, str]) -> Credential | None:
-    """Return what a credential helper of docker says; None if it has nothing."""
+    """Return the credential that a helper of docker has; None if it has none."""
     program = f"docker-credential-{helper}"
     if not _HELPER.fullmatch(helper):
         raise UnavailableError(f"{where} names the credential helper {helper!r}, which is no program")

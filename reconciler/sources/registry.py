@@ -26,6 +26,7 @@ from reconciler.forge.api.budget import SYSTEM_CLOCK, Clock
 from reconciler.forge.api.errors import ForbiddenError, LimitedError, MissingError, UnauthorizedError
 from reconciler.forge.api.reply_cache import CachedReply, ReplyCache
 from reconciler.git.urls import Credential, is_loopback
+from reconciler.names.ids import is_prefix
 from reconciler.policy.registries import RegistryPolicy
 from reconciler.sources.credentials import TOKEN_USER, Find
 
@@ -47,7 +48,7 @@ _ACCEPT = {"Accept": ", ".join(f"application/vnd.{kind}+json" for kind in (*_KIN
 
 
 class Blob(NamedTuple):
-    """What a manifest says of one layer, configuration or further manifest."""
+    """A descriptor in a manifest: of a layer, a configuration or a further manifest."""
 
     digest: str
     size: int
@@ -55,7 +56,7 @@ class Blob(NamedTuple):
     annotations: Mapping[str, str] = {}
 
 
-class Manifest(NamedTuple):
+class ImageManifest(NamedTuple):
     """A manifest as it was sent: what it names, and its own digest. An index has `manifests` only."""
 
     digest: str
@@ -66,7 +67,7 @@ class Manifest(NamedTuple):
 
 
 class DigestError(RefusedError):
-    """What a registry sent is not what its digest says."""
+    """Content is another one than its digest."""
 
 
 class _Place(NamedTuple):
@@ -108,10 +109,13 @@ class RegistryClient:
         policy: RegistryPolicy,
         find: Find,
         replies: ReplyCache | None = None,
+        *,
+        addresses: tuple[str, ...] = (),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.requests = 0
         self._policy, self._find, self._replies, self._clock = policy, find, replies, clock
+        self._addresses = addresses
         self._tokens: dict[_Place, str] = {}
         self._not_before: dict[str, float] = {}
         self._lock, self._authorizing = threading.Lock(), threading.Lock()
@@ -149,17 +153,17 @@ class RegistryClient:
         return tuple(sorted(tags))
 
     def digest(self, name: str, tag: str) -> str:
-        """Return the digest that a tag has now; asked for without the manifest where the registry says it."""
+        """Return the digest that a tag has now; without the manifest where the registry tells it."""
         reply = self._get(name, f"manifests/{tag}", method="HEAD", limit=0, headers=_ACCEPT)
         stated = reply.headers.get("docker-content-digest", "")
         return stated if _DIGEST.fullmatch(stated) else self.manifest(name, tag).digest
 
-    def manifest(self, name: str, reference: str) -> Manifest:
+    def manifest(self, name: str, reference: str) -> ImageManifest:
         """Return the manifest of a tag or digest.
 
         Raises:
             MissingError: There is none.
-            DigestError: It is another one than its digest says.
+            DigestError: It is another one than its digest.
         """
         if not _REFERENCE.fullmatch(reference):
             raise RefusedError(f"{reference} is neither a tag nor a digest")
@@ -173,7 +177,7 @@ class RegistryClient:
             for key in ("layers", "manifests")
         }
         config = _blob(value.get("config"))
-        return Manifest(
+        return ImageManifest(
             digest, config, listed["layers"], listed["manifests"], _texts(value.get("annotations"))
         )
 
@@ -182,7 +186,7 @@ class RegistryClient:
 
         Raises:
             RefusedError: It is larger than the limit.
-            DigestError: It is another one than its digest says.
+            DigestError: It is another one than its digest.
         """
         if blob.size > self._policy.layer_bytes:
             most = self._policy.layer_bytes
@@ -219,6 +223,18 @@ class RegistryClient:
         return reply
 
     def _place(self, name: str) -> _Place:
+        """Return where a name is read.
+
+        Raises:
+            RefusedError: spec.addresses does not list that address.
+        """
+        place = self._mirror(name)
+        if self._addresses and not any(is_prefix(p, f"{place.base}/{place.name}") for p in self._addresses):
+            hint = "Add its prefix to spec.addresses of reconciler.yaml, if that is meant."
+            raise RefusedError(f"{place.base}/{place.name} is below no prefix of spec.addresses", hint=hint)
+        return place
+
+    def _mirror(self, name: str) -> _Place:
         host, path = split_name(name)
         prefixes = [p for p in self._policy.mirrors if name == p or name.startswith(f"{p.rstrip('/')}/")]
         if prefixes:
@@ -334,15 +350,15 @@ class RegistryClient:
     def _token(
         self, place: _Place, fields: Mapping[str, str], credential: Credential | None, basic: str
     ) -> str:
-        asked = {"service": fields.get("service", ""), "scope": f"repository:{place.name}:pull"}
+        asking = {"service": fields.get("service", ""), "scope": f"repository:{place.name}:pull"}
         realm, headers = fields["realm"], {"Authorization": basic} if basic else {}
         try:
             if credential is not None and credential.username == TOKEN_USER:
                 refresh = {"grant_type": "refresh_token", "refresh_token": credential.password}
-                form = {**asked, **refresh, "client_id": "reconciler"}
+                form = {**asking, **refresh, "client_id": "reconciler"}
                 reply = self._send("POST", realm, {}, 1 << 20, form)
             else:
-                query = "&".join(f"{key}={quote(value, safe=':/')}" for key, value in asked.items() if value)
+                query = "&".join(f"{key}={quote(value, safe=':/')}" for key, value in asking.items() if value)
                 separator = "&" if "?" in realm else "?"
                 reply = self._send("GET", f"{realm}{separator}{query}", headers, 1 << 20)
         except (httpx.HTTPError, httpx.StreamError) as error:
@@ -358,7 +374,7 @@ class RegistryClient:
             self._clock.sleep(wait)
 
     def _hold(self, base: str, text: str, waits: int, url: str) -> None:
-        """Let every thread wait as long as the registry says, within the limit."""
+        """Let every thread wait as long as the registry demands, within the limit."""
         wait = float(2**waits)
         if text.isdecimal():
             wait = float(text)

@@ -3,17 +3,14 @@
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import RefusedError, UsageError
 from reconciler.dependencies.catalog.index import INDEX_API_VERSION, INDEX_KIND, LayerDefaults
-from reconciler.dependencies.dialects.reading import parse_source
 from reconciler.krm.yaml import emit
 from reconciler.read.manifests import SUFFIXES
-
-HEADER = "version.yaml"
 
 
 def read_manifest_files(
@@ -69,19 +66,6 @@ def append_document(path: Path, document: Mapping[str, Any]) -> None:
 
 
 # The index
-
-
-def version_folder(source: str, version: str) -> str:
-    """Return the folder of a version, relative to the working copy; that of a Git source has no scheme.
-
-    Raises:
-        UsageError: The name or version would lead out of the index.
-    """
-    _, is_git, address = parse_source(source)[0].partition("://")
-    path = PurePosixPath("index", address if is_git else source, version)
-    if not source or not version or ".." in path.parts or path.parts[0] != "index":
-        raise UsageError(f"{source} {version} cannot be a folder of the index")
-    return str(path)
 
 
 def add_version(root: Path, folder: str, files: Mapping[str, bytes]) -> None:

@@ -45,7 +45,7 @@ def client(
     find = registry_credentials(environment or {}, lambda _: None)
     clock = VirtualClock(time.time())
     replies = ReplyCache(cache) if cache else None
-    return RegistryClient(policy, find, replies, Clock(clock.now, clock.sleep)), clock
+    return RegistryClient(policy, find, replies, clock=Clock(clock.now, clock.sleep)), clock
 
 
 def digest_of(data: bytes) -> str:

@@ -15,7 +15,7 @@ from tests.support.ci import need
 
 VERSIONS = ("1.29", "1.37")
 """The oldest with `backoffLimitPerIndex` on by default, and the newest that has schemas here."""
-VARIANTS = ("cronjob", "sharded")
+VARIANTS = ("cronjob", "sharded", "index-sync")
 
 
 def build(project_root: Path, variant: str) -> list[dict[str, Any]]:

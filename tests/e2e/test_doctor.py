@@ -72,6 +72,12 @@ def break_manifest(world: World) -> None:
     Repo(world.control, time=world.clock + 60).commit({"manifests/broken.yaml": "kind: [\n"})
 
 
+def name_a_digest_that_is_none(world: World) -> None:
+    header = "apiVersion: reconciler.dev/v1alpha1\nkind: PackageVersion\nsource: x.io/a\nversion: v1.0.0\n"
+    files = {"index/x.io/a/v1.0.0/version.yaml": f"{header}digest: 12\n".replace("12", "'12'")}
+    Repo(world.control, time=world.clock + 60).commit(files)
+
+
 def break_configuration(world: World) -> None:
     configure(world, "  manifest: []\n")
 
@@ -91,6 +97,7 @@ CASES: list[tuple[Callable[[World], None], str, str, str]] = [
     (name_executable, "engines", "/no/such/executable", "Install it"),
     (commit_tomorrow, "clock", "in the future", "Set the clock"),
     (break_manifest, "manifests", "", ""),
+    (name_a_digest_that_is_none, "index", "'12' is no digest", "sha256:"),
     (break_configuration, "configuration", "manifest", "manifests"),
     (sign_without_key, "signing key", "NO_SUCH_KEY is not set", "Set it"),
 ]

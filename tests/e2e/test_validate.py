@@ -112,6 +112,42 @@ def test_each_error_of_the_configuration_has_its_place(here: Path, capfd: pytest
     ]
 
 
+HEADER = "apiVersion: reconciler.dev/v1alpha1\nkind: PackageVersion\nsource: x.io/a\nversion: v1.0.0\n"
+META = "apiVersion: meta.pkg.crossplane.io/v1\nkind: Provider\nmetadata: {name: a}\n"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "header", "error"),
+    [
+        (META, HEADER, ""),
+        ("kind: [\n", HEADER, "crossplane.yaml:2:1: InvalidYAML"),
+        (META, "kind: [\n", "version.yaml:2:1: InvalidYAML"),
+        ("", HEADER, "crossplane.yaml:1:1: InvalidManifest"),
+        (META, f"{HEADER}digest: sha256:12\n", "version.yaml:5:9: InvalidManifest"),
+        (META.replace("Provider", "Provder"), HEADER, "crossplane.yaml:2:7: UnknownKind"),
+        (
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n",
+            HEADER,
+            "crossplane.yaml:1:1: InvalidManifest",
+        ),
+    ],
+)
+def test_the_index_is_checked_too_and_each_fault_is_one_problem(
+    here: Path, capfd: pytest.CaptureFixture[str], manifest: str, header: str, error: str
+) -> None:
+    git(here, "init", "-q")
+    folder = here / "index/x.io/a/v1.0.0"
+    folder.mkdir(parents=True)
+    (here / "reconciler.yaml").write_text(CONFIGURATION)
+    (folder / "crossplane.yaml").write_text(manifest)
+    (folder / "version.yaml").write_text(header)
+
+    code, errors = checked(capfd)
+
+    assert (code, errors) == ((3, [f"index/x.io/a/v1.0.0/{error}"]) if error else (0, []))
+    assert checked(capfd, "index") == (code, errors)
+
+
 def test_valid_manifests_are_counted(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "a.yaml").write_text(
         f"{VARIANT}---\n{REPOSITORY}---\n{CONFIGURATION.split('---', maxsplit=1)[0]}"

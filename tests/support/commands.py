@@ -16,6 +16,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "index show": ("web",),
     "index add": ("blueprints/web",),
     "index import": ("manifests",),
+    "index sync": (),
+    "index missing": (),
     "index remove": ("web",),
     "index set-default": ("web", "web"),
     "approve": ("--all",),

@@ -28,12 +28,13 @@ LINES = {
         "expand": "expand",
         "snapshot kinds": "snapshot kinds",
         "repo list": "repo list",
+        "index missing": "index missing",
     }.items()
 }
 """Commands that read the control repository."""
 LOCAL = frozenset(
     {
-        *(f"index {name}" for name in ("list", "show", "add", "import", "remove", "set-default")),
+        *(f"index {name}" for name in ("list", "show", "add", "import", "sync", "remove", "set-default")),
         *(f"package {name}" for name in ("init", "update", "render", "diff", "tree")),
         *(f"functions {name}" for name in ("list", "pull")),
         *(

@@ -89,6 +89,9 @@ def list_packages(
     return tuple(entries)
 
 
+INDEX_DIRECTORY = "index"
+
+
 INDEX_KIND = "PackageIndex"
 
 

@@ -1,6 +1,7 @@
 """Read published package versions: folders of the index, the APIs they provide, repository names."""
 
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
 
@@ -105,6 +106,7 @@ def _apis(spec: Any, key: str) -> tuple[Gvk, ...]:
 
 
 VERSION_KIND = "PackageVersion"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}|[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 _RETAIN = "reconciler.dev/retain"
@@ -158,8 +160,9 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     needed. An empty folder is no version.
     """
     pairs = list(documents)
-    if pairs and not any(document for document, _ in pairs):
-        return ParsedManifest()
+    faults = tuple(source.fault for _, source in pairs if source.fault is not None)
+    if faults or (pairs and not any(document for document, _ in pairs)):
+        return ParsedManifest(problems=faults)
     headers = [(d, s) for d, s in pairs if d.get("kind") == VERSION_KIND]
     readings = [_beside(d, s) for d, s in pairs if d.get("kind") not in {VERSION_KIND, *_CONTENTS}]
     if not headers and any(_is_package(document) for document, _ in pairs):
@@ -176,6 +179,9 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     header = notes.parse(PackageVersion, document)
     if header is None:
         return notes.reading()
+    if header.digest and not _DIGEST.fullmatch(header.digest):
+        hint = "Write sha256: and 64 hexadecimal digits, or the commit of a Git source."
+        notes.refuse(("digest",), f"{header.digest!r} is no digest", hint=hint)
     kinds = {_gvk(text, notes) for text in header.provides}
     objects = [d for d, _ in pairs if d.get("kind") in CONTENT_KINDS]
     kinds |= provided_kinds(objects)

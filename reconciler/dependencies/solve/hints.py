@@ -386,7 +386,8 @@ def _addition(missing: list[PackageNeed], inputs: ClusterInputs) -> str:
             "NAME VERSION --manifest crossplane.yaml" if is_xpkg else f"{first.id.ecosystem}:NAME VERSION"
         )
         listed = f"{', '.join(names[:-1])} and {names[-1]}"
-        return f"Add all that is missing to the index, each with `reconciler index add {command}`: {listed}"
+        each = f"each with `reconciler index add {command}`"
+        return f"Add all that is missing to the index, with `reconciler index sync` or {each}: {listed}"
     command = f"{first.id.name} VERSION --manifest crossplane.yaml" if is_xpkg else f"{first.id} VERSION"
     which = f", in a version that is {first.range}" if first.range.text else ""
     return f"Add {first.id.name} to the index: `reconciler index add {command}`{which}"

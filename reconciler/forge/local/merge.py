@@ -8,6 +8,7 @@ import orjson
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import RefusedError
+from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import RawEntry
 from reconciler.names import refs as package_refs
@@ -17,7 +18,7 @@ from reconciler.names.refs import nested_message
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
 _DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
-_LOCK = re.compile(r"reconciler/[^/]+/lock")
+_WHOLE = re.compile(r"reconciler/[^/]+/(?:lock|(?P<index>index)/[^/]+)")
 _PLAN = "Run `reconciler plan`: it shows what blocks the package."
 
 
@@ -43,7 +44,7 @@ class DeletionHead(NamedTuple):
 
 
 class LockHead(NamedTuple):
-    """The head branch of a proposal to change the lock, which has a directory of its own."""
+    """The head branch of a proposal to change the lock or the index, which have directories of their own."""
 
     path: str = LOCKS_DIRECTORY
 
@@ -56,9 +57,9 @@ class ProposedPackage(NamedTuple):
 
 
 def parse_head(head: str) -> DraftHead | DeletionHead | LockHead | None:
-    """Return the package or lock that a head branch proposes, None for any other branch. Total."""
-    if _LOCK.fullmatch(head):
-        return LockHead()
+    """Return the package, lock or index that a head branch proposes, None for any other branch. Total."""
+    if match := _WHOLE.fullmatch(head):
+        return LockHead(INDEX_DIRECTORY if match["index"] else LOCKS_DIRECTORY)
     if match := _DELETE.fullmatch(head):
         return DeletionHead(match["path"])
     named = package_refs.parse_ref(f"{package_refs.HEADS}{head}")

@@ -245,6 +245,17 @@ def test_import_takes_names_and_versions_from_the_files_and_says_what_is_there(c
     assert "what the package is called" in invoke(copy, "import", str(given / "platform")).output
 
 
+def test_what_an_imported_file_has_wrong_is_told_at_its_field(copy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    head = "apiVersion: data.packaging.carvel.dev/v1alpha1\nkind: Package\nmetadata: {name: shop.io}\n"
+    file.write_text(f"{head}spec:\n  refName: shop.io\n  version: one\n")
+
+    said = invoke(copy, "import", str(file))
+
+    assert f"{file}:6:12: InvalidVersion" in said.output
+    assert said.output.count("problem:") == 1
+
+
 def test_import_makes_a_version_of_every_tag_of_a_repository(copy: Path) -> None:
     upstream = copy.parent / "upstream"
     upstream.mkdir()

@@ -148,8 +148,9 @@ CASES = [
         f"x.io/a v1.0.0 requires x.io/aws >=v1.0.0 ({FILE}:10:20); no version of x.io/aws is published",
         (
             (
-                "Add all that is missing to the index, each with `reconciler index add NAME VERSION "
-                "--manifest crossplane.yaml`: x.io/aws >=v1.0.0 and x.io/auto"
+                "Add all that is missing to the index, with `reconciler index sync` or each with "
+                "`reconciler index add NAME VERSION --manifest crossplane.yaml`: "
+                "x.io/aws >=v1.0.0 and x.io/auto"
             ),
         ),
     ),

@@ -27,7 +27,7 @@ HEADER = {
     "source": "x.io/acme/aws",
     "aliases": ["mirror.io/aws"],
     "version": "v1.2.0",
-    "digest": "sha256:ab",
+    "digest": f"sha256:{'ab' * 32}",
     "provides": ["sqs.io/v1/Queue"],
     "labels": {"team": "cloud"},
     "keywords": ["aws"],
@@ -61,7 +61,7 @@ def test_header_manifest_and_crds_are_one_candidate() -> None:
     assert (aws.id, aws.version.text, aws.digest) == (
         PackageId(Ecosystem.XPKG, "x.io/acme/aws"),
         "v1.2.0",
-        "sha256:ab",
+        f"sha256:{'ab' * 32}",
     )
     assert [str(requirement) for requirement in aws.requires] == ["x.io/base >=v1.0.0"]
     assert Gvk("s3.io", "v1", "Bucket") in aws.provides
@@ -306,7 +306,7 @@ def test_header_alone_is_a_whole_candidate() -> None:
     assert candidate == Candidate(
         PackageId(Ecosystem.BUNDLE, "x.io/acme/aws"),
         parse_loose("v1.2.0"),
-        digest="sha256:ab",
+        digest=f"sha256:{'ab' * 32}",
         provides=(Gvk("sqs.io", "v1", "Queue"),),
         interfaces=(
             Interface("io.y", parse_loose("2.0.0"), is_declared=True),

@@ -1,0 +1,138 @@
+"""The pull request that proposes new versions of one source for the index (D29)."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural, visible
+from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
+from reconciler.inventory.inventory import Inventory, PullRequest, PullState
+from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.objects import Files, tree_id
+from reconciler.names.refs import short_branch
+from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, PinChange, WriteDraft
+from reconciler.plan.context import by_weight
+from reconciler.plan.requests import close_duplicates, is_right, lock_pull
+from reconciler.resolve.ownership import SUSPENDED
+
+
+class IndexBranch(NamedTuple):
+    """The branch of a source: its tip, the tree of its index, and whether people committed to it."""
+
+    tip: Oid
+    tree: Oid | None
+    is_edited: bool
+
+
+class IndexProposal(Struct, frozen=True):
+    """New versions of one source: the whole index with them, and their effect on clusters.
+
+    `versions` are rows of a package and its new version, `pins` the changes of locks, `notes` are about
+    versions that may be withdrawn or moved.
+    """
+
+    source: str
+    ref: str
+    files: Files
+    versions: tuple[PinChange, ...]
+    pins: tuple[PinChange, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The title of the pull request."""
+        if len(self.versions) == 1:
+            (version,) = self.versions
+            return visible(f"Add {version.what} {version.after} to the index")
+        return visible(f"Add {plural(len(self.versions), 'version')} of {self.source} to the index")
+
+
+def propose_index(
+    proposal: IndexProposal,
+    branch: IndexBranch | None,
+    pulls: Iterable[PullRequest],
+    inventory: Inventory,
+    base: str,
+) -> Change:
+    """Return what happens to the branch and the pull request of a source. Pure.
+
+    A fixed point: what was proposed is recognised by its branch and pull request. People's commits on the
+    branch stay. A proposal that a person closed is not made again until other versions are there.
+    """
+    head = short_branch(proposal.ref)
+    own = sorted((pull for pull in pulls if pull.head == head), key=by_weight)
+    last = own[-1] if own else None
+    opened = last if last and last.state is PullState.OPEN else None
+    tree = tree_id(proposal.files)
+    change = _change(proposal.ref, inventory, branch.tree if branch else None, tree)
+    if inventory.policy.suspend:
+        return replace(change, reason=Reason.PAUSED, message=SUSPENDED)
+    if branch is not None and branch.is_edited:
+        step = f"merge or close pull request #{opened.number}" if opened else f"delete branch {head}"
+        message = f"People committed to {head}: {step}, and the next run proposes what is new then"
+        return replace(change, reason=Reason.DRAFT_EDITED, message=message, waits=True)
+    stands = branch is not None and branch.tree == tree
+    if last is not None and opened is None and stands and last.state is PullState.CLOSED:
+        message = (
+            f"Pull request #{last.number} with these versions was closed: open it again, or delete {head}"
+        )
+        return replace(change, reason=Reason.REJECTED, message=message, waits=True)
+    pull = lock_pull(
+        PullRequest(
+            head=head,
+            base=base,
+            title=proposal.title,
+            body="",
+            draft=False,
+            number=opened.number if opened else 0,
+            labels=inventory.policy.pull_requests.labels,
+        ),
+        [*proposal.versions, *proposal.pins],
+        proposal.notes,
+    )
+    doubles = close_duplicates(opened, own) if opened else ()
+    if stands and opened and is_right(opened, pull) and not doubles:
+        return replace(change, message=f"Pull request #{opened.number} waits for a review")
+    lines = (f"{version.what} {version.after}" for version in proposal.versions)
+    message = "\n".join([proposal.title, "", *map(visible, lines), ""])
+    control, expect = inventory.control.commit, branch.tip if branch else None
+    write = WriteDraft(
+        proposal.ref, expect, control.oid, INDEX_DIRECTORY, proposal.files, tree, message, control.time
+    )
+    return replace(
+        change,
+        op=Op.UPDATE if opened else Op.CREATE,
+        reason=Reason.CONTENT_CHANGED,
+        writes=() if stands else (write,),
+        pull=pull,
+        close=doubles,
+    )
+
+
+def withdraw_index(
+    ref: str, branch: IndexBranch, pulls: Iterable[PullRequest], inventory: Inventory
+) -> Change | None:
+    """Return the end of a branch with nothing left to propose; None for one that people edited."""
+    change = _change(ref, inventory, branch.tree, None)
+    if branch.is_edited or inventory.policy.suspend:
+        return None
+    comment = "Nothing is left to propose: the index has these versions, or nothing needs them any more."
+    head = short_branch(ref)
+    opened = [pull for pull in pulls if pull.head == head and pull.state is PullState.OPEN]
+    closes = tuple(ClosePull(pull.number, pull.head, comment) for pull in opened)
+    move = MoveRef(ref, branch.tip, None)
+    return replace(change, op=Op.CLOSE, reason=Reason.DRAFT_SUPERSEDED, writes=(move,), close=closes)
+
+
+def _change(ref: str, inventory: Inventory, before: Oid | None, after: Oid | None) -> Change:
+    return Change(
+        package=PackageKey(inventory.control.url, f"{INDEX_DIRECTORY} of {ref.rpartition('/')[2]}"),
+        repository=ObjectName("", "control"),
+        op=Op.KEEP,
+        reason=Reason.UP_TO_DATE,
+        before=before,
+        after=after,
+    )

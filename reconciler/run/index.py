@@ -1,0 +1,153 @@
+"""The runs of `index sync` and `index missing`: what manifests and the index need, and what is not there."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.errors import UsageError
+from reconciler.dependencies.catalog.index import INDEX_DIRECTORY, read_index
+from reconciler.dependencies.catalog.missing import MissingPackage, find_missing
+from reconciler.dependencies.model.cluster import Catalogue, build_catalogue
+from reconciler.expand import expand
+from reconciler.forge.api.reply_cache import ReplyCache
+from reconciler.git.urls import local_path
+from reconciler.git.working_copy import WorkingCopy, find_working_copy
+from reconciler.inventory.inventory import Inventory, SourcedDocument
+from reconciler.names.problems import Problem
+from reconciler.policy import Policy
+from reconciler.read.configuration import FILE
+from reconciler.read.credentials import find_credentials
+from reconciler.read.dependencies import INDEX_SUFFIXES, read_index_directory
+from reconciler.read.manifests import parse_manifests
+from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.resolve.fleet import fleet_inputs
+from reconciler.run.inputs import RunInputs, read_inputs
+from reconciler.run.options import RunOptions
+from reconciler.sources.credentials import registry_credentials
+from reconciler.sources.registry import RegistryClient
+from reconciler.sources.sync import SyncRequest, SyncResult, find_new_versions
+from reconciler.workdir.control_files import add_version, read_manifest_files
+
+
+class SyncOptions(NamedTuple):
+    """Whether to take every version, not only those that are needed, and to compare digests with tags."""
+
+    every: bool = False
+    checks_tags: bool = False
+
+
+class IndexSync(Struct, frozen=True):
+    """The result of a synchronisation: what was found, the files written, and the requests to registries."""
+
+    result: SyncResult
+    written: tuple[str, ...] = ()
+    requests: int = 0
+
+
+class MissingPackages(NamedTuple):
+    """The packages that installs lack, and the problems that hide further ones."""
+
+    packages: tuple[MissingPackage, ...]
+    problems: tuple[Problem, ...]
+
+
+def find_missing_packages(options: RunOptions) -> MissingPackages:
+    """Return every package that installs lack, with manifests and index as on disk. Writes nothing."""
+    inventory = _on_disk(inputs := read_inputs(options), options)
+    fleet = fleet_inputs(inventory, expand(inventory), inputs.dependencies)
+    missing = find_missing((world.installs, world.catalogue) for world in fleet.worlds)
+    problems = (*inventory.problems, *read_index(inventory.index).problems, *fleet.problems)
+    return MissingPackages(missing, tuple(sorted({*problems})))
+
+
+def sync_index(options: RunOptions, chosen: SyncOptions) -> IndexSync:
+    """Write the versions that are needed into the index of a working copy.
+
+    Raises:
+        UsageError: There is no working copy.
+    """
+    path = local_path(options.control)
+    copy = find_working_copy(path) if path else None
+    if copy is None:
+        hint = "Run the command inside a working copy, or propose the versions with --pull-request."
+        raise UsageError(f"{options.control} is no working copy of the control repository", hint=hint)
+    inputs = read_inputs(options)
+    inventory = _on_disk(inputs, options)
+    files = dict(_index_files(copy))
+    result, requests = synchronise(replace(inputs, inventory=inventory), chosen, files)
+    written = []
+    for version in result.versions:
+        add_version(copy.root, version.folder, version.files)
+        written += [f"{version.folder}/{name}" for name in sorted(version.files)]
+    return IndexSync(result, tuple(written), requests)
+
+
+def synchronise(
+    inputs: RunInputs, chosen: SyncOptions, present: Mapping[str, bytes]
+) -> tuple[SyncResult, int]:
+    """Return the versions that manifests and index need and do not have, and the number of requests.
+
+    The settings and credentials are those of the default branch, whatever the working copy has (D25).
+    """
+    inventory, mirrors = inputs.inventory, inputs.mirrors
+    policy = inventory.policy
+    fleet = fleet_inputs(inventory, expand(inventory), inputs.dependencies)
+    installs = {install for world in fleet.worlds for install in world.installs}
+    catalogue = next((world.catalogue for world in fleet.worlds), None)
+    request = SyncRequest(
+        tuple(sorted(installs, key=lambda install: (str(install), install.location))),
+        catalogue or _catalogue(inventory),
+        tuple(document for document in inventory.documents if _is_repository(document.value)),
+        present,
+        every=chosen.every,
+        checks_tags=chosen.checks_tags,
+    )
+    find = registry_credentials(os.environ, find_credentials(policy, os.environ))
+    replies = ReplyCache(mirrors.cache_dir / "replies")
+    client = RegistryClient(policy.registries, find, replies, addresses=policy.addresses)
+    result = find_new_versions(request, client, mirrors.open, policy.registries, policy.limits)
+    return result, client.requests
+
+
+def _catalogue(inventory: Inventory) -> Catalogue:
+    index = read_index(inventory.index)
+    return build_catalogue(index.candidates, index.refused)
+
+
+def _is_repository(value: Mapping[str, Any]) -> bool:
+    return value.get("kind") == "PackageRepository"
+
+
+def _on_disk(inputs: RunInputs, options: RunOptions) -> Inventory:
+    """Return the inventory with manifests and index as a working copy has them, committed or not."""
+    path = local_path(options.control)
+    copy = find_working_copy(path) if path else None
+    inventory = inputs.inventory
+    if copy is None:
+        return inventory
+    folders = read_index_directory(copy.root, inventory.policy.limits)
+    problems = {p for p in inventory.problems if not p.location.path.startswith(f"{INDEX_DIRECTORY}/")}
+    return replace(
+        inventory,
+        documents=_documents(copy, inventory.policy),
+        index=folders.documents,
+        problems=tuple(sorted({*problems, *folders.problems})),
+    )
+
+
+def _documents(copy: WorkingCopy, policy: Policy) -> tuple[SourcedDocument, ...]:
+    paths = {name or ".": copy.root / name for name in policy.manifests}
+    left_out = (policy.snapshot.path, INDEX_DIRECTORY, LOCKS_DIRECTORY)
+    skipped = frozenset((copy.root / name).resolve() for name in left_out)
+    files = read_manifest_files({name: path for name, path in paths.items() if path.exists()}, skipped)
+    files.pop(FILE, None)
+    return parse_manifests(files, policy).documents
+
+
+def _index_files(copy: WorkingCopy) -> Iterator[tuple[str, bytes]]:
+    for path in sorted((copy.root / INDEX_DIRECTORY).rglob("*")):
+        if path.suffix in INDEX_SUFFIXES and path.is_file():
+            yield path.relative_to(copy.root).as_posix(), path.read_bytes()

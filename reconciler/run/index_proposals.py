@@ -1,0 +1,150 @@
+"""The run of `index sync --pull-request`: one reviewed pull request for each source."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace as changed
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.apply.outcome import Target
+from reconciler.apply.repository import apply_repository
+from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
+from reconciler.dependencies.update.changes import VersionChange, version_changes
+from reconciler.expand import expand
+from reconciler.git.repository import Mirror
+from reconciler.inventory.inventory import Inventory, PullRequest, SourcedDocument
+from reconciler.names.ids import Oid
+from reconciler.names.objects import File, Files
+from reconciler.names.refs import HEADS, index_ref
+from reconciler.plan.changes import Change, Outcome, PinChange
+from reconciler.plan.compare import pin_change
+from reconciler.plan.deletion_diff import retained_variants
+from reconciler.plan.index_pull_request import IndexBranch, IndexProposal, propose_index, withdraw_index
+from reconciler.policy import Limits
+from reconciler.read.dependencies import parse_index
+from reconciler.read.repositories.drafts import split_by_author
+from reconciler.report.markdown import index_body
+from reconciler.resolve import resolve_fleet
+from reconciler.run.index import SyncOptions, synchronise
+from reconciler.run.inputs import RunInputs, read_inputs
+from reconciler.run.options import RunOptions
+from reconciler.sources.sync import NewVersion, SyncResult
+
+_FILES, _BYTES = 1_000_000, 1 << 30
+"""Most files of an index, and their size in bytes."""
+
+
+class ProposedIndex(Struct, frozen=True):
+    """The versions found, the changes that were proposed, what was done, and the number of requests."""
+
+    result: SyncResult
+    changes: tuple[Change, ...] = ()
+    outcome: Outcome = Outcome()
+    requests: int = 0
+
+
+def propose_versions(options: RunOptions, chosen: SyncOptions) -> ProposedIndex:
+    """Propose the versions that the default branch needs and does not have, one pull request per source.
+
+    Raises:
+        RefusedError: The commit is not merged, or not the newest.
+        UnavailableError: The pull requests of the control repository cannot be listed.
+    """
+    inputs = read_inputs(options, writes=True)
+    inventory = inputs.inventory
+    control, policy = inputs.mirrors.open(inventory.control.remote), inventory.policy
+    present = _index_files(control, inventory.control.commit.oid, policy.limits)
+    texts = {f"{INDEX_DIRECTORY}/{path}": file.data for path, file in present.items()}
+    result, requests = synchronise(inputs, chosen, texts)
+    forge = inputs.forges.of(control)
+    pulls, branches = forge.list_pulls(), dict(_branches(control, inventory))
+    by_ref: dict[str, list[NewVersion]] = {}
+    for version in result.versions:
+        by_ref.setdefault(index_ref(policy.instance, version.origin), []).append(version)
+    changes = []
+    before = {str(change): change for change in _decide(inputs, inventory)} if by_ref else {}
+    for ref, versions in sorted(by_ref.items()):
+        documents = (*inventory.index, *_documents(versions, policy.limits))
+        moves = _decide(inputs, replace(inventory, index=documents))
+        proposal = _proposal(ref, versions, present, result)
+        pins = tuple(pin_change(move) for move in moves if str(move) not in before)
+        proposal = replace(proposal, pins=pins)
+        change = propose_index(proposal, branches.get(ref), pulls, inventory, control.head_branch)
+        if change.pull is not None:
+            change = replace(change, pull=replace(change.pull, body=index_body(proposal)))
+        changes.append(change)
+    # A source that could not be read has not said that it has nothing.
+    gone = branches.keys() - by_ref.keys() if not result.problems else ()
+    changes += _ended(gone, branches, pulls, inventory)
+    target = Target(control, forge, policy.commits, inputs.names)
+    done = apply_repository(target, changes)
+    return ProposedIndex(result, tuple(changes), Outcome(done.effects, done.exits), requests)
+
+
+def _ended(
+    refs: Iterable[str],
+    branches: Mapping[str, IndexBranch],
+    pulls: Iterable[PullRequest],
+    inventory: Inventory,
+) -> Iterator[Change]:
+    for ref in sorted(refs):
+        if change := withdraw_index(ref, branches[ref], pulls, inventory):
+            yield change
+
+
+def _proposal(
+    ref: str,
+    versions: Iterable[NewVersion],
+    present: Files,
+    result: SyncResult,
+) -> IndexProposal:
+    """Return the proposal of a source; its effect is not computed yet."""
+    listed = list(versions)
+    added = {f"{v.folder}/{name}": data for v in listed for name, data in v.files.items()}
+    names = {version.candidate.id.name for version in listed}
+    files = {path.removeprefix(f"{INDEX_DIRECTORY}/"): File.of(data) for path, data in added.items()}
+    problems = (problem.message for problem in result.problems)
+    return IndexProposal(
+        listed[0].origin,
+        ref,
+        {**present, **files},
+        tuple(PinChange(str(v.candidate.id), "", str(v.candidate.version), "") for v in listed),
+        notes=tuple(text for text in (*problems, *result.notes) if any(name in text for name in names)),
+    )
+
+
+def _documents(versions: Iterable[NewVersion], limits: Limits) -> tuple[SourcedDocument, ...]:
+    files = {f"{v.folder}/{name}": data for v in versions for name, data in v.files.items()}
+    return parse_index(files, limits).documents
+
+
+def _decide(inputs: RunInputs, inventory: Inventory) -> tuple[VersionChange, ...]:
+    """Return how the locks of clusters would change, one row for each cluster."""
+    desired = expand(inventory)
+    retained = retained_variants(desired, inventory)
+    fleet = resolve_fleet(inventory, desired, inputs.dependencies, retained)
+    return tuple(
+        move._replace(clusters=(cluster,))
+        for move in version_changes(fleet.wanted_locks)
+        for cluster in move.clusters
+    )
+
+
+def _branches(control: Mirror, inventory: Inventory) -> Iterator[tuple[str, IndexBranch]]:
+    refs = control.refs()
+    main = refs.get(f"{HEADS}{control.head_branch}")
+    merged = control.ancestry(main) if main else frozenset()
+    for ref, tip in refs.items():
+        if ref.startswith(index_ref(inventory.policy.instance, "x").removesuffix("x")):
+            commits = map(control.commit, control.walk(tip, merged))
+            _, foreign = split_by_author(commits, inventory.policy.commits)
+            yield ref, IndexBranch(tip, control.subtree(tip, INDEX_DIRECTORY), bool(foreign))
+
+
+def _index_files(control: Mirror, commit: Oid, limits: Limits) -> Files:
+    tree = control.subtree(commit, INDEX_DIRECTORY)
+    if tree is None:
+        return {}
+    whole = changed(limits, package_files=_FILES, package_bytes=_BYTES)
+    control.ensure(control.list_blobs(tree, whole))
+    return control.files(tree, whole)

@@ -1,0 +1,391 @@
+"""Bring the versions that anything needs from registries and Git into the index, transitively."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+
+from reconciler.base.errors import Location, ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.progress import open_task
+from reconciler.base.reasons import Reason
+from reconciler.dependencies.catalog.missing import collect_needs
+from reconciler.dependencies.dialects.reading import manifest_label, parse_image
+from reconciler.dependencies.model.cluster import Catalogue, build_catalogue
+from reconciler.dependencies.model.packages import (
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Install,
+    PackageId,
+    PackageNeed,
+    VersionRange,
+    version_range,
+)
+from reconciler.dependencies.versions import Version, VersionError, parse_loose
+from reconciler.forge.api.errors import MissingError
+from reconciler.git.repository import Mirror
+from reconciler.inventory.inventory import SourcedDocument
+from reconciler.names.problems import Problem
+from reconciler.policy import Limits
+from reconciler.policy.registries import RegistryPolicy
+from reconciler.read.dependencies import parse_version
+from reconciler.read.documents import parse_file, yaml_limits
+from reconciler.read.index_import import (
+    FoundVersion,
+    FoundVersions,
+    find_tagged_versions,
+    find_versions,
+    index_files,
+)
+from reconciler.sources.contents import PulledFiles, pull_bundle, pull_packages, pull_xpkg
+from reconciler.sources.registry import RegistryClient, split_name
+
+_GIT = "://"
+_ROUNDS = 100
+"""Longest chain of requirements that is followed."""
+
+
+class SyncRequest(Struct, frozen=True):
+    """The needs of installs, and of every version of the catalogue.
+
+    `repositories` are the PackageRepository manifests, `present` the files of the index by path. With `every`
+    all versions are taken, not only those in a range of a need. With `checks_tags` the digests of present
+    versions are compared with their tags, one request each.
+    """
+
+    installs: tuple[Install, ...]
+    catalogue: Catalogue
+    repositories: tuple[SourcedDocument, ...] = ()
+    present: Mapping[str, bytes] = field(default_factory=dict)
+    every: bool = False
+    checks_tags: bool = False
+
+
+class NewVersion(NamedTuple):
+    """A version that the index does not have: where it comes from, its folder, and its files by name."""
+
+    origin: str
+    folder: str
+    files: Mapping[str, bytes]
+    candidate: Candidate
+
+
+class SyncResult(Struct):
+    """The new versions, problems, and notes about versions that are withdrawn or not understood."""
+
+    versions: list[NewVersion] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def find_new_versions(
+    request: SyncRequest,
+    client: RegistryClient,
+    open_mirror: Callable[[str], Mirror],
+    policy: RegistryPolicy,
+    limits: Limits,
+) -> SyncResult:
+    """Return the versions to add. Reads registries and Git; writes nothing.
+
+    What one package lacks stops no other one.
+    """
+    walk = _Walk(request, client, open_mirror, policy, limits)
+    walk.read_repositories()
+    for _ in range(_ROUNDS):
+        if not walk.advance():
+            break
+    walk.compare()
+    walk.result.versions.sort(key=lambda version: version.folder)
+    walk.result.problems.sort()
+    walk.result.notes.sort()
+    return walk.result
+
+
+class _Tagged(NamedTuple):
+    """One version of a package in a registry, by the tag that it has there."""
+
+    id: PackageId
+    tag: str
+    version: Version
+
+
+class _Walk(Struct):
+    """The walk from needs to versions, and from these to further needs."""
+
+    request: SyncRequest
+    client: RegistryClient
+    open_mirror: Callable[[str], Mirror]
+    policy: RegistryPolicy
+    limits: Limits
+    result: SyncResult = field(default_factory=SyncResult)
+    tags: dict[PackageId, dict[str, _Tagged]] = field(default_factory=dict)
+    """Versions by package and plain number, of packages that were listed."""
+    offered: dict[PackageId, dict[str, tuple[str, FoundVersion]]] = field(default_factory=dict)
+    """Versions that were read already, with their origin: of package repositories and of Git."""
+    handled: set[tuple[PackageId, str]] = field(default_factory=set)
+    failed: set[PackageId] = field(default_factory=set)
+
+    # Package repositories of Carvel
+
+    def read_repositories(self) -> None:
+        """Read the packages of every PackageRepository; which of them are taken, the needs decide."""
+        for document in self.request.repositories:
+            spec = document.value.get("spec")
+            fetch = spec.get("fetch") if isinstance(spec, Mapping) else None
+            if not isinstance(fetch, Mapping) or "inline" in fetch:
+                continue  # `index import` reads what stands in the manifest itself
+            place = document.source.at("spec", "fetch")
+            try:
+                origin, versions = self._repository(fetch)
+            except (ReconcilerError, VersionError) as error:
+                self._fail(error, place, manifest_label(document.value))
+                continue
+            self._note_unread(versions)
+            for version in versions.versions:
+                id_ = PackageId(Ecosystem.CARVEL, version.source)
+                self.offered.setdefault(id_, {})[_plain(version.version)] = (origin, version)
+
+    def _repository(self, fetch: Mapping[str, Any]) -> tuple[str, FoundVersions]:
+        way = next(
+            (key for key in ("imgpkgBundle", "image", "git") if isinstance(fetch.get(key), Mapping)), ""
+        )
+        value: Mapping[str, Any] = fetch.get(way, {})
+        if way == "git":
+            return self._git_repository(value)
+        written = str(value.get("image" if way == "imgpkgBundle" else "url") or "")
+        if not written:
+            message = "What this PackageRepository fetches is neither imgpkgBundle nor image, git or inline"
+            raise RefusedError(message, hint="Pull it, and bring it in with `reconciler index import PATH`.")
+        name, tag, digest = parse_image(written)
+        reference = digest or self._selected_tag(name, value.get("tagSelection")) or tag or "latest"
+        pulled = pull_packages(self.client, name, reference, self.policy.unpacked_bytes)
+        return name, find_versions(_below(f"{name}/{reference}", pulled), limits=self.limits)
+
+    def _selected_tag(self, name: str, selection: object) -> str:
+        """Return the highest tag of a tagSelection; empty without one."""
+        range_ = _selected_range(selection)
+        if range_ is None:
+            return ""
+        fitting = [v for tag in self.client.tags(name) if (v := _version(tag)) and range_.allows(v)]
+        if not fitting:
+            raise RefusedError(f"No tag of {name} is {range_}", hint="Correct its tagSelection.")
+        return max(fitting, key=lambda version: version.height).text
+
+    def _git_repository(self, value: Mapping[str, Any]) -> tuple[str, FoundVersions]:
+        """Return the packages at a ref, below packages/ of a directory."""
+        url, below = str(value.get("url") or ""), str(value.get("subPath") or "").strip("/")
+        mirror = self.open_mirror(url)
+        refs, ref = mirror.refs(), str(value.get("ref") or "").removeprefix("origin/")
+        range_ = _selected_range(value.get("refSelection"))
+        if range_ is not None:
+            tags = (name.removeprefix("refs/tags/") for name in refs if name.startswith("refs/tags/"))
+            fitting = [v for tag in tags if (v := _version(tag)) and range_.allows(v)]
+            ref = max(fitting, key=lambda version: version.height).text if fitting else ref
+        names = (f"refs/tags/{ref}", f"refs/heads/{ref or mirror.head_branch}", ref)
+        commit = next((refs[name] for name in names if name in refs), None)
+        if commit is None:
+            raise RefusedError(f"{url} has no branch or tag {ref}", hint="Correct the ref of its fetch.")
+        root = f"{below}/packages" if below else "packages"
+        tree = mirror.subtree(commit, root)
+        listed = mirror.list_blobs(tree, self.limits) if tree else ()
+        mirror.ensure(listed)
+        files = mirror.files(tree, self.limits) if tree else {}
+        return url, find_versions(
+            ((f"{url}/{root}/{path}", file.data) for path, file in sorted(files.items())), limits=self.limits
+        )
+
+    # Needs
+
+    def advance(self) -> bool:
+        """Take the versions that are needed now; tell whether any were new."""
+        installs, catalogue = self.request.installs, self.catalogue()
+        due: list[_Tagged] = []
+        count = len(self.result.versions)
+        for id_, needs in collect_needs(installs, catalogue).items():
+            package = catalogue.find(id_)
+            if package in self.failed or package.ecosystem is Ecosystem.KPT:
+                continue
+            self._list(package, min(need.location for need in needs))
+            for plain, (origin, version) in self.offered.get(package, {}).items():
+                number = _version(version.version)
+                if number and self._is_due(package, plain, number, needs):
+                    self._add(origin, version)
+            listed = self.tags.get(package, {}).items()
+            due += [tagged for plain, tagged in listed if self._is_due(package, plain, tagged.version, needs)]
+        room = max(self.policy.versions - len(self.result.versions), 0)
+        if len(due) > room:
+            self.result.notes.append(
+                f"{len(due) - room} versions are left to the next run: registries.versions"
+            )
+            due = due[:room]
+        with open_task("pulling versions", len(due)) as task, ThreadPoolExecutor(self.policy.at_once) as pool:
+            for tagged, answer in zip(due, pool.map(self._pull, due), strict=True):
+                task.advance(f"{tagged.id.name} {tagged.tag}")
+                self._take(tagged, answer)
+        return len(self.result.versions) > count and room > 0
+
+    def catalogue(self) -> Catalogue:
+        """Return the catalogue with the new versions."""
+        present = (c for versions in self.request.catalogue.packages.values() for c in versions)
+        return build_catalogue([*present, *(version.candidate for version in self.result.versions)])
+
+    def _is_due(self, id_: PackageId, plain: str, version: Version, needs: Iterable[PackageNeed]) -> bool:
+        """Tell whether a version is needed and not handled; it is handled then."""
+        key = (id_, plain)
+        if key in self.handled or not (self.request.every or any(n.range.allows(version) for n in needs)):
+            return False
+        self.handled.add(key)
+        there = [c.version.text for c in self.request.catalogue.candidates(id_)]
+        refused = [each.version for each in self.request.catalogue.refused.get(id_.name, ())]
+        return plain not in map(_plain, (*there, *refused))
+
+    def _list(self, id_: PackageId, place: Location) -> None:
+        """List the versions of a package once: its tags in the registry, or in Git."""
+        is_listed = id_ in self.tags or id_ in self.offered
+        if is_listed or (id_.ecosystem is Ecosystem.BUNDLE and "/" not in id_.name):
+            return
+        if id_.ecosystem is Ecosystem.CARVEL:
+            return  # only package repositories have those
+        try:
+            if _GIT in id_.name:
+                url, _, directory = id_.name.partition("//")[2].partition("//")
+                mirror = self.open_mirror(f"{id_.name.partition(_GIT)[0]}{_GIT}{url}")
+                path = f"{directory}/crossplane.yaml" if directory else ""
+                versions, _ = find_tagged_versions(mirror, path=path, source=id_.name, limits=self.limits)
+                self._note_unread(versions)
+                self.offered[id_] = {_plain(v.version): (id_.name, v) for v in versions.versions}
+                return
+            numbers = ((tag, _version(_spelled(id_, tag))) for tag in self.client.tags(id_.name))
+            self.tags[id_] = {_plain(v.text): _Tagged(id_, tag, v) for tag, v in numbers if v}
+        except ReconcilerError as error:
+            self.failed.add(id_)
+            self._fail(error, place, str(id_))
+
+    def _pull(self, tagged: _Tagged) -> PulledFiles | ReconcilerError:
+        try:
+            if tagged.id.ecosystem is Ecosystem.BUNDLE:
+                return pull_bundle(self.client, tagged.id.name, tagged.tag)
+            return pull_xpkg(self.client, tagged.id.name, tagged.tag, self.policy.unpacked_bytes)
+        except ReconcilerError as error:
+            return error
+
+    def _take(self, tagged: _Tagged, answer: PulledFiles | ReconcilerError) -> None:
+        """Add a pulled version; a note names one that is not understood: it is published, and stays so."""
+        label = f"{tagged.id} {tagged.tag}"
+        if isinstance(answer, UnavailableError) and not isinstance(answer, MissingError):
+            self._fail(answer, Location(tagged.id.name), label)
+            return
+        if isinstance(answer, ReconcilerError):
+            self.result.notes.append(f"{label} is left out: {answer}")
+            return
+        files = _below(f"{tagged.id.name}/{tagged.tag}", answer)
+        versions = find_versions(
+            files, source=tagged.id.name, version=tagged.version.text, limits=self.limits
+        )
+        self._note_unread(versions)
+        if not (versions.versions or versions.problems):
+            self.result.notes.append(f"{label} is left out: nothing in it says what the package needs")
+        for version in versions.versions:
+            self._add(split_name(tagged.id.name)[0], version, answer.digest)
+
+    def _add(self, origin: str, version: FoundVersion, digest: str = "") -> None:
+        folder, files = index_files(version, digest=digest)
+        reading = parse_version({f"{folder}/{name}": data for name, data in files.items()})
+        if reading.problems or not reading.candidates:
+            why = reading.problems[0].message if reading.problems else "it describes no package"
+            self.result.notes.append(f"{version.source} {version.version} is left out: {why}")
+            return
+        self.result.versions.append(NewVersion(origin, folder, files, reading.candidates[0]))
+
+    # What is there already
+
+    def compare(self) -> None:
+        """Tell the versions that are gone where they came from, or have another content there."""
+        for id_, candidates in self.request.catalogue.packages.items():
+            for candidate in candidates:
+                plain = _plain(candidate.version.text)
+                if id_ in self.tags and candidate.digest:
+                    tagged = self.tags[id_].get(plain)
+                    if tagged is None:
+                        self._withdrawn(candidate, "its tag is gone from the registry")
+                    elif self.request.checks_tags:
+                        self._compare_digest(candidate, tagged)
+                elif id_ in self.offered and id_.ecosystem is Ecosystem.CARVEL:
+                    if plain not in self.offered[id_]:
+                        self._withdrawn(candidate, "no PackageRepository has it any more")
+                    else:
+                        self._compare_content(candidate, self.offered[id_][plain][1])
+
+    def _withdrawn(self, candidate: Candidate, why: str) -> None:
+        if not candidate.withdrawn:
+            step = f"set `withdrawn:` in {candidate.location.path}, or `reconciler index remove` it"
+            self.result.notes.append(f"{candidate.id} {candidate.version} may be withdrawn: {why}; {step}")
+
+    def _compare_digest(self, candidate: Candidate, tagged: _Tagged) -> None:
+        try:
+            now = self.client.digest(tagged.id.name, tagged.tag)
+        except ReconcilerError as error:
+            self._fail(error, candidate.location, str(candidate.id))
+            return
+        if now != candidate.digest:
+            self._moved(candidate, f"its tag now names {now[:19]}, and it was {candidate.digest[:19]}")
+
+    def _compare_content(self, candidate: Candidate, version: FoundVersion) -> None:
+        directory = candidate.location.path.rpartition("/")[0]
+        for name, data in version.files.items():
+            path = f"{directory}/{name}"
+            there = self.request.present.get(path)
+            limits = yaml_limits(self.limits)
+            if there is not None and [v for v, _ in parse_file(path, there, limits).objects] != [
+                v for v, _ in parse_file(path, data, limits).objects
+            ]:
+                self._moved(candidate, "it was published anew with another content")
+
+    def _moved(self, candidate: Candidate, why: str) -> None:
+        message = f"{candidate.id} {candidate.version} is not what it was: {why}"
+        hint = "Ask who publishes it. `reconciler index remove` and another sync take what is there now."
+        problem = Problem(candidate.location, Reason.UPSTREAM_TAG_MOVED, message, hint, str(candidate.id))
+        self.result.problems.append(problem)
+
+    def _note_unread(self, versions: FoundVersions) -> None:
+        self.result.notes += (f"{p.location} is left out: {p.message}" for p in versions.problems)
+
+    def _fail(self, error: Exception, place: Location, subject: str) -> None:
+        is_away = isinstance(error, UnavailableError) and not isinstance(error, MissingError)
+        reason = Reason.REPOSITORY_UNAVAILABLE if is_away else Reason.NOT_FOUND
+        hint = error.hint if isinstance(error, ReconcilerError) else ""
+        self.result.problems.append(Problem(place, reason, str(error), hint, subject))
+
+
+def _below(directory: str, pulled: PulledFiles) -> Iterator[tuple[str, bytes]]:
+    return ((f"{directory}/{path}", data) for path, data in pulled.files)
+
+
+def _plain(version: str) -> str:
+    return version.removeprefix("v")
+
+
+def _spelled(id_: PackageId, tag: str) -> str:
+    """Return the version of a tag: Porter writes an underscore for the plus that tags cannot have."""
+    return tag.replace("_", "+") if id_.ecosystem is Ecosystem.BUNDLE else tag
+
+
+def _version(text: str) -> Version | None:
+    """Return a version; None of what is none, or a moving tag."""
+    try:
+        version = parse_loose(text)
+    except VersionError:
+        return None
+    return None if version.is_partial else version
+
+
+def _selected_range(selection: object) -> VersionRange | None:
+    """Return the range of a tagSelection or refSelection of Carvel; None without one."""
+    semver = selection.get("semver") if isinstance(selection, Mapping) else None
+    if not isinstance(semver, Mapping):
+        return None
+    prereleases = semver.get("prereleases")
+    named = prereleases.get("identifiers") or () if isinstance(prereleases, Mapping) else None
+    admitted = tuple(map(str, named)) if named is not None else None
+    return version_range(Dialect.CARVEL, str(semver.get("constraints") or ""), prereleases=admitted)

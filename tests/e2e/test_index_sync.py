@@ -1,0 +1,405 @@
+"""`index sync` and `index missing` as a user runs them, from a real registry before which a proxy counts."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reconciler.cli.main import invoke
+from tests.support.conformance import PROJECT
+from tests.support.registry import Answer, Asked, Gate, Registry, serve_gate, serve_registry
+from tests.support.world import EPOCH, Said, World, build_world, git
+
+HOST = "xpkg.example.com"
+CONFIGURATION = """\
+apiVersion: pkg.crossplane.io/v1
+kind: Configuration
+metadata: {{name: platform}}
+spec: {{package: {image}}}
+"""
+INSTALL = """\
+apiVersion: packaging.carvel.dev/v1alpha1
+kind: PackageInstall
+metadata: {name: shop, namespace: prod}
+spec:
+  packageRef: {refName: shop.example.com, versionSelection: {constraints: '>=1.1.0'}}
+---
+apiVersion: packaging.carvel.dev/v1alpha1
+kind: PackageRepository
+metadata: {name: shops, namespace: prod}
+spec:
+  fetch: {imgpkgBundle: {image: xpkg.example.com/carvel/shops, tagSelection: {semver: {constraints: 1.x}}}}
+"""
+APP = """\
+schemaType: Installation
+schemaVersion: 1.0.2
+name: app
+namespace: prod
+bundle: {repository: xpkg.example.com/porter/app, version: 1.0.0}
+"""
+
+
+def meta(kind: str, needs: Mapping[str, str] = {}, group: str = "example.com") -> str:
+    """Return a package.yaml as Crossplane builds it: the meta manifest, and a CRD with its schema."""
+    depends = "".join(
+        f"  - {{apiVersion: pkg.crossplane.io/v1, kind: Provider, package: {name}, version: '{range_}'}}\n"
+        for name, range_ in needs.items()
+    )
+    spec = f"spec:\n  dependsOn:\n{depends}" if depends else ""
+    crd = (
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n"
+        f"metadata: {{name: as.{group}}}\n"
+        f"spec: {{group: {group}, names: {{kind: A, plural: as}}, scope: Cluster, versions: [{{name: v1, "
+        "served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n"
+    )
+    head = f"apiVersion: meta.pkg.crossplane.io/v1\nkind: {kind}\nmetadata: {{name: p}}\n{spec}"
+    return f"{head}---\n{crd}" if kind == "Provider" else head
+
+
+def package(version: str, needs: str = "") -> str:
+    """Return a Package of Carvel."""
+    return (
+        "apiVersion: data.packaging.carvel.dev/v1alpha1\nkind: Package\n"
+        f"metadata: {{name: shop.example.com.{version}}}\n"
+        f"spec: {{refName: shop.example.com, version: {version}{needs}}}\n"
+    )
+
+
+@dataclass
+class Fleet:
+    """A control repository with a working copy, and a registry behind a proxy."""
+
+    world: World
+    registry: Registry
+    gate: Gate
+
+    @property
+    def copy(self) -> Path:
+        return self.world.root / "copy"
+
+    def run(self, *arguments: str) -> Said:
+        """Run a command in the working copy."""
+        line = [*arguments, "--control", str(self.copy), "--cache-dir", str(self.world.root / "cache")]
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = invoke(line)
+        return Said(code, out.getvalue(), err.getvalue())
+
+    def commit(self) -> None:
+        git(self.copy, "add", ".")
+        git(self.copy, "commit", "-qm", "Fill the index", when=EPOCH + 60)
+        git(self.copy, "push", "-q")
+
+    def asked(self) -> list[str]:
+        """Return what was asked of the registry since the last time."""
+        paths = [f"{asked.method} {asked.path.removeprefix('/v2/')}" for asked in self.gate.asked]
+        self.gate.asked.clear()
+        return paths
+
+    def versions(self) -> list[str]:
+        index = self.copy / "index"
+        return sorted(str(path.parent.relative_to(index)) for path in index.rglob("version.yaml"))
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Registry, Gate]]:
+    with serve_registry(tmp_path) as registry, serve_gate(registry.address) as gate:
+        yield registry, gate
+
+
+def fleet_of(
+    root: Path, served: tuple[Registry, Gate], manifests: Mapping[str, str], more: str = ""
+) -> Fleet:
+    registry, gate = served
+    config = root / "source/config"
+    files = {
+        "reconciler.yaml": "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata: {name: main}\n"
+        f"spec:\n  manifests: [manifests]\n  registries: {{mirrors: {{{HOST}: 'http://{gate.address}'}}}}\n{more}",
+        **{f"manifests/clusters/dev/{name}": text for name, text in manifests.items()},
+    }
+    for name, text in files.items():
+        (config / name).parent.mkdir(parents=True, exist_ok=True)
+        (config / name).write_text(text)
+    world = build_world(root / "source", root / "w")
+    git(world.root, "clone", "-q", str(world.control), "copy")
+    return Fleet(world, registry, gate)
+
+
+def push_platform(registry: Registry) -> None:
+    """Push a configuration that needs a provider, which needs another one, each in a range."""
+    needs = {f"{HOST}/acme/provider-aws": ">=v1.0.0, <v2.0.0"}
+    registry.push_xpkg("acme/platform", "v1.0.0", meta("Configuration", needs))
+    registry.push_xpkg("acme/platform", "v1.1.0", meta("Configuration", needs))
+    family = {f"{HOST}/acme/provider-family": "^v1.1.0"}
+    for tag in ("v0.9.0", "v1.0.0", "v1.2.0", "v2.0.0"):
+        registry.push_xpkg("acme/provider-aws", tag, meta("Provider", family), filler=100_000)
+    for tag in ("v1.0.0", "v1.1.0", "latest", "v1"):
+        registry.push_xpkg("acme/provider-family", tag, meta("Provider", group="family.example.com"))
+
+
+def test_one_manifest_becomes_a_solved_cluster_and_a_second_sync_asks_for_tags_alone(
+    tmp_path: Path, served: tuple[Registry, Gate]
+) -> None:
+    push_platform(served[0])
+    image = f"{HOST}/acme/platform:v1.0.0"
+    fleet = fleet_of(tmp_path, served, {"platform.yaml": CONFIGURATION.format(image=image)})
+
+    lacking = fleet.run("index", "missing")
+    said = fleet.run("index", "sync")
+    asked = fleet.asked()
+
+    assert (lacking.code, f"xpkg:{HOST}/acme/platform =v1.0.0" in lacking.out) == (3, True)
+    assert "`reconciler index sync`" in lacking.out
+    assert (said.code, said.err) == (0, ""), said
+    assert fleet.versions() == [
+        f"{HOST}/acme/{name}"
+        for name in (
+            "platform/v1.0.0",
+            "provider-aws/v1.0.0",
+            "provider-aws/v1.2.0",
+            "provider-family/v1.1.0",
+        )
+    ]
+    # A list for each package, a manifest and a layer for each version: nothing of the filler.
+    assert len(asked) == 3 + 2 * 4
+    assert "11 requests" in said.out
+    header = (fleet.copy / f"index/{HOST}/acme/provider-aws/v1.2.0/version.yaml").read_text()
+    assert "digest: sha256:" in header
+
+    again = fleet.run("index", "sync")
+    assert (again.code, "0 versions of 0 packages added, with 3 requests" in again.out) == (0, True)
+    assert [path.rpartition("?")[0] for path in fleet.asked()] == [
+        f"GET acme/{name}/tags/list" for name in ("platform", "provider-aws", "provider-family")
+    ]
+    assert fleet.run("index", "missing").out == "No package is missing.\n"
+
+    fleet.commit()
+    planned = fleet.world.run("lock")
+    assert (planned.code, "no solution" in planned.out) == (0, False), planned
+    assert "provider-aws" in planned.out
+    assert "v1.2.0" in planned.out
+    assert fleet.asked() == []  # no other run reads a registry
+
+
+def test_carvel_and_porter_come_from_their_registries_too(
+    tmp_path: Path, served: tuple[Registry, Gate]
+) -> None:
+    registry, _ = served
+    files = {f"packages/shop.example.com/{v}.yml": package(v) for v in ("1.0.0", "1.1.0", "1.2.0")}
+    registry.push_bundle("carvel/shops", "1.3.0", files)
+    registry.push_bundle("carvel/shops", "2.0.0", {"packages/a.yml": package("2.0.0")})
+    needs = {"requires": {"db": {"bundle": f"{HOST}/porter/db:v0.1.0"}}}
+    app = {"name": "app", "version": "1.0.0", "custom": {"io.cnab.dependencies": needs}}
+    registry.push_cnab("porter/app", "v1.0.0", app)
+    registry.push_cnab("porter/db", "v0.1.0", {"name": "db", "version": "0.1.0"})
+    fleet = fleet_of(tmp_path, served, {"shop.yaml": INSTALL, "app.yaml": APP})
+
+    said = fleet.run("index", "sync")
+    asked = fleet.asked()
+
+    assert (said.code, said.err) == (0, ""), said
+    assert fleet.versions() == [
+        "shop.example.com/1.1.0",
+        "shop.example.com/1.2.0",
+        f"{HOST}/porter/app/1.0.0",
+        f"{HOST}/porter/db/0.1.0",
+    ]
+    fleet.run("index", "sync")
+    # The layer of the bundle is in the cache, and the tags of the others are all known.
+    assert (len(asked), len(fleet.asked())) == (3 + 2 * 4, 4)
+
+    files["packages/shop.example.com/1.2.0.yml"] = package("1.2.0", ", releaseNotes: other")
+    del files["packages/shop.example.com/1.1.0.yml"]
+    registry.push_bundle("carvel/shops", "1.4.0", files)
+    said = fleet.run("index", "sync")
+    assert said.code == 3
+    assert "shop.example.com 1.2.0 is not what it was: it was published anew with another content" in said.err
+    assert "shop.example.com 1.1.0 may be withdrawn: no PackageRepository has it any more" in said.err
+
+
+def test_new_moved_and_withdrawn_tags_are_told(tmp_path: Path, served: tuple[Registry, Gate]) -> None:
+    registry, _ = served
+    push_platform(registry)
+    image = f"{HOST}/acme/platform:v1.0.0"
+    fleet = fleet_of(tmp_path, served, {"platform.yaml": CONFIGURATION.format(image=image)})
+    fleet.run("index", "sync")
+    moved = registry.push_xpkg("acme/provider-aws", "v1.2.0", meta("Provider"))
+    registry.push_xpkg("acme/provider-aws", "v1.3.0", meta("Provider"))
+    fleet.asked()
+
+    quick = fleet.run("index", "sync")
+    thorough = fleet.run("index", "sync", "--check-tags")
+
+    assert (quick.code, "added xpkg:xpkg.example.com/acme/provider-aws v1.3.0" in quick.out) == (0, True)
+    assert thorough.code == 3
+    assert f"provider-aws v1.2.0 is not what it was: its tag now names {moved[:19]}" in thorough.err
+    assert "index/xpkg.example.com/acme/provider-aws/v1.2.0/package.yaml:1" in thorough.err
+
+    def gone(asked: Asked) -> Answer | None:
+        is_list = "provider-aws/tags" in asked.path
+        return Answer(200, json.dumps({"tags": ["v1.0.0", "v1.3.0"]}).encode()) if is_list else None
+
+    fleet.gate.plan = gone
+    said = fleet.run("index", "sync")
+    assert (said.code, "provider-aws v1.2.0 may be withdrawn: its tag is gone" in said.err) == (0, True)
+
+
+def test_what_one_package_lacks_stops_no_other_and_an_unreadable_version_is_named(
+    tmp_path: Path, served: tuple[Registry, Gate]
+) -> None:
+    registry, gate = served
+    needs = {f"{HOST}/acme/away": ">=v1.0.0", f"{HOST}/acme/odd": ">=v1.0.0", f"{HOST}/none/x": ">=v1.0.0"}
+    registry.push_xpkg("acme/platform", "v1.0.0", meta("Configuration", needs))
+    registry.push_xpkg("acme/odd", "v1.0.0", "apiVersion: meta.pkg.crossplane.io/v1\nkind: Provder\n")
+    registry.push_xpkg("acme/odd", "v1.1.0", meta("Provider"))
+    gate.plan = lambda asked: Answer(403, b"{}") if "acme/away" in asked.path else None
+    image = f"{HOST}/acme/platform:v1.0.0"
+    fleet = fleet_of(tmp_path, served, {"platform.yaml": CONFIGURATION.format(image=image)})
+
+    said = fleet.run("index", "sync")
+
+    assert said.code == 3
+    assert fleet.versions() == [f"{HOST}/acme/odd/v1.1.0", f"{HOST}/acme/platform/v1.0.0"]
+    assert "acme/odd v1.0.0 is left out: Provder is no kind of package" in said.err
+    assert "acme/away/tags/list: 403" in said.err
+    assert "none/x/tags/list: 404" in said.err
+    lacking = fleet.run("index", "missing")
+    assert [line for line in lacking.out.splitlines() if line.startswith("xpkg:")] == [
+        f"xpkg:{HOST}/acme/away >=v1.0.0",
+        f"xpkg:{HOST}/none/x >=v1.0.0",
+    ]
+
+
+def test_new_versions_are_one_pull_request_with_what_clusters_would_choose(
+    tmp_path: Path, served: tuple[Registry, Gate]
+) -> None:
+    push_platform(served[0])
+    image = f"{HOST}/acme/platform:v1.0.0"
+    fleet = fleet_of(tmp_path, served, {"platform.yaml": CONFIGURATION.format(image=image)})
+    head = "reconciler/main/index/xpkg.example.com"
+
+    said = fleet.world.run("index", "sync", "--pull-request")
+    before = fleet.world.all_refs()
+    again = fleet.world.run("index", "sync", "--pull-request")
+
+    assert (said.code, said.err) == (0, ""), said
+    assert "#1 Add 4 versions of xpkg.example.com to the index" in said.out
+    shown = fleet.world.run("pr", "show", "control#1", "-o", "json").out
+    assert "cluster dev" in shown
+    assert "provider-family" in shown
+    assert fleet.versions() == []
+    files = git(fleet.world.control, "ls-tree", "-r", "--name-only", head).split()
+    assert sum(f.startswith(f"index/{HOST}/") and f.endswith("version.yaml") for f in files) == 4
+    assert (again.code, fleet.world.all_refs()) == (0, before), again
+    assert "Pull request #1 waits for a review" in again.out
+
+    served[0].push_xpkg("acme/provider-aws", "v1.5.0", meta("Provider"))
+    assert "Add 5 versions" in fleet.world.run("index", "sync", "--pull-request").out
+    merged = fleet.world.run("pr", "merge", "control#1")
+    after = fleet.world.run("index", "sync", "--pull-request")
+
+    assert merged.code == 0, merged
+    assert (after.code, "0 versions to propose, with 3 requests" in after.out) == (0, True), after
+    assert fleet.world.run("index", "missing").out == "No package is missing.\n"
+
+
+def test_a_closed_proposal_and_one_that_people_edited_are_left_alone(
+    tmp_path: Path, served: tuple[Registry, Gate]
+) -> None:
+    push_platform(served[0])
+    image = f"{HOST}/acme/platform:v1.0.0"
+    fleet = fleet_of(tmp_path, served, {"platform.yaml": CONFIGURATION.format(image=image)})
+    head = "reconciler/main/index/xpkg.example.com"
+    fleet.world.run("index", "sync", "--pull-request")
+    fleet.world.run("pr", "close", "control#1")
+
+    closed = fleet.world.run("index", "sync", "--pull-request")
+    fleet.world.run("pr", "reopen", "control#1")
+    git(fleet.copy, "fetch", "-q")
+    git(fleet.copy, "checkout", "-q", head)
+    (fleet.copy / "index/note.md").write_text("why")
+    fleet.commit()
+    served[0].push_xpkg("acme/provider-aws", "v1.5.0", meta("Provider"))
+    before = fleet.world.all_refs()
+    edited = fleet.world.run("index", "sync", "--pull-request")
+
+    assert (closed.code, "Pull request #1 with these versions was closed" in closed.out) == (7, True), closed
+    assert (edited.code, f"People committed to {head}" in edited.out) == (7, True), edited
+    assert fleet.world.all_refs() == before
+
+
+ECOSYSTEM = Path(os.environ.get("RECONCILER_ECOSYSTEM", PROJECT.parent / "shared" / "ecosystem"))
+
+
+def push_ecosystem(registry: Registry) -> int:
+    """Push every published version of the public configurations, and the providers and functions they name.
+
+    Of these only the ranges are public here: each has the versions that some range names.
+    """
+    leaves: dict[str, set[tuple[str, str]]] = {}
+    pushed = 0
+    for manifest in sorted((ECOSYSTEM / "crossplane").glob("*/*/*.yaml")):
+        repository, tag = manifest.parent.parent.name, manifest.parent.name
+        registry.push_xpkg(f"upbound/{repository}", tag, manifest.read_text())
+        pushed += 1
+        for need in yaml.safe_load(manifest.read_text())["spec"].get("dependsOn") or ():
+            word = next((w for w in ("provider", "function", "configuration", "package") if w in need), "")
+            host, _, path = str(need.get(word)).partition("/")
+            numbers = re.findall(r"v?\d+(?:\.\d+){0,2}(?:-[\w.]+)?", str(need.get("version", "")))
+            if host == "xpkg.upbound.io":
+                kind = need.get("kind") or ("Function" if "function-" in path else "Provider")
+                padded = (number if "." in number else f"{number}.9.0" for number in numbers)
+                leaves.setdefault(path, set()).update((kind, number) for number in padded)
+    for path, versions in leaves.items():
+        if not (ECOSYSTEM / "crossplane" / path.rpartition("/")[2]).is_dir():
+            for kind, number in versions:
+                registry.push_xpkg(path, number, meta(kind, group=f"{path.rpartition('/')[2]}.example.com"))
+                pushed += 1
+    return pushed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ECOSYSTEM.is_dir(), reason="needs the public packages of RECONCILER_ECOSYSTEM")
+def test_a_public_platform_is_synced_planned_and_applied(
+    tmp_path: Path, served: tuple[Registry, Gate], record_property: Callable[[str, object], None]
+) -> None:
+    pushed = push_ecosystem(served[0])
+    image = "xpkg.upbound.io/upbound/platform-ref-aws:v1.4.0"
+    fleet = fleet_of(tmp_path, served, {"platform.yaml": CONFIGURATION.format(image=image)})
+    config = fleet.copy / "reconciler.yaml"
+    config.write_text(config.read_text().replace(HOST, "xpkg.upbound.io"))
+    fleet.commit()
+    seconds = {}
+
+    def timed(name: str, *arguments: str) -> Said:
+        begun = time.process_time()
+        said = fleet.run(*arguments)
+        seconds[name] = round(time.process_time() - begun, 1)
+        return said
+
+    first = timed("sync", "index", "sync")
+    asked = len(fleet.asked())
+    second = timed("second sync", "index", "sync")
+    asked_again = len(fleet.asked())
+    versions = fleet.versions()
+    fleet.commit()
+    planned, applied = timed("plan", "plan"), timed("apply", "apply")
+
+    figures = {"pushed": pushed, "versions": len(versions), "requests": asked, "then": asked_again, **seconds}
+    record_property("figures", figures)
+    print(figures, first.err, second.err, planned, applied)
+    assert (first.code, second.code) == (0, 0), first
+    assert "0 versions of 0 packages added" in second.out
+    packages = {version.rpartition("/")[0] for version in versions}
+    assert (asked, asked_again) == (len(packages) + 2 * len(versions), len(packages))
+    assert fleet.run("index", "missing").out == "No package is missing.\n"
+    assert "no solution" not in planned.out
+    assert fleet.asked() == []
