@@ -137,7 +137,7 @@ class Catalogue:
         return id_ if id_ in self.packages else self.names.get(id_, id_)
 
     def namesakes(self, id_: PackageId) -> tuple[PackageId, ...]:
-        """Return the packages whose short name is that of a package, other than it, sorted."""
+        """Return the other packages with the short name of a package, sorted."""
         short = id_.name.rpartition("/")[2]
         return tuple(
             other
