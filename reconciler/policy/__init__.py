@@ -300,7 +300,7 @@ class DependencyPolicy(SettingsGroup):
     shared_namespace: Annotated[str, Field(pattern=_LABEL)] = "default"
     """Namespace of packages that can be installed only once per cluster."""
     packaging_namespace: Annotated[str, Field(pattern=_LABEL)] = "kapp-controller-packaging-global"
-    """Namespace whose Carvel packages all others of a cluster see: `-packaging-global-namespace` there."""
+    """Namespace with the Carvel packages for all namespaces of a cluster: `-packaging-global-namespace`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,19 +131,19 @@ class NeededKinds(Struct, frozen=True):
 
 def _needed_ecosystems(worlds: Iterable[ClusterInputs]) -> set[Ecosystem]:
     """Return the ecosystems of what is installed, and of what may be where variants need packages."""
-    found: set[Ecosystem] = set()
+    ecosystems: set[Ecosystem] = set()
     for world in worlds:
-        asked = {install.need.id.ecosystem for install in world.installs}
-        found |= asked
-        for versions in world.catalogue.packages.values() if Ecosystem.KPT in asked else ():
-            found |= {
+        installed = {install.need.id.ecosystem for install in world.installs}
+        ecosystems |= installed
+        for versions in world.catalogue.packages.values() if Ecosystem.KPT in installed else ():
+            ecosystems |= {
                 need.id.ecosystem
                 for candidate in versions
                 for requirement in candidate.requires
                 for need in requirement.alternatives
                 if isinstance(need, PackageNeed)
             }
-    return found
+    return ecosystems
 
 
 def find_needed_kinds(options: RunOptions) -> NeededKinds:

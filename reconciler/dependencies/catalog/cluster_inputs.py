@@ -441,7 +441,7 @@ def _unnamed_snapshot(fleet: FleetClusters, scopes: Mapping[str, _ClusterManifes
 
 
 def _hidden_packages(fleet: FleetClusters, scopes: Mapping[str, _ClusterManifests]) -> Iterator[Problem]:
-    """Yield a warning for each snapshot whose Carvel packages are all where no install sees them."""
+    """Yield a warning for each snapshot with all of its Carvel packages where no install sees them."""
     asking = [cluster for cluster, scope in scopes.items() if cluster and scope.installs]
     for cluster in asking:
         installs = [declared[0] for declared in scopes[cluster].installs.values()]

@@ -21,7 +21,7 @@ from reconciler.inventory.inventory import Source
 from reconciler.names.ids import group_of
 
 PORTER_GROUP = "getporter.org"
-"""The API group of Porter's operator, whose objects have an installation as their spec."""
+"""The API group of Porter's operator; its objects have an installation as their spec."""
 
 GROUPS = carvel.GROUPS | crossplane.GROUPS
 """The API groups of the dialects; Porter's manifests have none."""

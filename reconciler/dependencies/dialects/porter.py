@@ -288,7 +288,8 @@ def _requirement(
     item: Any, path: Path, notes: Diagnostics, registry: str, used: Mapping[str, set[str]]
 ) -> Requirement | None:
     if isinstance(item, Mapping) and isinstance(item.get("bundle"), str):
-        item = {**item, "reference": item["bundle"], "bundle": None}
+        # In `bundle.json` no generation shares what does not say so.
+        item = {**item, "reference": item["bundle"], "bundle": None, "sharing": item.get("sharing") or {}}
     parsed = notes.parse(api.BundleRequirement, item, path)
     if parsed is None:
         return None
@@ -421,7 +422,8 @@ class _Required(Struct, frozen=True):
         """Return which actions reach a dependency that is shared so: single ones win over `managed`."""
         lifecycle = self.item.lifecycle
         if lifecycle is None:
-            own = self.item.bundle is not None and share.scope is Sharing.EXCLUSIVE
+            has_own = self.item.bundle is not None or self.item.sharing is not None
+            own = has_own and share.scope is Sharing.EXCLUSIVE
             return Actions(own, own, own)
         managed = lifecycle.managed is True
         if lifecycle.managed is not None and lifecycle.model_fields_set - {"managed"}:

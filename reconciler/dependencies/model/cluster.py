@@ -137,7 +137,7 @@ class Catalogue:
         return id_ if id_ in self.packages else self.names.get(id_, id_)
 
     def namesakes(self, id_: PackageId) -> tuple[PackageId, ...]:
-        """Return the packages whose short name is that of a package, other than it, sorted."""
+        """Return the other packages with the short name of a package, sorted."""
         short = id_.name.rpartition("/")[2]
         return tuple(
             other
@@ -238,7 +238,7 @@ class ResolverSettings(PartlyCompared, frozen=True):
     discovery: bool = False
     reconsider: bool = False
     upgrade: frozenset[str] = frozenset()
-    forbid_cycles: frozenset[Ecosystem] = frozenset({Ecosystem.XPKG})
+    forbid_cycles: frozenset[Ecosystem] = frozenset({Ecosystem.XPKG, Ecosystem.BUNDLE})
     policies: tuple[tuple[Ecosystem, VersionPolicy], ...] = ()
     defaults: tuple[tuple[str, PackageId], ...] = ()
     shared_namespace: str = ""

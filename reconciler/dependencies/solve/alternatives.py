@@ -158,7 +158,7 @@ def _package(context: _NeedContext, need: PackageNeed) -> Iterator[Alternative]:
     if visible:
         return
     yield from _other_namespaces(context, need, package)
-    for installation in context.lookup.observed:
+    for installation in _nearest_first(context):
         if installation_matches(installation, need, package, share, scope):
             yield _installed(installation, context.number, scope)
     if context.may_install:
@@ -230,11 +230,16 @@ def _interface(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alternati
         kept = alternative if install.external else _keep_implementations(context, alternative, [need])
         if kept.instance is None or kept.allowed:
             yield kept
-    for installation in lookup.observed:
+    for installation in _nearest_first(context):
         if installation.namespace in here and _offers(installation.interfaces, [need]):
             yield _installed(installation, context.number, scope)
     if context.may_install:
         yield from _implementations(context, need)
+
+
+def _nearest_first(context: _NeedContext) -> list[ObservedInstallation]:
+    """Return the installations of the snapshot, those in the namespace of the requirement first."""
+    return sorted(context.lookup.observed, key=lambda there: there.namespace != context.site.namespace)
 
 
 def _implementations(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alternative]:

@@ -352,8 +352,8 @@ class _Explainer:
                 makers = sorted({c.id.name for c in candidates if any(i.meets(need) for i in c.interfaces)})
                 others = [name for name in named if name not in makers]
                 parts = [
-                    f"{_listing(names)} {one if len(names) == 1 else several}"
-                    for names, one, several in (
+                    f"{_listing(names)} {singular if len(names) == 1 else text}"
+                    for names, singular, text in (
                         (
                             makers,
                             "implements it, but is not the default",

@@ -284,7 +284,7 @@ class _HintFinder:
         return bool(own) and all(map(is_solvable, own))
 
     def _renamed(self, cause: Cause) -> Iterator[tuple[str, Edit]]:
-        """Yield the dependency that is almost called as a manifest says."""
+        """Yield the dependency with almost the name that a manifest has."""
         instance, wrong = cause.subject, cause.resource
         install = self.inputs.install_of(instance) if isinstance(instance, Instance) else None
         if cause.kind is not CauseKind.ALIAS or not isinstance(instance, Instance) or install is None:
@@ -312,8 +312,8 @@ class _HintFinder:
         there |= {(i.namespace, i.name): i.need.id for i in self.inputs.installs if i != install}
         names = {qualified(*name): id_ for name, id_ in there.items()}
         close = get_close_matches(bound, names, 1, _ALMOST) if bound else []
-        wanted = needed | alike
-        fitting = sorted(name for name, id_ in names.items() if not needed or catalogue.find(id_) in wanted)
+        suitable = needed | alike
+        fitting = sorted(name for name, id_ in names.items() if not needed or catalogue.find(id_) in suitable)
         for name in dict.fromkeys([*close, *fitting]):
             bindings = (*((a, b) for a, b in install.bindings if a != alias), (alias, name))
             instead = f"instead of `{alias}: {bound}` in" if bound else f"below `{BINDINGS}` in `custom` of"
