@@ -19,6 +19,7 @@ from tests.support.edge_fleet import (
     make_edges,
     make_empty,
     make_monorepo,
+    the_set,
 )
 from tests.support.git import Repo
 
@@ -215,3 +216,30 @@ def test_a_group_is_not_approved_by_the_name_of_one_of_its_packages(tmp_path: Pa
     assert "Update 2 packages" in world.run("pr", "show", "ap1/web").out
     assert world.run("approve", "ap1/web", "ap1/db").code == Exit.DONE
     assert (world.image("ap1"), world.image("ap1", "db")) == ("v2", "v2")
+
+
+# A reviewed lock
+
+
+def floating(world: EdgeFleet, own: str = "web", name: str = "web") -> None:
+    """A set follows main of its upstream."""
+    text = the_set(1, {}, name, own=own).replace('"revision": 1', '"branch": "main"')
+    Repo(world.control).commit({"manifests/set.json": text})
+
+
+@pytest.mark.parametrize("name", ["web", "shop"])
+def test_a_set_with_another_name_asks_for_one_lock_after_the_other(tmp_path: Path, name: str) -> None:
+    world = make_empty(tmp_path / "w")
+    world.configure(f"{WAVES}  lock: {{mode: reviewed}}\n")
+    floating(world)
+    world.settle()
+    world.settle()
+    assert world.images() == ["v2"] * 3
+    floating(world, own="web2", name=name)
+
+    for _ in range(6):
+        world.apply()
+        world.run("approve", "--all")
+
+    assert world.images(name) == ["v2"] * 3
+    assert "Nothing to do" in world.apply().out
