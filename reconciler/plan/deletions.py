@@ -114,11 +114,11 @@ def _successor(owner: ObjectName, context: PlanContext) -> str:
     if record is None or view is None or not record.set_name:
         return ""
     own, upstream = ObjectName(owner.namespace, record.set_name), record.spec.get("upstream")
+    rolling = {rollout.key for rollout in context.resolution.rollouts}
     for package, variants in sorted(context.downstreams.items()):
         target = context.targets.get(package)
         follows = any(
-            variant.key in context.rollouts
-            and (variant.set_key == own or _is_same_upstream(variant, upstream))
+            variant.set_key in rolling and (variant.set_key == own or _is_same_upstream(variant, upstream))
             for variant in variants
         )
         if follows and target and target.view.cluster == view.cluster and target.main_owner is None:

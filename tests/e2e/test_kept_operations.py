@@ -16,6 +16,7 @@ from tests.support.edge_fleet import (
     SKIP,
     WAVES,
     EdgeFleet,
+    blueprint,
     make_edges,
     make_empty,
     make_monorepo,
@@ -243,3 +244,36 @@ def test_a_set_with_another_name_asks_for_one_lock_after_the_other(tmp_path: Pat
 
     assert world.images(name) == ["v2"] * 3
     assert "Nothing to do" in world.apply().out
+
+
+# What people did stays
+
+
+def test_a_hotfix_on_main_that_a_draft_asks_about_is_not_answered_by_the_next_revision(
+    tmp_path: Path,
+) -> None:
+    """Our own commit changed the value that the question is about; the next run took that for an answer."""
+    world = make_edges(tmp_path / "w", "")
+    upstream = Repo(world.root / "blueprints.git")
+    upstream.commit(blueprint(3))
+    upstream.tag("web/v3")
+    world.want(3)
+    world.run("apply")
+    branch, repo = world.draft_branch("ap1", "web"), world.repo("ap1")
+    repo.commit({"web/note.txt": "mine\n"}, branch=branch, message="Mine\n")
+    world.run("apply")
+    hotfix = repo.read("main", "web/app.yaml").decode().replace("web:v1", "web:hotfix")
+    repo.commit({"web/app.yaml": hotfix}, message="Hotfix\n")
+    assert world.apply().code == Exit.WAITING
+    world.want(2)
+
+    assert world.apply().code == Exit.WAITING
+
+    refused = world.run("approve", "ap1/web")
+    assert "conflict in app.yaml at spec.template.spec.containers[name=main].image" in refused.out
+    assert world.image("ap1") == "hotfix"
+    answer = repo.read(branch, "web/app.yaml").decode().replace("web:v2", "web:both")
+    repo.commit({"web/app.yaml": answer}, branch=branch, message="Answer\n")
+    world.apply()
+    assert world.run("approve", "ap1/web").code == Exit.DONE
+    assert world.image("ap1") == "both"
