@@ -28,6 +28,7 @@ class EffectKind(StrEnum):
     CLOSED = "closed"
     MERGED = "merged"
     AUTO_MERGE = "auto-merge"
+    QUEUED = "queued"
     RECORDED = "recorded"
 
 
