@@ -114,18 +114,18 @@ def approve(
     chosen_by.check_sets(world.inventory)
     listed = list_pulls(world)
     chosen = [f for f in listed if f.pull.state is PullState.OPEN]
-    found: dict[str, list[ListedPull]] = {}
+    by_name: dict[str, list[ListedPull]] = {}
     left = [] if names else [f for f in chosen_by.select(chosen) if f.instance]
     chosen = [f for f in chosen if f not in left]
     if names:
         find = find_pulls if dry_run else partial(find_or_open_pulls, world)
-        found = {name: find(listed, name) for name in names}
-        chosen = [f for some in found.values() for f in some]
+        by_name = {name: find(listed, name) for name in names}
+        chosen = [f for some in by_name.values() for f in some]
     once = {pull.name: pull for pull in chosen_by.select(chosen)}
     refused = {
         name: Approved(pull, error=error)
         for name, pull in once.items()
-        if (texts := [text for text, some in found.items() if pull in some])
+        if (texts := [text for text, some in by_name.items() if pull in some])
         and (error := shared_error(pull, texts))
     }
     plan = cache(lambda: plan_fleet(world).plan)

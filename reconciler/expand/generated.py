@@ -109,7 +109,7 @@ class _Set:
         return self.render(contexts, renderer)
 
     def orders_without_rollout(self) -> Iterator[Finding]:
-        """Yield the orders of rollouts on a set that no policy makes roll out: nobody follows them."""
+        """Yield the orders of rollouts on a set that no policy makes roll out: they have no effect."""
         metadata, rollouts = self.pvs.manifest.metadata, self.inventory.policy.rollouts
         selectors = (LabelSelector.model_validate(policy.selector) for policy in rollouts)
         if any(compile_selector(selector)(metadata.labels or {}) for selector in selectors):

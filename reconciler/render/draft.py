@@ -69,7 +69,7 @@ def _carried(
 
     Our commit names what the draft has: another value would look like the answer of a person.
     """
-    before, of_main = add_identifiers(merged.files), {found.place for found, _ in merged.conflicts}
+    before, of_main = add_identifiers(merged.files), {each.place for each, _ in merged.conflicts}
     for conflict in conflicts:
         value = current_value(context.files, conflict)
         if conflict.place not in of_main or value == current_value(before, conflict):
