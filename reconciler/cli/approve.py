@@ -1,6 +1,6 @@
 """`approve`: merge drafts and deletions, on every forge, if nothing forbids it (D10, D18)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -91,7 +91,13 @@ def approve(
       reconciler approve --all                     everything that is open
       reconciler approve --propose-only edge-east/nginx
     """
-    from reconciler.cli.pull_requests import PullFilter, find_or_open_pulls, find_pulls, list_pulls
+    from reconciler.cli.pull_requests import (
+        PullFilter,
+        find_or_open_pulls,
+        find_pulls,
+        list_pulls,
+        shared_error,
+    )
     from reconciler.inventory.inventory import PullState
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
@@ -108,18 +114,30 @@ def approve(
     chosen_by.check_sets(world.inventory)
     listed = list_pulls(world)
     chosen = [f for f in listed if f.pull.state is PullState.OPEN]
+    by_name: dict[str, list[ListedPull]] = {}
     left = [] if names else [f for f in chosen_by.select(chosen) if f.instance]
     chosen = [f for f in chosen if f not in left]
     if names:
         find = find_pulls if dry_run else partial(find_or_open_pulls, world)
-        chosen = [f for name in names for f in find(listed, name)]
-    once = {pull.name: pull for pull in chosen_by.select(chosen)}.values()
+        by_name = {name: find(listed, name) for name in names}
+        chosen = [f for some in by_name.values() for f in some]
+    once = {pull.name: pull for pull in chosen_by.select(chosen)}
+    refused = {
+        name: Approved(pull, error=error)
+        for name, pull in once.items()
+        if (texts := [text for text, some in by_name.items() if pull in some])
+        and (error := shared_error(pull, texts))
+    }
     plan = cache(lambda: plan_fleet(world).plan)
     if propose_only:
-        results = [_propose(pull, dry_run=dry_run) for pull in track(once, "proposing")]
+        results = [
+            refused.get(name) or _propose(pull, dry_run=dry_run)
+            for name, pull in track(list(once.items()), "proposing")
+        ]
     else:
         plans = _Plans(plan, cache(lambda: plan_run(settings)))
-        results = _approve_all(list(once), world, plans, named=bool(names), dry_run=dry_run)
+        pulls = list(once.values())
+        results = _approve_all(pulls, refused, world, plans, named=bool(names), dry_run=dry_run)
     unread = {} if names else find_unread(world.inventory)
     printer = make_printer()
     printer.notes(
@@ -147,21 +165,28 @@ class _Plans(NamedTuple):
 
 
 def _approve_all(
-    pulls: "Sequence[ListedPull]", world: "RunInputs", plans: _Plans, *, named: bool, dry_run: bool
+    pulls: "Sequence[ListedPull]",
+    refused: "Mapping[str, Approved]",
+    world: "RunInputs",
+    plans: _Plans,
+    *,
+    named: bool,
+    dry_run: bool,
 ) -> list[Approved]:
     """Approve what nothing forbids, those of one repository together; the results are in the given order.
 
-    Only a person who names it publishes what a manifest does not want any more.
+    Only a person who names it publishes what a manifest does not want any more. `refused` are those that
+    nothing is asked about any more.
     """
     from reconciler.cli.pull_requests import ReadinessReader, withdrawn_error
 
     reader = ReadinessReader(world, plans.before)
-    reader.fetch(pulls)
+    reader.fetch(pull for pull in pulls if pull.name not in refused)
     withdrawn = {} if named or not pulls else {p.name: withdrawn_error(p, plans.before()) for p in pulls}
-    results: dict[str, Approved] = {}
+    results: dict[str, Approved] = dict(refused)
     ready: dict[str, Readiness] = {}
     by_forge: dict[int, list[ListedPull]] = {}
-    for pull in track(pulls, "checking pull requests"):
+    for pull in track([pull for pull in pulls if pull.name not in refused], "checking pull requests"):
         error = withdrawn.get(pull.name)
         judged = Approved(pull, error=error) if error is not None else _judge(pull, reader)
         if isinstance(judged, Approved):

@@ -47,7 +47,8 @@ class ListedPull(NamedTuple):
 
     `sets` are the PackageVariantSets that its packages were made by, as `namespace/name`, `instance` is
     another instance that its packages belong to, "" for this one and for none. `labels` are those of the
-    variants that its packages are of, as `key` and `key=value`.
+    variants that its packages are of, as `key` and `key=value`. `members` are the packages of a group, as
+    arguments of `approve`.
     """
 
     view: RepositoryView
@@ -57,6 +58,7 @@ class ListedPull(NamedTuple):
     sets: frozenset[str] = frozenset()
     instance: str = ""
     labels: frozenset[str] = frozenset()
+    members: tuple[str, ...] = ()
 
     @property
     def is_local(self) -> bool:
@@ -85,6 +87,7 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
         mirror = world.mirrors.open(views[0].remote)
         forge = world.forges.of(mirror)
         others = dict(_other_instances(views, world.inventory.policy.instance))
+        groups = _groups(views)
         for pull in world.inventory.pulls.get(url, ()):
             made_by, labelled = (
                 frozenset(name for head in _about(pull) for name in named.get((url, head), ()))
@@ -93,9 +96,22 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
             named = _OWN.match(pull.head)
             instance = named["instance"] if named else others.get(pull.head, "")
             instance = "" if instance == world.inventory.policy.instance else instance
-            listed.append(ListedPull(_view_of(views, pull), pull, forge, mirror, made_by, instance, labelled))
+            view, members = _view_of(views, pull), tuple(groups.get(pull.head, ()))
+            listed.append(ListedPull(view, pull, forge, mirror, made_by, instance, labelled, members))
     listed += _of_control(world, {each.view.url for each in listed})
     return sorted(listed, key=lambda f: (f.view.key, f.pull.number))
+
+
+def _groups(views: Iterable[RepositoryView]) -> Mapping[str, list[str]]:
+    """Return the packages with a draft in a group, by its branch."""
+    groups: dict[str, list[str]] = {}
+    for view in views:
+        for path, package in sorted(view.packages.items()):
+            for draft in package.drafts:
+                if draft.is_grouped:
+                    member = f"{view.key.name}/{_below(view, path)}"
+                    groups.setdefault(short_branch(draft.ref), []).append(member)
+    return groups
 
 
 def _other_instances(views: Iterable[RepositoryView], instance: str) -> Iterator[tuple[str, str]]:
@@ -283,6 +299,7 @@ def _some(named: list[ListedPull], text: str, candidates: Iterable[str]) -> list
 
 def _names(listed: ListedPull) -> Iterator[str]:
     yield listed.package
+    yield from listed.members
     about = parse_head(listed.pull.head)
     if about:
         yield f"{listed.view.key.name}/{about.path}"
@@ -302,6 +319,20 @@ def _view_of(views: Sequence[RepositoryView], pull: PullRequest) -> RepositoryVi
 
 def _below(view: RepositoryView, path: str) -> str:
     return path.removeprefix(f"{view.directory}/") if view.directory else path
+
+
+def shared_error(listed: ListedPull, texts: Sequence[str]) -> RefusedError | None:
+    """Return why a group is not approved by the names of some of its packages, None if it may be.
+
+    `texts` are the arguments that found it.
+    """
+    own = (listed.name, str(listed.pull.number), listed.package)
+    others = [member for member in listed.members if not any(fnmatchcase(member, text) for text in texts)]
+    if not others or any(fnmatchcase(name, text) for name in own for text in texts):
+        return None
+    more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
+    message = f"It shares pull request {listed.name} with {', '.join(others[:_MOST_NAMES])}{more}"
+    return RefusedError(message, hint=f"Approve them together: `reconciler approve {listed.name}`.")
 
 
 def is_merged(listed: ListedPull) -> bool:
@@ -337,7 +368,13 @@ def withdrawn_error(listed: ListedPull, plan: Plan) -> RefusedError | None:
             return RefusedError(f"{named}: {change.package.path}", hint=hint)
         target = plan.context.targets.get(change.package) if plan.context is not None else None
         draft = target.draft if target is not None else None
-        unwanted = {Reason.NOT_DESIRED, Reason.DELETION_PROPOSED, Reason.DRAFT_EDITED, Reason.DELETION_GUARD}
+        unwanted = {
+            Reason.NOT_DESIRED,
+            Reason.DELETION_PROPOSED,
+            Reason.DRAFT_EDITED,
+            Reason.DELETION_GUARD,
+            Reason.AWAITING_WAVE,
+        }
         is_unwanted = plan.context is not None and change.package not in plan.context.downstreams
         if (
             draft is not None

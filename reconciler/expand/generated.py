@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from reconciler.api.meta import LabelSelector
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, verb
@@ -14,6 +15,7 @@ from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
 from reconciler.expand.own_checks import check_downstream, check_labels, check_name, check_set
 from reconciler.expand.porch_checks import validate_set, validate_variant
+from reconciler.expand.selectors import compile_selector
 from reconciler.expand.targets import Context, TargetScope, named_clusters, unroll
 from reconciler.expand.template import RenderedSpec, Renderer, missing_repository
 from reconciler.expand.upstream import describe_missing, existing_upstreams, find_upstream
@@ -35,6 +37,8 @@ INHERITED = (
     "reconciler.dev/follow-moved-tag",
 )
 """Annotations of a set that apply to all of its variants, which have no manifest to annotate."""
+ORDERS = "reconciler.dev/rollout-"
+"""Start of the annotations of a set that order something about its rollout."""
 
 _MAX_TARGETS = 10
 """Invalid targets of one set that are listed before the rest is counted."""
@@ -78,6 +82,8 @@ class _Set:
         expressions, findings = check_declared_set(self.pvs, self.inventory.policy.limits)
         if findings:
             return self.stall(*findings, valid=False)
+        if orders := tuple(self.orders_without_rollout()):
+            return self.stall(*orders)
         upstream = self.spec.upstream
         view = self.repositories.get((upstream and upstream.repo) or "")
         normal = normal_upstream(upstream, view) if upstream else None
@@ -102,6 +108,19 @@ class _Set:
             trace=self.trace,
         )
         return self.render(contexts, renderer)
+
+    def orders_without_rollout(self) -> Iterator[Finding]:
+        """Yield the orders of rollouts on a set that no policy makes roll out: they have no effect."""
+        metadata, rollouts = self.pvs.manifest.metadata, self.inventory.policy.rollouts
+        selectors = (LabelSelector.model_validate(policy.selector) for policy in rollouts)
+        if any(compile_selector(selector)(metadata.labels or {}) for selector in selectors):
+            return
+        lacks = "no policy in spec.rollouts selects this set" if rollouts else "spec.rollouts has no policy"
+        for name, value in (metadata.annotations or {}).items():
+            if name.startswith(ORDERS) and value != "false":
+                message = f"{name} is an order for a rollout, and {lacks}"
+                hint = "Write the policy in reconciler.yaml (docs/rollouts.md), or remove the annotation."
+                yield Finding(("metadata", "annotations", name), message, Reason.INVALID_ANNOTATION, hint)
 
     def render(self, contexts: tuple[Context, ...], renderer: Renderer) -> OwnerExpansion:
         candidates, findings = [], []

@@ -33,7 +33,7 @@ from reconciler.plan.groups import group_changes
 from reconciler.plan.impact import ImpactReader
 from reconciler.plan.lock_pull_request import LockPlan, plan_lock
 from reconciler.plan.path_conflicts import find_blocked_refs, index_neighbours
-from reconciler.plan.records import applied_commit, plan_records, record_owners
+from reconciler.plan.records import applied_commit, leaving_records, plan_records, record_owners
 from reconciler.plan.request_limits import postpone_requests
 from reconciler.plan.requests import plan_requests
 from reconciler.plan.status import plan_status, status_owners
@@ -61,7 +61,7 @@ def build_plan(
     """
     context = build_context(inventory, fleet, rendered)
     decided = _decide_changes(context)
-    locks, lock = fleet.locks, plan_lock(inventory, fleet)
+    locks, lock = fleet.locks, plan_lock(_with_last_records(inventory, decided.every, context), fleet)
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     own = [change for change in decided.every if shard.holds(change.package.url)]
     changes = tuple(_described(own, decided.changes, fleet, context, contents or {}))
@@ -106,6 +106,16 @@ def _relabelled(changes: Iterable[Change], context: PlanContext) -> Iterator[str
             parts += [f"{key} removed" for key in sorted(before.keys() - now.keys())]
             if parts:
                 yield f"PackageVariant {resolved.variant.key} gets other {field}: {', '.join(parts)}"
+
+
+def _with_last_records(inventory: Inventory, changes: Iterable[Change], context: PlanContext) -> Inventory:
+    """Return the inventory with the records that the run leaves: pins of a reviewed lock go with them.
+
+    Otherwise the next run would propose another lock, though nothing happened since.
+    """
+    leaving = set(leaving_records(context, changes)) if inventory.reviewed is not None else set()
+    records = {key: record for key, record in inventory.records.items() if key not in leaving}
+    return replace(inventory, records=records) if leaving else inventory
 
 
 def _upstream_moves(plan: Plan, inventory: Inventory) -> Iterator[lock_changes.VersionChange]:

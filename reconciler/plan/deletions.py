@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural
+from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.refs import deletion_proposed_ref, deletion_ref, short_branch
@@ -95,9 +96,6 @@ def _why_kept(owner: ObjectName, package: PackageKey, context: PlanContext) -> H
             return Held(Veto.OWNER, Reason.REMOVAL_UNPROVEN, outdated) if outdated else None
         return Held(Veto.OWNER, Reason.OWNER_STALLED, f"PackageVariant {owner} cannot be resolved")
     change = context.gone.get(owner)
-    if change is not None and change.reason is Reason.NOT_DESIRED and (awaited := _successor(owner, context)):
-        message = f"It goes when {awaited}, which takes its place in the rollout of its set, is published"
-        return Held(Veto.OWNER, Reason.AWAITING_WAVE, message)
     if change is not None:
         is_gone = change.reason is Reason.NOT_DESIRED
         return None if is_gone else Held(Veto.OWNER, change.reason, change.message)
@@ -106,23 +104,32 @@ def _why_kept(owner: ObjectName, package: PackageKey, context: PlanContext) -> H
 
 
 def _successor(owner: ObjectName, context: PlanContext) -> str:
-    """Return the package that a set with waves has for the same cluster now, until main has it.
+    """Return the package in a rollout that takes this one's place in its cluster, until main has it.
 
-    A set that calls its package something else leaves no cluster without it.
+    A set that calls its package something else leaves no cluster without it, nor does one with another name
+    and the same upstream package.
     """
     record, inventory = context.inventory.records.get(owner), context.inventory
     view = inventory.repositories.get(ObjectName(owner.namespace, record.repository)) if record else None
     if record is None or view is None or not record.set_name:
         return ""
-    own = ObjectName(owner.namespace, record.set_name)
-    if all(rollout.key != own for rollout in context.resolution.rollouts):
-        return ""
+    own, upstream = ObjectName(owner.namespace, record.set_name), record.spec.get("upstream")
+    rolling = {rollout.key for rollout in context.resolution.rollouts}
     for package, variants in sorted(context.downstreams.items()):
         target = context.targets.get(package)
-        is_of_set = any(variant.set_key == own for variant in variants)
-        if is_of_set and target and target.view.cluster == view.cluster and target.main_owner is None:
+        follows = any(
+            variant.set_key in rolling and (variant.set_key == own or _is_same_upstream(variant, upstream))
+            for variant in variants
+        )
+        if follows and target and target.view.cluster == view.cluster and target.main_owner is None:
             return f"{target.view.key.name}/{package_name(target.view, package.path)}"
     return ""
+
+
+def _is_same_upstream(variant: DesiredVariant, recorded: Any) -> bool:
+    upstream = variant.spec.upstream
+    names = (upstream.repo, upstream.package) if upstream is not None else None
+    return isinstance(recorded, Mapping) and (recorded.get("repo"), recorded.get("package")) == names
 
 
 def left_drafts(target: PlanTarget, context: PlanContext) -> tuple[Draft, ...]:
@@ -176,6 +183,13 @@ def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Deci
     comment = SUPERSEDED if target.package.main_tree is not None else NEVER_PUBLISHED
     branches, waits = close_drafts(untouched), bool(touched)
     close = close_pulls(target, [d.ref for d in untouched], comment)
+    if target.main_owner is not None and (awaited := _successor(owner, context)):
+        message = f"It goes when {awaited}, which takes its place in a rollout, is published"
+        held = Held(Veto.OWNER, Reason.AWAITING_WAVE, message)
+        branches = (*branches, *withdraw_deletion(target, context))
+        return _unwanted(
+            target, owner, Op.KEEP, Reason.AWAITING_WAVE, branches=branches, close=close, held=held
+        )
     if target.main_owner is not None:
         return _propose(target, owner, context, branches=branches, close=close, touched=touched)
     op, reason, message = Op.DELETE, Reason.NOT_DESIRED, _cause(owner, context)

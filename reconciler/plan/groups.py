@@ -7,7 +7,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import plural, visible
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import GroupBranch, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
@@ -130,7 +129,8 @@ def _on_branch(change: Change, target: PlanTarget, group: GroupBranch, context: 
         return Member(change, target, Placement.STAYS, own, change.pull, group)
     if own is not None and (change.op is Op.ORPHAN or not _is_ready(change, target, context)):
         return Member(change, target, Placement.LEAVES, *_own_draft(change, target, context), group)
-    place = Placement.LEAVES if is_over else Placement.STAYS
+    # A variant that takes the package over writes its part of the branch anew.
+    place = Placement.LEAVES if is_over and own is None else Placement.STAYS
     return Member(change, target, place, own, change.pull, group)
 
 
@@ -322,7 +322,7 @@ def _group(
     if not group.members and not group.is_kept:
         return {m.change.package: _with_removal(_apart(m), group.branch, group.pull) for m in group.leaving}
     write = _write(group, context)
-    pull = _pull(group, context, is_written=write is not None)
+    pull = _pull(group, is_written=write is not None)
     carriers = [m for m in group.members if m.written is not None or m.pull is not None]
     carriers = carriers or list(group.members[:1])
     rest = (write,) if write is not None else ()
@@ -403,7 +403,7 @@ def _time(member: Member, context: PlanContext) -> int:
     return context.inventory.control.commit.time if member.place is Placement.LEAVES else 0
 
 
-def _pull(group: PlannedGroup, context: PlanContext, *, is_written: bool) -> PullRequest | None:
+def _pull(group: PlannedGroup, *, is_written: bool) -> PullRequest | None:
     """Return the group's one pull request, None where it needs none now."""
     open_pull = group.pull if group.pull is not None and group.pull.state is PullState.OPEN else None
     is_requested = any(member.pull is not None for member in group.members)
@@ -412,24 +412,11 @@ def _pull(group: PlannedGroup, context: PlanContext, *, is_written: bool) -> Pul
     return PullRequest(
         head=short_branch(group.ref),
         base=group.view.branch,
-        title=_title(group, context),
+        title="",
         body="",
         draft=open_pull.draft if open_pull else True,
         number=open_pull.number if open_pull else 0,
     )
-
-
-def _title(group: PlannedGroup, context: PlanContext) -> str:
-    count = len(group.members)
-    is_new = all(member.target.package.main_tree is None for member in group.members)
-    verb, wave = "Create" if is_new else "Update", ""
-    keys = [member.change.variant for member in group.members if member.change.variant]
-    rollout = context.rollouts.get(keys[0]) if keys else None
-    is_back = rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
-    if rollout is not None and (is_back or context.inventory.policy.pull_requests.group_by is GroupBy.WAVE):
-        verb = "Roll back" if is_back else verb
-        wave = f" of wave {rollout.waves_of[keys[0]]}, rollout {rollout.revision}"
-    return visible(f"{verb} {plural(count, 'package')}{wave}")
 
 
 def _cleared(

@@ -15,6 +15,7 @@ from reconciler.plan.overview import package_overviews
 from reconciler.plan.provenance import find_request
 from reconciler.plan.status import current_statuses
 from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.rollout_model import ROLL_BACK, RolloutPhase
 
 _THERE = "Main has {goal}, by its name; what follows is about another change of the package"
 _MOST = 5
@@ -175,6 +176,10 @@ def _state(plan: Plan, change: Change, name: str, *, explained: bool) -> Iterato
             step = "Wait, or change the limits and schedules in spec.pullRequests."
         elif change.reason is Reason.AWAITING_WAVE:
             step = "Run `reconciler plan`: it has every wave."
+        rollout = plan.context.rollouts.get(change.variant) if change.variant else None
+        if rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK:
+            forward = f"To go forward again, remove {ROLL_BACK} from PackageVariantSet {rollout.key}."
+            step = f"{step} {forward}" if status.phase is Phase.IN_REVIEW else forward
         why = change.detail if status.phase is Phase.PENDING else ""
         message = "; ".join(dict.fromkeys(filter(None, (status.message or change.detail, why))))
         pull = f" as #{status.pull}" if status.pull else ""

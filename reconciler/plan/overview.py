@@ -98,6 +98,8 @@ def _waiting(status: PackageStatus, people: Iterable[str], *, is_wanted: bool) -
     if status.phase is Phase.IN_REVIEW:
         if status.reason == Reason.AWAITING_CHECKS:
             return "its checks"
+        if status.reason == Reason.AWAITING_WAVE:
+            return find_facts(status.reason).waits_for
         what = "review of its deletion" if status.reason == Reason.DELETION_PROPOSED else "review"
         names = ", ".join(people)
         return f"{what} by {names}" if names else what

@@ -67,7 +67,7 @@ def plan_records(
         if old is not None and (old.url, old.path) == change.package:
             records[old.key] = replace(old, **_after_deletion(change))
     # The record is our finalizer: it leaves after its package did, never before (D3).
-    for key in _leaving(context, changes):
+    for key in leaving_records(context, changes):
         del records[key]
     kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(context, records.values())]
     files = {record_path(r): record_bytes(r) for r in kept}
@@ -97,7 +97,7 @@ def applied_commit(
     if context.inventory.policy.suspend or not (applied or has_variants):
         return applied
     if applied and control.standing.position in (Position.REWRITTEN, Position.UNKNOWN):
-        left = context.gone.keys() - set(_leaving(context, changes))
+        left = context.gone.keys() - set(leaving_records(context, changes))
         return applied if left or refused else control.commit.oid
     return control.commit.oid
 
@@ -233,7 +233,7 @@ def _output(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
     return draft.written
 
 
-def _leaving(context: PlanContext, changes: Iterable[Change]) -> Iterator[ObjectName]:
+def leaving_records(context: PlanContext, changes: Iterable[Change]) -> Iterator[ObjectName]:
     """Yield the records of variants that are gone and own nothing once the plan is applied."""
     by_package = {change.package: change for change in changes}
     owning: set[ObjectName] = set()

@@ -12,7 +12,7 @@ import orjson
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
-from reconciler.base.wording import visible
+from reconciler.base.wording import plural, visible
 from reconciler.inventory.inventory import HeadStatus, PullRequest, PullState
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import deletion_ref, short_branch
@@ -20,7 +20,7 @@ from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullReques
 from reconciler.plan.compose import RequestState
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.reviewers import find_people
-from reconciler.policy import ForgeKind, find_rule
+from reconciler.policy import ForgeKind, GroupBy, find_rule
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
@@ -224,11 +224,12 @@ def _content(pull: PullRequest, members: Sequence[_Described], context: PlanCont
     """Return a pull request with the title, base, labels and digest that it should have."""
     changes = [member.change for member in members]
     view = context.targets[changes[0].package].view
-    title = visible(_title(members[0], context)) or pull.title
+    is_group = bool(changes[0].group)
+    title = _group_title(members, context) if is_group else _title(members[0], context)
     people = find_people(changes, context)
     planned = replace(
         pull,
-        title=title,
+        title=visible(title) or pull.title,
         body="",
         base=view.branch,
         labels=_labels(changes, context),
@@ -270,10 +271,24 @@ def _status(members: Sequence[Change], context: PlanContext) -> HeadStatus | Non
     return HeadStatus(name, passed=True, text="Ready to be reviewed")
 
 
+def _group_title(members: Sequence[_Described], context: PlanContext) -> str:
+    """Return the title for a group: what it does to how many packages that are wanted."""
+    changes = [member.change for member in members if member.change.package in context.downstreams]
+    is_new = all(context.targets[change.package].package.main_tree is None for change in changes)
+    verb, wave = "Create" if is_new else "Update", ""
+    keys = [change.variant for change in changes if change.variant]
+    rollout = context.rollouts.get(keys[0]) if keys else None
+    is_back = rollout is not None and rollout.phase is RolloutPhase.ROLLED_BACK
+    if rollout is not None and (is_back or context.inventory.policy.pull_requests.group_by is GroupBy.WAVE):
+        verb = "Roll back" if is_back else verb
+        wave = f" of wave {rollout.waves_of[keys[0]]}, rollout {rollout.revision}"
+    return f"{verb} {plural(len(changes), 'package')}{wave}" if changes else ""
+
+
 def _title(member: _Described, context: PlanContext) -> str:
-    """Return the title for one package; "" for a group, which has its own, and where nothing is known."""
+    """Return the title for one package, "" where nothing is known."""
     first, request = member
-    if first.group or request is None:
+    if request is None:
         return ""
     name = package_name(context.targets[first.package].view, first.package.path)
     old, new = request.upstream_from, request.upstream_to

@@ -198,7 +198,9 @@ def _settled(change: Change, target: PlanTarget, context: PlanContext, head: str
 
 
 def _review(change: Change, target: PlanTarget, context: PlanContext) -> tuple[str, str]:
-    """Return what is reviewed where it is no content: a deletion, or a package that is let go."""
+    """Return what is reviewed where it is no content, a deletion for example, or what holds its merge."""
+    if change.variant is not None and change.variant in context.stopped:
+        return str(Reason.AWAITING_WAVE), context.stopped[change.variant]
     if change.reason is Reason.AWAITING_CHECKS:
         return str(change.reason), change.message
     if target.key in context.downstreams:

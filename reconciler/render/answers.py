@@ -168,6 +168,9 @@ def _classify_main(
     if decision is not None:
         answer = _by_policy(conflict, decision)
         return answer if answer.chosen == now else Answer(conflict, AnsweredBy.EDIT, now)
+    taken = context.named(replace(conflict, upstream=conflict.local, local=now))
+    if now == conflict.upstream and answers.latest.get(context.name(taken)) == "":
+        return taken  # our commit took upstream's value, and asked whether it is better than main's
     if now == conflict.local:
         return conflict
     if now != conflict.upstream and answers.latest.get(context.name(current)) == "":

@@ -14,6 +14,7 @@ from reconciler.render.answers import (
     FoundConflict,
     asked_conflicts,
     classify_conflicts,
+    current_value,
     find_document,
 )
 from reconciler.render.conflicts import conflict_policy, policy_sources, recorded_by_name
@@ -56,8 +57,25 @@ def update_draft(
     context = replace(draft_context(inputs, updated.files, policy), recorded=recorded)
     new = (*given, *merged.conflicts, *updated.conflicts)
     conflicts = classify_conflicts(main.conflicts, new, context)
+    conflicts = replace(conflicts, open=tuple(sorted(_carried(conflicts.open, merged, context))))
     notes = merged.notes + updated.notes
     return PackageInProgress(updated.files, notes=notes, warnings=updated.warnings), conflicts
+
+
+def _carried(
+    conflicts: Iterable[Conflict], merged: PackageInProgress, context: DraftContext
+) -> Iterator[Conflict]:
+    """Yield open conflicts, those with main at the value that upstream's merge left in the draft.
+
+    Our commit names what the draft has: another value would look like the answer of a person.
+    """
+    before, of_main = add_identifiers(merged.files), {each.place for each, _ in merged.conflicts}
+    for conflict in conflicts:
+        value = current_value(context.files, conflict)
+        if conflict.place not in of_main or value == current_value(before, conflict):
+            yield conflict
+        elif value != conflict.upstream:
+            yield context.named(replace(conflict, local=value))
 
 
 def draft_context(inputs: VariantInputs, files: Files, policy: ConflictPolicy = _ASK) -> DraftContext:

@@ -363,7 +363,7 @@ def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
         if isinstance(outcome, ResolvedVariant | WaitingVariant):
             holds[member.key] = Hold(pin, f"{head}; {why}" if why else head, at)
         by_wave.setdefault(member.wave, []).append(status._replace(why=why or status.why))
-        if member.before is None and pin is not None:
+        if member.before is None and pin is not None and not why:
             member = replace(member, before=recorded_pin(pin))
         members.append(member)
     waves_of = {member.key: member.wave for member in members}

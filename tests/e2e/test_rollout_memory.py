@@ -1,144 +1,19 @@
 """Rollouts of a set over three clusters as real repositories: ways back, failures, renames, orders."""
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from reconciler.base.errors import Exit
-from tests.support.git import Repo, kptfile, make_repository
+from tests.support.edge_fleet import FOLLOW, ROLL_BACK, SKIP, WAVES, blueprint, make_edges, make_monorepo
+from tests.support.git import Repo
 from tests.support.signing import make_key, signing_options
-from tests.support.small_world import app, repository
-from tests.support.world import World, git
-
-EDGES = ("ap1", "eu1", "us1")
-WAVES = """\
-  rollouts:
-  - waves:
-    - name: canary
-      size: 1
-    - name: main
-"""
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata: {name: fleet}
-spec:
-  manifests: [manifests]
-"""
-ROLL_BACK, SKIP, FOLLOW = (
-    f"reconciler.dev/{name}" for name in ("rollout-rollback", "rollout-skip", "follow-moved-tag")
-)
-
-
-def blueprint(revision: int, folder: str = "") -> dict[str, str]:
-    return {f"{folder}web/Kptfile": kptfile("web"), f"{folder}web/app.yaml": app("web", revision)}
-
-
-def the_set(revision: int, notes: Mapping[str, str], name: str = "web") -> str:
-    value = {
-        "apiVersion": "config.porch.kpt.dev/v1alpha2",
-        "kind": "PackageVariantSet",
-        "metadata": {"name": "web", "namespace": "default", "annotations": dict(notes)},
-        "spec": {
-            "upstream": {"repo": "blueprints", "package": "web", "revision": revision},
-            "targets": [
-                {
-                    "repositories": [{"name": edge} for edge in EDGES],
-                    "template": {"downstream": {"package": name}},
-                }
-            ],
-        },
-    }
-    return json.dumps(value, indent=1)
-
-
-class Fleet(World):
-    """The world, and what people do in it."""
-
-    def want(self, revision: int, notes: Mapping[str, str] | None = None, name: str = "web") -> None:
-        Repo(self.control).commit({"manifests/set.json": the_set(revision, notes or {}, name)})
-
-    def configure(self, more: str = WAVES) -> None:
-        Repo(self.control).commit({"reconciler.yaml": CONFIGURATION + more})
-
-    def settle(self) -> None:
-        """Apply and approve until nothing is left to do."""
-        self.run("apply")
-        while "approved" in self.run("approve", "--all").out:
-            self.run("apply")
-
-    def is_quiet(self) -> bool:
-        """Whether one more run writes nothing, also from a fresh clone."""
-        self.run("apply")
-        before = self.all_refs()
-        self.run("apply", cache="fresh")
-        return self.all_refs() == before
-
-    def image(self, edge: str, name: str = "web") -> str:
-        """Return the revision that the package on main runs, "" without a package."""
-        try:
-            text = self.repo(edge).read("main", f"{self.folder(edge)}{name}/app.yaml").decode()
-        except KeyError:
-            return ""
-        return text.partition("web:")[2].split()[0]
-
-    def images(self, name: str = "web") -> list[str]:
-        return [self.image(edge, name) for edge in EDGES]
-
-    def repo(self, edge: str) -> Repo:
-        own = self.root / f"{edge}.git"
-        return Repo(own if own.exists() else self.root / "fleet.git")
-
-    def folder(self, edge: str) -> str:
-        return "" if (self.root / f"{edge}.git").exists() else f"clusters/{edge}/"
-
-
-def make(root: Path, more: str = WAVES) -> Fleet:
-    """Return the fleet with the first revision everywhere."""
-    root.mkdir()
-    upstream = make_repository(root / "blueprints.git", blueprint(1))
-    upstream.tag("web/v1")
-    upstream.commit(blueprint(2), message="web v2\n")
-    upstream.tag("web/v2")
-    for edge in EDGES:
-        make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
-    files = {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", *EDGES)}
-    make_repository(root / "control.git", {"reconciler.yaml": CONFIGURATION, **files})
-    return started(Fleet(root), more)
-
-
-def make_monorepo(root: Path) -> Fleet:
-    """Return the fleet as directories of one repository, with the blueprints beside them."""
-    root.mkdir()
-    fleet = make_repository(
-        root / "fleet.git", {**blueprint(1, "blueprints/"), "clusters/README.md": "clusters\n"}
-    )
-    fleet.tag("blueprints/web/v1")
-    fleet.commit(blueprint(2, "blueprints/"), message="web v2\n")
-    fleet.tag("blueprints/web/v2")
-    folders = {"blueprints": "blueprints", **{edge: f"clusters/{edge}" for edge in EDGES}}
-    files = {
-        f"manifests/{name}.yaml": repository(name).replace(f"../{name}.git", "../fleet.git")
-        + f"    directory: {folder}\n"
-        for name, folder in folders.items()
-    }
-    make_repository(root / "control.git", {"reconciler.yaml": CONFIGURATION, **files})
-    return started(Fleet(root))
-
-
-def started(world: Fleet, more: str = WAVES) -> Fleet:
-    world.want(1)
-    world.settle()
-    assert world.images() == ["v1"] * 3
-    world.configure(more)
-    return world
+from tests.support.world import git
 
 
 @pytest.mark.parametrize("layout", ["repositories", "monorepo"])
 def test_a_rollback_reaches_every_package_and_leaves_nothing_to_do(tmp_path: Path, layout: str) -> None:
-    world = make(tmp_path / "w") if layout == "repositories" else make_monorepo(tmp_path / "w")
+    world = make_edges(tmp_path / "w") if layout == "repositories" else make_monorepo(tmp_path / "w")
     revision = "web/v2" if layout == "repositories" else "blueprints/web/v2"
     world.want(2)
     first = world.run("apply").out
@@ -158,7 +33,7 @@ def test_a_rollback_reaches_every_package_and_leaves_nothing_to_do(tmp_path: Pat
 
 @pytest.mark.parametrize("lost", ["state", "policy", "unread"])
 def test_a_rollback_knows_what_main_had_before(tmp_path: Path, lost: str) -> None:
-    world = make(tmp_path / "w")
+    world = make_edges(tmp_path / "w")
     world.want(2)
     if lost == "unread":
         (world.root / "eu1.git").rename(world.root / "away")
@@ -184,7 +59,7 @@ def test_a_rollback_knows_what_main_had_before(tmp_path: Path, lost: str) -> Non
 
 
 def test_a_rollback_takes_no_revision_that_is_not_verified(tmp_path: Path) -> None:
-    world = make(tmp_path / "w")
+    world = make_edges(tmp_path / "w")
     world.want(2)
     world.settle()
     key = make_key(tmp_path / "key")
@@ -205,7 +80,7 @@ def test_a_rollback_takes_no_revision_that_is_not_verified(tmp_path: Path) -> No
 
 
 def test_a_set_that_renames_its_package_leaves_no_cluster_without_it(tmp_path: Path) -> None:
-    world = make(tmp_path / "w")
+    world = make_edges(tmp_path / "w")
     world.want(1, name="shop")
     for _ in range(8):
         ran = world.run("apply")
@@ -218,7 +93,7 @@ def test_a_set_that_renames_its_package_leaves_no_cluster_without_it(tmp_path: P
 
 
 def test_a_set_follows_a_moved_tag_by_one_annotation(tmp_path: Path) -> None:
-    world = make(tmp_path / "w")
+    world = make_edges(tmp_path / "w")
     world.want(2)
     world.run("apply")
     world.run("approve", "--all")
@@ -248,7 +123,7 @@ def test_a_set_follows_a_moved_tag_by_one_annotation(tmp_path: Path) -> None:
 def test_an_order_that_is_not_understood_is_refused_by_line(
     tmp_path: Path, order: dict[str, str], hint: str
 ) -> None:
-    world = make(tmp_path / "w")
+    world = make_edges(tmp_path / "w")
     world.want(2, order)
 
     ran = world.run("apply")
@@ -260,7 +135,7 @@ def test_an_order_that_is_not_understood_is_refused_by_line(
 
 
 def test_a_closed_pull_request_fails_its_wave_without_its_branch(tmp_path: Path) -> None:
-    world = make(tmp_path / "w")
+    world = make_edges(tmp_path / "w")
     world.want(2)
     world.run("apply")
     world.run("pr", "close", "ap1#2")

@@ -19,7 +19,9 @@ from random import Random
 import pytest
 
 from tests.faults.world import Runner
-from tests.support.combination.life import ViolationError, draw_life, replay
+from tests.support.combination.ledger import ViolationError
+from tests.support.combination.life import draw_life, replay
+from tests.support.combination.operations import OPERATIONS, draw_operations
 from tests.support.combination.shrink import same_violation, shrink
 from tests.support.combination.themes import THEMES
 from tests.support.notes import note
@@ -29,6 +31,8 @@ LIVES = int(os.environ.get("RECONCILER_LIVES", "10"))
 THEMED = 2
 DRAWN = [("anything", FIRST + n) for n in range(LIVES)]
 DRAWN += [(name, FIRST + n) for name in THEMES if name != "anything" for n in range(min(THEMED, LIVES))]
+OPERATED = 3
+DRAWN += [(OPERATIONS, FIRST + n) for n in range(min(OPERATED, LIVES))]
 STEPS = 15
 SOAK_MINUTES = float(os.environ.get("RECONCILER_SOAK_MINUTES", "0"))
 TRACE = os.environ.get("RECONCILER_TRACE", "")
@@ -57,7 +61,7 @@ def test_soak_keeps_every_promise(runner: Runner) -> None:
     lives = 0
     while time.monotonic() < end:
         seed = int.from_bytes(os.urandom(4))
-        theme = sorted(THEMES)[lives % len(THEMES)]
+        theme = sorted({*THEMES, OPERATIONS})[lives % (1 + len(THEMES))]
         lives += 1
         try:
             live(seed, theme, runner)
@@ -73,7 +77,10 @@ def live(seed: int, theme: str, runner: Runner) -> None:
     root = Path(tempfile.mkdtemp(prefix="machine-"))
     random = Random(seed)
     try:
-        draw_life(random, root / "w", THEMES[theme], STEPS, runner)
+        if theme == OPERATIONS:
+            draw_operations(random, root / "w", STEPS)
+        else:
+            draw_life(random, root / "w", THEMES[theme], STEPS, runner)
     except ViolationError as violation:
         told, trace = violation.args
         trace = shrink(trace, same_violation(told, runner), seconds=SHRINK_S)

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 TOKEN = re.compile(rb"[kuf]\d{5}x")
 
 
+class ViolationError(AssertionError):
+    """What must hold does not; the trace replays it."""
+
+
 @dataclass(frozen=True)
 class Token:
     """One change: `k` of a person, `u` of an upstream author, `f` of a file that is not ours."""

@@ -13,8 +13,9 @@ from typing import Any
 from tests.faults.world import Runner
 from tests.support.combination import kpt_update, oracles, status_oracles, trees
 from tests.support.combination.fleet import FOREIGN, Fleet, Pull, Result
-from tests.support.combination.ledger import Token, tokens_in
+from tests.support.combination.ledger import Token, ViolationError, tokens_in
 from tests.support.combination.manifest_steps import ALL_STEPS as STEPS
+from tests.support.combination.operations import OPERATIONS, OperatorLife, replay_operations
 from tests.support.combination.proposals import UNAVAILABLE, Proposal, check_proposal, hidden, propose
 from tests.support.combination.spec import FleetSpec
 from tests.support.combination.themes import Theme
@@ -22,10 +23,6 @@ from tests.support.combination.themes import Theme
 DECLINE = "#!/bin/sh\necho 'declined by policy' >&2\nexit 1\n"
 Trace = dict[str, Any]
 Refs = Mapping[str, Mapping[str, str]]
-
-
-class ViolationError(AssertionError):
-    """What must hold does not; the trace replays it."""
 
 
 @dataclass
@@ -315,8 +312,10 @@ def draw_life(random: Random, root: Path, theme: Theme, count: int, runner: Runn
     return {"spec": start, "steps": life.history}
 
 
-def replay(trace: Trace, root: Path, runner: Runner | None = None) -> Life:
+def replay(trace: Trace, root: Path, runner: Runner | None = None) -> Life | OperatorLife:
     """Play a trace again; raise ViolationError where it violates something."""
+    if trace["spec"].get("theme") == OPERATIONS:
+        return replay_operations(trace, root)
     life = Life(Fleet(root, FleetSpec.from_json(json.loads(json.dumps(trace["spec"])))).build(), runner)
     try:
         life.settle()

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.world import Runner
-from tests.support.combination.life import Trace, ViolationError, replay
+from tests.support.combination.ledger import ViolationError
+from tests.support.combination.life import Trace, replay
 
 Fails = Callable[[Trace], bool]
 
@@ -23,7 +24,7 @@ def shrink(trace: Trace, fails: Fails, *, seconds: float = 60) -> Trace:
         size //= 2
     spec = trace["spec"]
     for field in ("variants", "neighbours", "corpus"):
-        for item in list(spec[field]):
+        for item in list(spec.get(field, ())):
             fewer = {**spec, field: [other for other in spec[field] if other != item]}
             if time.monotonic() < end and fails({"spec": fewer, "steps": steps}):
                 spec = fewer

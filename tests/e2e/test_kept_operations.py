@@ -1,0 +1,279 @@
+"""Weeks of operators that once ended in a false report or a dead end, kept: fixed steps of the command line.
+
+Each apply is followed by a second one from a fresh clone, which must write no ref of any repository.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.base.errors import Exit
+from tests.support.edge_fleet import (
+    EDGES,
+    GO,
+    PAUSE,
+    ROLL_BACK,
+    SKIP,
+    WAVES,
+    EdgeFleet,
+    blueprint,
+    make_edges,
+    make_empty,
+    make_monorepo,
+    the_set,
+)
+from tests.support.git import Repo
+
+GROUP = "reconciler/fleet/group/repository/default/ap1/1"
+GROUPED = "  pullRequests: {groupBy: repository}\n"
+
+
+def edit(world: EdgeFleet, branch: str, *, edge: str = "ap1", package: str = "web") -> None:
+    """A person changes a value of a package on a branch."""
+    path, repo = f"{package}/app.yaml", world.repo(edge)
+    text = repo.read(branch, path).decode()
+    repo.commit({path: text.replace("replicas: 1", "replicas: 7")}, branch=branch, message="Mine\n")
+
+
+def is_edited(world: EdgeFleet, branch: str = "main", *, edge: str = "ap1", package: str = "web") -> bool:
+    return "replicas: 7" in world.repo(edge).read(branch, f"{package}/app.yaml").decode()
+
+
+def opened(world: EdgeFleet, edge: str = "ap1") -> dict[int, str]:
+    """Return the titles of the open pull requests of a cluster."""
+    return {number: pull["title"] for number, pull in world.pulls(edge).items() if pull["state"] == "open"}
+
+
+def waves_of(said: str) -> list[str]:
+    return [line.strip() for line in said.splitlines() if line.startswith("  wave ")]
+
+
+# Rollouts
+
+
+@pytest.mark.parametrize("more", ["", GROUPED])
+def test_the_rollback_of_a_rollout_that_creates_packages_ends(tmp_path: Path, more: str) -> None:
+    world = make_empty(tmp_path / "w")
+    world.configure(WAVES + more)
+    world.want(1)
+    world.apply()
+    world.run("approve", "--all")
+    world.apply()
+    world.run("approve", "eu1#1")
+    world.want(1, {ROLL_BACK: "web/v1"})
+
+    closing = next(line for line in world.apply().out.splitlines() if "us1/web" in line)
+    assert closing.split()[:3] == ["close", "us1/web", "RolledBack"]
+
+    assert opened(world, "us1") == {}
+    assert world.run("approve", "--all").out.strip() == "Nothing is open."
+    staying = "{0} cannot go back ({1}: {1} was made by it and stays until its target goes)"
+    assert waves_of(world.apply().out) == [
+        f"wave canary: rolled back, 1 of 1 published, {staying.format(1, 'ap1/web')}",
+        f"wave main: rolled back, 1 of 2 published, {staying.format(1, 'eu1/web')}",
+    ]
+    assert world.images() == ["v1", "v1", ""]
+
+
+def test_a_package_that_is_rolled_back_says_how_it_goes_forward(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w")
+    world.want(2)
+    world.settle()
+    world.want(2, {ROLL_BACK: "web/v2"})
+    world.apply()
+    forward = f"To go forward again, remove {ROLL_BACK} from PackageVariantSet default/web."
+
+    in_review = world.run("explain", "--why-not", "web/v2", "ap1/web").out
+    world.settle()
+    back = world.run("explain", "--why-not", "web/v2", "ap1/web").out
+
+    assert "It is in review as #3: Rollout web/v2 of web is rolled back" in in_review
+    assert f"`reconciler approve ap1/web`. {forward}" in in_review
+    assert f"It is held back: Rollout web/v2 of web is rolled back\n       next: {forward}" in back
+
+
+def test_a_draft_of_a_paused_rollout_waits_for_it_and_not_for_review(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w")
+    world.want(2)
+    world.apply()
+    world.want(2, {PAUSE: "true"})
+    world.apply()
+
+    rows = [line for line in world.run("status").out.splitlines() if line.startswith("ap1/web")]
+
+    assert [row.endswith("its rollout: Rollout web/v2 of web is paused") for row in rows] == [True]
+
+
+@pytest.mark.parametrize(
+    "policy", ["", "  rollouts: [{selector: {matchLabels: {tier: edge}}, waves: [{name: all}]}]\n"]
+)
+def test_an_order_without_a_rollout_is_refused_by_line(tmp_path: Path, policy: str) -> None:
+    world = make_edges(tmp_path / "w", policy)
+    for order, value in {PAUSE: "true", GO: "web/v2/a", SKIP: "web/v2/a", ROLL_BACK: "web/v2"}.items():
+        world.want(2, {order: value})
+        ran = world.run("apply")
+        assert ran.code == Exit.INVALID_INPUT
+        assert f"InvalidAnnotation: {order} is an order for a rollout, and " in ran.out
+        assert "manifests/set.json:8:" in ran.out
+        assert "hint: Write the policy in reconciler.yaml (docs/rollouts.md), or remove" in ran.out
+        assert world.images() == ["v1"] * 3
+    world.want(2, {PAUSE: "false"})
+    assert world.apply().code == Exit.DONE
+
+
+# Packages that leave, and packages that get another name
+
+
+@pytest.mark.parametrize("how", ["removed", "renamed"])
+def test_a_deletion_beside_the_commit_of_a_person_in_a_group_is_proposed_at_once(
+    tmp_path: Path, how: str
+) -> None:
+    world = make_edges(tmp_path / "w", GROUPED, packages=("web", "db"))
+    for package in ("web", "db"):
+        world.want(2, package=package)
+    world.run("apply")
+    edit(world, GROUP)
+    world.apply()
+    if how == "removed":
+        Repo(world.control).commit({"manifests/set.json": None})
+    else:
+        world.want(2, name="shop")
+
+    world.apply()
+
+    title = "Update 1 package" if how == "removed" else "Update 2 packages"
+    assert opened(world) == {3: title, 4: "Delete web"}
+    refused = world.run("approve", "--all")
+    assert refused.code == Exit.REFUSED
+    assert "ap1#3 proposes what no manifest wants any more: web" in refused.out
+    assert world.image("ap1") == ""
+    assert is_edited(world, GROUP)
+
+
+@pytest.mark.parametrize("own", ["web", "web2"])
+def test_no_name_of_set_and_package_takes_a_package_from_its_cluster(tmp_path: Path, own: str) -> None:
+    world = make_edges(tmp_path / "w")
+    world.want(2)
+    world.run("apply")
+    edit(world, world.draft_branch("ap1", "web"))
+    world.apply()
+    world.want(2, name="shop", own=own)
+
+    for _ in range(5):
+        ran = world.apply()
+        approved = world.run("approve", "--all")
+        assert "approved ap1/web: web/v2" not in approved.out, "no manifest wants it any more"
+        there = zip(world.images(), world.images("shop"), strict=True)
+        assert all(old or new for old, new in there), ran.out
+
+    assert (world.images(), world.images("shop")) == ([""] * 3, ["v2"] * 3)
+    assert is_edited(world, world.draft_branch("ap1", "web"))
+
+
+def test_a_set_with_another_name_takes_over_what_a_group_has(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w", GROUPED, packages=("web", "db"))
+    for package in ("web", "db"):
+        world.want(2, package=package)
+    world.run("apply")
+    edit(world, GROUP)
+    world.want(2, own="shop")
+
+    assert world.apply().code == Exit.DONE
+
+    assert [opened(world, edge) for edge in EDGES] == [{3: "Update 2 packages"}] * 3
+    assert world.run("approve", "--all").code == Exit.DONE
+    world.apply()
+    assert (world.images(), world.images("db")) == (["v2"] * 3, ["v2"] * 3)
+    assert is_edited(world)
+
+
+# Approval
+
+
+def test_a_group_is_approved_by_the_name_of_its_only_package(tmp_path: Path) -> None:
+    world = make_monorepo(tmp_path / "w")
+    world.configure(GROUPED)
+    world.want(2)
+    world.apply()
+
+    assert "eu1#5" in world.run("pr", "list").out
+    approved = world.run("approve", "eu1/web")
+
+    assert approved.code == Exit.DONE
+    assert world.images() == ["v1", "v2", "v1"]
+
+
+def test_a_group_is_not_approved_by_the_name_of_one_of_its_packages(tmp_path: Path) -> None:
+    world = make_edges(tmp_path / "w", GROUPED, packages=("web", "db"))
+    for package in ("web", "db"):
+        world.want(2, package=package)
+    world.apply()
+
+    refused = world.run("approve", "ap1/web")
+
+    assert refused.code == Exit.REFUSED
+    assert "It shares pull request ap1#3 with ap1/db" in refused.out
+    assert "hint: Approve them together: `reconciler approve ap1#3`." in refused.out
+    assert "Update 2 packages" in world.run("pr", "show", "ap1/web").out
+    assert world.run("approve", "ap1/web", "ap1/db").code == Exit.DONE
+    assert (world.image("ap1"), world.image("ap1", "db")) == ("v2", "v2")
+
+
+# A reviewed lock
+
+
+def floating(world: EdgeFleet, own: str = "web", name: str = "web") -> None:
+    """A set follows main of its upstream."""
+    text = the_set(1, {}, name, own=own).replace('"revision": 1', '"branch": "main"')
+    Repo(world.control).commit({"manifests/set.json": text})
+
+
+@pytest.mark.parametrize("name", ["web", "shop"])
+def test_a_set_with_another_name_asks_for_one_lock_after_the_other(tmp_path: Path, name: str) -> None:
+    world = make_empty(tmp_path / "w")
+    world.configure(f"{WAVES}  lock: {{mode: reviewed}}\n")
+    floating(world)
+    world.settle()
+    world.settle()
+    assert world.images() == ["v2"] * 3
+    floating(world, own="web2", name=name)
+
+    for _ in range(6):
+        world.apply()
+        world.run("approve", "--all")
+
+    assert world.images(name) == ["v2"] * 3
+    assert "Nothing to do" in world.apply().out
+
+
+# What people did stays
+
+
+def test_a_hotfix_on_main_that_a_draft_asks_about_is_not_answered_by_the_next_revision(
+    tmp_path: Path,
+) -> None:
+    """Our own commit changed the value that the question is about; the next run took that for an answer."""
+    world = make_edges(tmp_path / "w", "")
+    upstream = Repo(world.root / "blueprints.git")
+    upstream.commit(blueprint(3))
+    upstream.tag("web/v3")
+    world.want(3)
+    world.run("apply")
+    branch, repo = world.draft_branch("ap1", "web"), world.repo("ap1")
+    repo.commit({"web/note.txt": "mine\n"}, branch=branch, message="Mine\n")
+    world.run("apply")
+    hotfix = repo.read("main", "web/app.yaml").decode().replace("web:v1", "web:hotfix")
+    repo.commit({"web/app.yaml": hotfix}, message="Hotfix\n")
+    assert world.apply().code == Exit.WAITING
+    world.want(2)
+
+    assert world.apply().code == Exit.WAITING
+
+    refused = world.run("approve", "ap1/web")
+    assert "conflict in app.yaml at spec.template.spec.containers[name=main].image" in refused.out
+    assert world.image("ap1") == "hotfix"
+    answer = repo.read(branch, "web/app.yaml").decode().replace("web:v2", "web:both")
+    repo.commit({"web/app.yaml": answer}, branch=branch, message="Answer\n")
+    world.apply()
+    assert world.run("approve", "ap1/web").code == Exit.DONE
+    assert world.image("ap1") == "both"
