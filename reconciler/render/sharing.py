@@ -37,11 +37,6 @@ _LONGEST: Final = 63
 """Of a value, as of labels: some limits depend on the length of a text."""
 _MEANINGFUL: Final = frozenset(("default", "required", "optional", "function-input", *map(str, OnConflict)))
 """Words with which values of fields are compared."""
-_SEARCHED: Final = (
-    *("pipeline", "validators", "metadata", "kpt-merge", "kpt.dev", "reconciler.dev", "Secret"),
-    "CustomResourceDefinition",
-)
-"""Words that files are searched for."""
 _DECIDES: Final = re.compile(
     rb"\0\S*[ \t]*:(?:\s|\Z)"  # a key
     rb"|\?\s[^\n]*\0"  # an explicit key
@@ -180,8 +175,6 @@ class _Inputs(Struct):
         names = (resolved.view.name, variant.key.name, variant.key.namespace, resolved.downstream.path)
         for value in (*names, *configured, *context.values()):
             if "/" in value or len(value) > _LONGEST or value in _MEANINGFUL:
-                continue
-            if any(word in value for word in _SEARCHED):
                 continue
             if (sources, value) not in self._is_own:
                 shared = self._shared[sources]
