@@ -10,7 +10,7 @@ _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0
 _BEFORE: Final = _WORD | frozenset(b"\\!%")
 """Before a word: part of it, or a sign that makes an escape or a tag of YAML of it."""
 _SEARCHED: Final = (
-    *("kind", "Secret", "CustomResourceDefinition", "binary", "metadata", "kpt-merge", "kpt.dev"),
+    *("Secret", "CustomResourceDefinition", "binary", "metadata", "kpt-merge", "kpt.dev"),
     *("pipeline", "validators", "reconciler.dev"),
 )
 """Words that files are searched for; a value with one of them decides about more than itself."""
@@ -19,9 +19,9 @@ _SIMPLE: Final = re.compile(
 )
 """Words that start with a letter, or have one that no number or time has."""
 _READ_OTHERWISE: Final = re.compile(
-    r"y|n|yes|no|on|off|true|false|null|inf|nan|e[0-9]+(?:\.[0-9]*)?", re.IGNORECASE
+    r"y|n|yes|no|on|off|true|false|null|inf|nan|e[0-9]+(?:\.[0-9]*)?|kind|items", re.IGNORECASE
 )
-"""Texts that YAML does not take for strings, by themselves or behind a dot."""
+"""Texts that YAML does not take for strings, by themselves or behind a dot; keys of every manifest."""
 
 
 class OwnValues(Struct, frozen=True):
