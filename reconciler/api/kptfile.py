@@ -1,6 +1,11 @@
-"""Fields of a Kptfile that the planner reads; Kptfiles are never written from this model."""
+"""Fields of a Kptfile that the planner reads, and a new Kptfile; others are never written from this model."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
+
+from reconciler.krm.yaml import emit
 
 OWNER = "reconciler.dev/owner"
 LOCATION = "reconciler.dev/location"
@@ -32,3 +37,11 @@ class KptfileHeader(Struct, frozen=True):
     upstream: GitUpstream | None = None
     upstream_lock: GitUpstream | None = None
     error: str = ""
+
+
+def new_kptfile(name: str, info: Mapping[str, Any]) -> bytes:
+    """Return the Kptfile of a directory that has none, as `kpt pkg init` writes it."""
+    annotations = {"config.kubernetes.io/local-config": "true"}
+    head = {"apiVersion": KPTFILE_VERSION, "kind": "Kptfile"}
+    body = {"metadata": {"name": name, "annotations": annotations}, **({"info": info} if info else {})}
+    return f"{emit({**head, **body})}\n".encode()

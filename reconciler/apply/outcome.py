@@ -29,6 +29,7 @@ class EffectKind(StrEnum):
     CLOSED = "closed"
     MERGED = "merged"
     AUTO_MERGE = "auto-merge"
+    QUEUED = "queued"
     RECORDED = "recorded"
 
 

@@ -134,8 +134,8 @@ def _merge_together(target: Target, approvals: Sequence[Approval]) -> Mapping[in
 def _approve(target: Target, approval: Approval) -> EffectKind:
     """Merge a pull request, or let the forge merge it; return what was done."""
     if not approval.by_forge:
-        target.forge.approve(approval.number, expect=approval.expect)
-        return EffectKind.MERGED
+        merge = target.forge.approve(approval.number, expect=approval.expect)
+        return EffectKind.MERGED if merge else EffectKind.QUEUED
     is_merged = target.forge.enable_auto_merge(approval.number, expect=approval.expect)
     return EffectKind.MERGED if is_merged else EffectKind.AUTO_MERGE
 

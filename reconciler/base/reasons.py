@@ -93,6 +93,7 @@ class Reason(StrEnum):
     LOCK_PENDING = "LockPending", Facts(phase=Phase.PENDING, ensured=False)
     MANIFEST_UNREADABLE = "ManifestUnreadable", Facts(phase=Phase.HELD_BACK)
     MERGE_CONFLICT = "MergeConflict", Facts(phase=Phase.CONFLICT, described=True)
+    MERGE_DROPPED = "MergeDropped", Facts(described=True)
     MISSING_FIELD = "MissingField"
     NAME_TAKEN = "NameTaken"
     NESTED_PACKAGE = "NestedPackage", Facts(ensured=False)

@@ -40,6 +40,7 @@ class Approved(NamedTuple):
     notes: tuple[str, ...] = ()
     already: str = ""
     planned: str = ""
+    is_queued: bool = False
 
     @property
     def result(self) -> str:
@@ -48,7 +49,7 @@ class Approved(NamedTuple):
             return "refused"
         if self.already:
             return f"already {self.already}"
-        return self.planned or ("approved" if self.commit else "proposed")
+        return self.planned or ("queued" if self.is_queued else "approved" if self.commit else "proposed")
 
 
 @click.command()
@@ -224,7 +225,7 @@ def _approve_ready(chosen: "Sequence[ListedPull]", plan: "Callable[[], PlannedRu
         elif isinstance(merge, ReconcilerError):
             yield Approved(listed, error=merge)
         else:
-            yield Approved(listed, merge, tags.get(merge, ""))
+            yield Approved(listed, merge, tags.get(merge, ""), is_queued=not merge)
 
 
 def _propose(listed: "ListedPull", *, dry_run: bool) -> Approved:
@@ -271,6 +272,8 @@ def _became(result: Approved) -> str:
     """Return what approving did where it published no revision at once."""
     from reconciler.forge.local.merge import DeletionHead, parse_head
 
+    if result.is_queued:
+        return "in the merge queue of its branch, which merges it"
     if not result.listed.is_local:
         return "merged; the next `reconciler apply` records it"
     about = parse_head(result.listed.pull.head)

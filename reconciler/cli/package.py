@@ -1,17 +1,18 @@
-"""`package`: update, render, compare and list packages in directories, as kpt does."""
+"""`package`: begin, update, render, compare and list packages in directories, as kpt does."""
 
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from difflib import unified_diff
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from shlex import quote
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 from msgspec.structs import asdict
 
-from reconciler.base.errors import ConfigurationError, Exit, Location, UsageError
+from reconciler.base.errors import ConfigurationError, Exit, Location, RefusedError, UsageError
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
 from reconciler.cli.output import (
@@ -21,6 +22,7 @@ from reconciler.cli.output import (
     make_printer,
     out_directory_option,
     output_options,
+    show_files,
 )
 from reconciler.git import effects
 from reconciler.policy import Engine, MergeMode, OnConflict, Strategy
@@ -36,15 +38,85 @@ EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 
 @click.group()
 def package() -> None:
-    r"""Update, render, compare and list packages in directories.
+    r"""Begin, update, render, compare and list packages in directories.
 
     \b
     Examples:
+      reconciler package init blueprints/nginx
       reconciler package tree edge-east/nginx
       reconciler package diff blueprints/nginx edge-east/nginx
       reconciler package render edge-east/nginx
       reconciler package update --original nginx-v1 --upstream nginx-v2 --local nginx --out-dir nginx
     """
+
+
+@package.command()
+@click.argument("directory", type=EXISTING, default=".")
+@click.option("--description", default="sample description", show_default=True, help="What the package is.")
+@click.option("--keywords", default="", metavar="WORD,...", help="Words that describe it.")
+@click.option("--site", default="", metavar="URL", help="A page about it.")
+@output_options(Output.TEXT, Output.JSON)
+def init(directory: Path, *, description: str, keywords: str, site: str, output: str) -> Exit:
+    r"""Make a package of a directory: write the Kptfile that it lacks.
+
+    It is the Kptfile that `kpt pkg init` writes. Other files stay as they are, and none is added. The next
+    steps are printed: a fleet sees the package once a revision of it is committed and tagged.
+
+    \b
+    Examples:
+      reconciler package init blueprints/nginx
+      reconciler package init blueprints/nginx --description "A web server" --keywords web,proxy
+    """
+    from reconciler.api.kptfile import KPTFILE, new_kptfile
+
+    path = directory / KPTFILE
+    if path.is_symlink() or path.exists():
+        hint = "Nothing was written. `reconciler package tree` lists what the package has."
+        raise RefusedError(f"{directory} is a package: {path} exists", hint=hint)
+    words = [word.strip() for word in keywords.split(",") if word.strip()]
+    info = {"site": site, "description": description, "keywords": words}
+    text = new_kptfile(directory.resolve().name, {name: value for name, value in info.items() if value})
+    steps = list(_steps_to_publish(directory.resolve()))
+    path.write_bytes(text)
+    show_files(make_printer(wraps=False), output, [f"wrote {path}", *steps], written=[path])
+    return Exit.DONE
+
+
+def _steps_to_publish(directory: Path) -> Iterator[str]:
+    """Yield what remains to be done before a fleet sees the package of a directory without a Kptfile.
+
+    Raises:
+        RefusedError: No package can be at its path in its repository.
+    """
+    from reconciler.api.kptfile import KPTFILE
+    from reconciler.git.working_copy import find_working_copy
+    from reconciler.names.refs import TAGS, parse_ref, ref_error, tag_ref
+
+    copy = find_working_copy(directory)
+    package = directory.relative_to(copy.root.resolve()).as_posix() if copy else directory.name
+    why = "it is the root of its repository" if package == "." else ref_error(tag_ref(package, 1))
+    if why:
+        hint = "Nothing was written. Name a directory below the root whose path can be part of a tag."
+        raise RefusedError(f"No fleet can have a package at {package}: {why}", hint=hint)
+    parents = [each for each in PurePosixPath(package).parents if each.name and copy]
+    above = [each for each in parents if copy and (copy.root / each / KPTFILE).exists()]
+    below = sorted(path.parent for path in directory.rglob(KPTFILE) if path.parent != directory)
+    if above:
+        yield f"note: it is a sub-package of {above[-1]}"
+    if below:
+        names = ", ".join(path.relative_to(directory).as_posix() for path in below)
+        yield f"note: these are its sub-packages now: {names}"
+    tags = copy.tags(f"{package}/") if copy else ()
+    number = max((ref.revision for tag in tags if (ref := parse_ref(TAGS + tag))), default=0)
+    path, tag = quote(package), quote(f"{package}/v{max(number, 0) + 1}")
+    yield from ("", "Next:")
+    if copy is None:
+        yield "  put the directory into a Git repository, and there:"
+    elif copy.root.resolve() != Path.cwd():
+        yield f"  cd {quote(str(copy.root))}"
+    yield f"  git add {path} && git commit -m {quote(f'Make a package of {package}')}"
+    yield f"  git tag {tag}"
+    yield f"  git push origin HEAD {tag}"
 
 
 @package.command()

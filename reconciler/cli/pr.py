@@ -248,12 +248,13 @@ class _Step(NamedTuple):
             rows = ({"pullRequest": each.name, **fields, **mode} for each, fields in results)
             printer.value(listing(self.kind, rows))
         else:
-            printer.lines(self._line(each, dry_run=dry_run) for each, _ in results)
+            printer.lines(self._line(each, fields, dry_run=dry_run) for each, fields in results)
         return Exit.DONE
 
-    def _line(self, listed: "ListedPull", *, dry_run: bool) -> str:
+    def _line(self, listed: "ListedPull", fields: Mapping[str, str], *, dry_run: bool) -> str:
         """Return what was done to a pull request; nothing was if it had that state already."""
-        word = f"would {self.verb}" if dry_run else self.done
+        done = "put into the merge queue:" if fields.get("commit") == "" else self.done
+        word = f"would {self.verb}" if dry_run else done
         if listed.pull.state == self.state:
             word = f"already {self.state}"
         return f"{word} {terminal(listed.name)} {terminal(listed.pull.title)}"

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from reconciler.base.errors import UnavailableError
-from reconciler.forge.api import github, rest_dialects
+from reconciler.forge.api import gitea, github, gitlab
 from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget, Clock, split
 from reconciler.forge.api.dialect import validated
 from reconciler.forge.api.forge import ApiForge
@@ -269,9 +269,9 @@ def _usual_api(kind: ForgeKind, host: str) -> str:
         case ForgeKind.GITHUB:
             return github.default_api(host)
         case ForgeKind.GITLAB:
-            return rest_dialects.gitlab_api(host)
+            return gitlab.default_api(host)
         case _:
-            return rest_dialects.gitea_api(host)
+            return gitea.default_api(host)
 
 
 def _make_dialect(transport: Transport, name: str, rule: ForgeRule) -> ApiDialect:
@@ -279,9 +279,9 @@ def _make_dialect(transport: Transport, name: str, rule: ForgeRule) -> ApiDialec
         case ForgeKind.GITHUB:
             return github.GitHub(transport, name, rule)
         case ForgeKind.GITLAB:
-            return rest_dialects.GitLab(transport, name, rule)
+            return gitlab.GitLab(transport, name, rule)
         case _:
-            return rest_dialects.Gitea(transport, name, rule)
+            return gitea.Gitea(transport, name, rule)
 
 
 def _read_key(rule: CredentialRule, environment: Mapping[str, str]) -> str:

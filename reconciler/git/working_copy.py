@@ -38,6 +38,14 @@ class WorkingCopy(NamedTuple):
             sorted(path for path, flags in status.items() if flags & ~pygit2.enums.FileStatus.IGNORED)
         )
 
+    def tags(self, prefix: str) -> tuple[str, ...]:
+        """Return the names of the tags that begin with `prefix`, sorted."""
+        references = pygit2.Repository(str(self.root)).references.iterator()
+        names = (
+            ref.name.removeprefix("refs/tags/") for ref in references if ref.name.startswith("refs/tags/")
+        )
+        return tuple(sorted(name for name in names if name.startswith(prefix)))
+
 
 def find_working_copy(path: Path, seconds: float = DEFAULT_READ_S) -> WorkingCopy | None:
     """Return the working copy that contains `path`, None if there is none.

@@ -334,8 +334,8 @@ class PullRequest(Struct, frozen=True):
     if unknown. With `unreadable`, a reason, only number and head are known; the head may be "" then.
     `reviewers` (teams as `owner/team`) and `assignees` are whom to ask, each once; they are never read.
     `difference` is the address of everything that it changes, for a text that is too long.
-    `auto_merge` is the head for which auto-merge was enabled. `status` is the status of its head, None where
-    none was set for this head. `proposes` is the package tree of its text, "" for a group, or if unknown.
+    `auto_merge` is the head that the forge was asked to merge by itself, `is_dropped` that it does no
+    more. `status` is that of its head, None where none was set. `proposes` is the package tree of its text.
     """
 
     head: str
@@ -355,6 +355,7 @@ class PullRequest(Struct, frozen=True):
     reviewers: tuple[str, ...] = ()
     assignees: tuple[str, ...] = ()
     auto_merge: str = ""
+    is_dropped: bool = False
     difference: str = ""
     status: HeadStatus | None = None
     proposes: str = ""

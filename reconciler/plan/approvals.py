@@ -57,10 +57,29 @@ def approve_changes(
     for some in sharing.values():
         approval = _approval(some, rules, context)
         for change in some:
-            checks = "" if approval is not None else _missing_checks(change, rules, context)
-            if approval is not None or checks:
-                states[change.package] = ApprovalState(approval, checks)
+            if approval is not None:
+                states[change.package] = ApprovalState(approval)
+            elif state := _obstacle(change, rules, context):
+                states[change.package] = state
     return states
+
+
+def _obstacle(change: Change, rules: Finder, context: PlanContext) -> ApprovalState | None:
+    """Return what keeps policy from merging a change, None if no rule lets it pass or nothing does."""
+    target = context.targets[change.package]
+    pull = newest_pull(target.pulls, target.draft.ref) if target.draft else None
+    if pull is None or not _fitting_rules(change, target, rules, context):
+        return None
+    if pull.auto_merge != pull.head_oid:
+        checks = _missing_checks(change, rules, context)
+        return ApprovalState(why=checks) if checks else None
+    if not pull.is_dropped:
+        return ApprovalState(why="The forge, or its merge queue, merges it once its checks have passed")
+    return ApprovalState(
+        why="The forge does not merge it any more: it left the merge queue, or a person switched auto-merge "
+        f"off. Merge it, or run `reconciler approve {target.view.key.name}#{pull.number}`",
+        waits=True,
+    )
 
 
 def _missing_checks(change: Change, rules: Finder, context: PlanContext) -> str:
@@ -101,11 +120,12 @@ def _find_approval(
     fitting = _fitting_rules(change, target, rules, context)
     if draft is None or pull is None or not fitting:
         return None
+    if pull.auto_merge == pull.head_oid:
+        return None
     passed = context.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())
     if any(passed.issuperset(rule.checks) and not rule.auto_merge for rule in fitting):
         return Approval(pull.number, pull.head, pull.head_oid)
-    is_handed = pull.auto_merge == pull.head_oid or not _has_auto_merge(target.view, context)
-    if is_handed or not any(rule.auto_merge for rule in fitting):
+    if not _has_auto_merge(target.view, context) or not any(rule.auto_merge for rule in fitting):
         return None
     return Approval(pull.number, pull.head, pull.head_oid, by_forge=True)
 

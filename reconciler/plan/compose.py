@@ -207,10 +207,11 @@ class GroupPlace(Struct, frozen=True):
 
 
 class ApprovalState(Struct, frozen=True):
-    """The merge of a pull request by policy, or the checks that it waits for."""
+    """The merge of a pull request by policy, or what it waits for instead; `waits` if that is a person."""
 
     approve: Approval | None = None
-    checks: str = ""
+    why: str = ""
+    waits: bool = False
 
 
 class RequestState(Struct, frozen=True):
@@ -272,8 +273,9 @@ def compose(parts: Parts) -> Change:
     op, reason, message, waits = decided.op, decided.reason, decided.message, decided.waits
     if held is not None:
         op, reason, message, waits = held.op, held.reason, held.why, held.waits
-    elif approval.checks:
-        reason, message = Reason.AWAITING_CHECKS, approval.checks
+    elif approval.why:
+        reason = Reason.MERGE_DROPPED if approval.waits else Reason.AWAITING_CHECKS
+        message, waits = approval.why, approval.waits
     joins = {
         Join.TAGS: tags,
         Join.OBSOLETE: obsolete,

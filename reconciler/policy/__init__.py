@@ -29,6 +29,7 @@ from reconciler.policy.pull_requests import (
     PullRequestPolicy,
     ReviewRule,
 )
+from reconciler.policy.registries import RegistryPolicy
 from reconciler.policy.risks import RiskPolicy
 from reconciler.policy.rollouts import RolloutPolicy
 from reconciler.policy.settings import (
@@ -73,6 +74,7 @@ __all__ = [
     "Policy",
     "PublishPolicy",
     "PullRequestPolicy",
+    "RegistryPolicy",
     "ReviewRule",
     "ReviewedLockPolicy",
     "RiskPolicy",
@@ -385,6 +387,7 @@ class Policy(SettingsGroup):
     addresses: tuple[Annotated[str, Field(pattern=r"^((https?|ssh)://[^/]|/)")], ...] = ()
     """Prefixes below which repositories may be: URLs with their scheme, or absolute paths. Empty: https and
     ssh anywhere; paths, and http to this machine, where the control repository is on this machine too."""
+    registries: RegistryPolicy = RegistryPolicy()
     config_path: Internal[str] = "reconciler.yaml"
     """Path of the configuration in the control repository."""
 

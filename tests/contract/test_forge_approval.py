@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
-from reconciler.base.reasons import Phase
+from reconciler.base.reasons import Phase, Reason
 from reconciler.plan.changes import Op
 from reconciler.plan.status import current_statuses
 from tests.support.forges.bench import DIALECTS
+from tests.support.forges.gitea import GiteaSimulator
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.git import kptfile
 from tests.support.small_world import app
@@ -263,7 +264,7 @@ def test_new_content_is_handed_to_the_forge_again(make: Make) -> None:
     assert {c.package.path: c.op for c in world.run().plan.changes} == {"db": Op.KEEP, "web": Op.APPROVE}
 
 
-def test_refused_auto_merge_is_told_and_leaves_a_draft(make: Make) -> None:
+def test_refused_auto_merge_is_told_and_the_draft_is_marked_once(make: Make) -> None:
     world = make(FORGE)
     hosted = world.simulator.repositories["acme/edge-1"]
     hosted.required, hosted.auto_merge = ("ci/build",), False
@@ -276,4 +277,37 @@ def test_refused_auto_merge_is_told_and_leaves_a_draft(make: Make) -> None:
     assert len(failed) == 2
     assert "the forge does not enable auto-merge: " in failed[0].error
     assert "settings of the repository" in failed[0].hint
-    assert all(change.ready is False for change in world.plan().plan.changes)
+    before = len(world.simulator.writes())
+    assert world.run().code is Exit.REFUSED
+    # Gitea is asked to merge at once, before it is asked to wait.
+    attempts = 2 if isinstance(world.simulator, GiteaSimulator) else 1
+    assert len(world.simulator.writes()) - before == 2 * attempts
+
+
+@pytest.mark.parametrize("make", ["github", "gitlab"], indirect=True)
+@pytest.mark.parametrize("more", [AUTO, FORGE])
+def test_what_leaves_the_merge_queue_waits_for_a_person(make: Make, more: str) -> None:
+    world = make(more)
+    hosted = world.simulator.repositories["acme/edge-1"]
+    hosted.refuses_merge = "queue"
+    world.run()
+
+    queued = world.run()
+    waiting = world.plan()
+    writes = len(world.simulator.writes())
+    world.run()
+
+    assert queued.code is Exit.DONE
+    assert [effect.what for effect in queued.outcome.effects if effect.repository == "edge-1"] == (
+        ["queued" if more is AUTO else "auto-merge"] * 2
+    )
+    assert {change.reason for change in waiting.plan.changes} == {Reason.AWAITING_CHECKS}
+    assert len(world.simulator.writes()) == writes
+
+    world.simulator.run_queue("acme/edge-1", passed=False)
+    dropped = world.run()
+
+    assert dropped.code is Exit.WAITING
+    assert {change.reason for change in dropped.plan.changes} == {Reason.MERGE_DROPPED}
+    assert "`reconciler approve edge-1#1`" in dropped.plan.changes[0].message
+    assert len(world.simulator.writes()) == writes

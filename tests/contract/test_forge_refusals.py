@@ -87,7 +87,7 @@ def test_writes_are_refused_in_the_words_of_the_forge(bench: SimulatorBench, why
 
 
 @pytest.mark.parametrize("why", ["review", "person", "check"])
-def test_protected_branch_refuses_a_merge_and_the_draft_stays_one(bench: SimulatorBench, why: str) -> None:
+def test_protected_branch_refuses_a_merge_and_the_draft_stays_ready(bench: SimulatorBench, why: str) -> None:
     pull = bench.forge.ensure(desired())
     protect(bench, why)
 
@@ -96,7 +96,7 @@ def test_protected_branch_refuses_a_merge_and_the_draft_stays_one(bench: Simulat
 
     assert raised.value.exit_code is Exit.REFUSED
     assert raised.value.hint
-    assert bench.again().list_pulls() == (pull,)
+    assert bench.again().list_pulls() == (replace(pull, draft=False),)
     protect(bench, "")
     bench.again().approve(pull.number, expect=pull.head_oid)
     assert bench.again().list_pulls()[0].state is PullState.MERGED
@@ -113,18 +113,23 @@ def test_refused_token_is_no_missing_permission_to_merge(tmp_path: Path) -> None
             bench.forge.merge(pull.number, expect=pull.head_oid)
 
 
-def test_merge_queue_is_named_and_takes_what_is_merged_by_the_forge(tmp_path: Path) -> None:
-    with simulated("github", tmp_path) as bench:
-        pull = bench.forge.ensure(desired())
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+def test_branch_with_a_merge_queue_gets_what_is_approved_through_it(tmp_path: Path, kind: str) -> None:
+    with simulated(kind, tmp_path) as bench:
         bench.hosted.refuses_merge = "queue"
+        pull = bench.forge.ensure(desired())
 
-        with pytest.raises(RefusedError, match="merge queue") as raised:
-            bench.forge.approve(pull.number, expect=pull.head_oid)
+        assert bench.forge.approve(pull.number, expect=pull.head_oid) == ""
+        assert bench.again().merge(pull.number, expect=pull.head_oid) == ""  # it is there already
 
-        assert "autoMerge: true" in raised.value.hint
-        assert bench.again().list_pulls() == (pull,)
+        (queued,) = bench.again().list_pulls()
+        assert (queued.state, queued.draft) == (PullState.OPEN, False)
+        assert (queued.auto_merge, queued.is_dropped) == (pull.head_oid, False)
+        bench.simulator.run_queue("acme/edge", passed=False)
+        assert bench.again().list_pulls()[0].is_dropped
         assert not bench.again().enable_auto_merge(pull.number, expect=pull.head_oid)
-        bench.simulator.check("acme/edge", pull.head_oid, "ci/build")  # the queue merges
+        assert not bench.again().list_pulls()[0].is_dropped
+        bench.simulator.run_queue("acme/edge")
         assert bench.again().list_pulls()[0].state is PullState.MERGED
 
 

@@ -9,6 +9,7 @@ import pytest
 from reconciler.base.errors import RefusedError
 from reconciler.forge.api.dialect import PendingError
 from reconciler.forge.api.forge import RECHECK_DELAYS_S
+from reconciler.forge.api.gitea import CHECK_DELAYS_S
 from reconciler.inventory.inventory import PullRequest, PullState
 from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
 from tests.support.forges.gitea import GiteaSimulator
@@ -160,16 +161,30 @@ def test_drafts_have_the_configured_prefix(gitea: SimulatorBench) -> None:
     assert gitea.hosted.pulls[pull.number].title == f"Draft: Create {WEB}"
 
 
-def test_a_draft_that_the_server_takes_for_ready_is_closed_at_once(gitea: SimulatorBench) -> None:
+@pytest.mark.parametrize("tells_drafts", [True, False])
+def test_a_draft_that_the_server_takes_for_ready_is_closed_at_once(
+    gitea: SimulatorBench, tells_drafts: bool
+) -> None:
     simulator = gitea.simulator
     assert isinstance(simulator, GiteaSimulator)
-    simulator.draft_prefixes = ("Draft:",)
+    simulator.draft_prefixes, simulator.tells_drafts = ("Draft:",), tells_drafts
 
     with pytest.raises(RefusedError, match="takes no title with 'WIP: '") as raised:
         gitea.forge.ensure(desired())
 
     assert "draftPrefix" in raised.value.hint
     assert simulator.open_pulls("acme/edge") == []
+
+
+def test_a_server_that_tells_no_drafts_is_asked_once_a_run(gitea: SimulatorBench) -> None:
+    assert isinstance(gitea.simulator, GiteaSimulator)
+    gitea.simulator.tells_drafts = False
+
+    first = _calls(gitea, lambda: gitea.forge.ensure(desired()))
+    second = _calls(gitea, lambda: gitea.forge.ensure(desired(DB)))
+
+    assert [pull.draft for pull in gitea.again().list_pulls()] == [True, True]
+    assert first - second == len(CHECK_DELAYS_S)
 
 
 def test_an_old_pull_request_of_the_same_branches_hides_no_open_one(gitea: SimulatorBench) -> None:

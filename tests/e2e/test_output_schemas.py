@@ -124,6 +124,7 @@ def test_output_about_files_is_as_its_schema_says(tmp_path: Path, capfd: pytest.
             str(tmp_path / "s"),
         ),
         ("Files", "init", str(tmp_path / "i")),
+        ("Files", "package", "init", str(objects.parent)),
         ("Files", "demo", str(tmp_path / "d")),
         ("Files", index, "add", "bundle:r.io/db", "1.0.0", "--interface", "mysql", *copy),
         ("Files", index, "set-default", "mysql", "bundle:r.io/db", *copy),

@@ -34,7 +34,7 @@ LINES = {
 LOCAL = frozenset(
     {
         *(f"index {name}" for name in ("list", "show", "add", "import", "remove", "set-default")),
-        *(f"package {name}" for name in ("update", "render", "diff", "tree")),
+        *(f"package {name}" for name in ("init", "update", "render", "diff", "tree")),
         *(f"functions {name}" for name in ("list", "pull")),
         *(
             "snapshot import",

@@ -6,7 +6,7 @@ request, and a method yields the items of a list page by page.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from functools import wraps
 from math import inf
@@ -37,6 +37,7 @@ class ApiPullRequest(Struct, frozen=True):
         reviewers: The people and teams that are asked for a review.
         assignees: The people that it is assigned to.
         closed: The second at which it was closed or merged, 0 where the forge does not tell.
+        handed: Whether the forge shows that it merges it by itself; a queue may do so, too.
         unreadable: Why only number and head could be read, "" if everything could.
     """
 
@@ -54,6 +55,7 @@ class ApiPullRequest(Struct, frozen=True):
     key: str = ""
     times: tuple[float, ...] = ()
     closed: int = 0
+    handed: bool = False
     unreadable: str = ""
     reviewers: tuple[str, ...] = ()
     assignees: tuple[str, ...] = ()
@@ -195,6 +197,10 @@ class RestDialect(ABC):
             "description": status.text[: self._longest_description],
         }
         self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
+
+    def merging(self, _pulls: Collection[ApiPullRequest]) -> Collection[int] | None:
+        """Return the numbers of those that the forge or its queue merges by itself, None if it tells none."""
+        return None
 
     @abstractmethod
     def _parse(self, item: Any) -> ApiPullRequest: ...

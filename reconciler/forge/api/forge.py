@@ -1,12 +1,11 @@
 """Pull requests on a forge with an API: the steps that all forges share; requests are an `ApiDialect`'s."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.base.escape import terminal
 from reconciler.forge import body_marker
 from reconciler.forge.api.dialect import (
@@ -148,7 +147,22 @@ class ApiForge:
             pulls.pop(number, None)
             if pull.head.startswith(self._head_prefixes) and not _is_duplicate(pull):
                 pulls[number] = _to_pull_request(pull)
+        handed = [
+            n for n, p in pulls.items() if p.state is PullState.OPEN and p.auto_merge == p.head_oid != ""
+        ]
+        for number in self._dropped([listing.pulls[number] for number in handed]):
+            pulls[number] = replace(pulls[number], is_dropped=True)
         return tuple(pulls[number] for number in sorted(pulls))
+
+    def _dropped(self, handed: Sequence[ApiPullRequest]) -> Iterator[int]:
+        """Yield the numbers of those that the forge was asked to merge, and merges by itself no more."""
+        merging = self.dialect.merging(handed) if handed else None
+        if merging is None:
+            return
+        for pull in handed:
+            # One that was merged since it was listed has left the queue, too.
+            if pull.number not in merging and self.dialect.find(pull.number).state is PullState.OPEN:
+                yield pull.number
 
     def ensure(self, desired: PullRequest) -> PullRequest:
         """Open a pull request for `desired.head`, or update the open one; return it.
@@ -267,44 +281,49 @@ class ApiForge:
     def merge(self, number: int, *, expect: str) -> str:
         """Merge a pull request if its head is still `expect`; return the merge commit's id.
 
+        Where the branch demands a merge queue, it joins that and "" is returned.
+
         Raises:
             RefusedError: It is a draft, closed, or cannot be merged.
             ConflictError: Its head moved.
         """
         pull = self._find(number)
         if pull.state is PullState.OPEN:
-            _check_mergeable(pull, expect)
+            self._check_mergeable(pull, expect)
             pull = self._merge(pull, expect)
+        if pull.state is PullState.OPEN:
+            self._mark_handed(pull, expect)
+            return ""
         if pull.state is not PullState.MERGED:
             raise RefusedError(f"Pull request {number} is closed")
         return pull.merge_oid
 
     def approve(self, number: int, *, expect: str) -> str:
-        """Mark a draft as ready, and merge it if its head is still `expect`; raises as `merge`.
-
-        A draft that cannot be merged becomes a draft again.
-        """
-        with self._marked_ready(self._find(number), expect):
-            return self.merge(number, expect=expect)
+        """Mark a draft as ready, and merge it if its head is still `expect`; raises as `merge`."""
+        self._propose(number, expect)
+        return self.merge(number, expect=expect)
 
     def enable_auto_merge(self, number: int, *, expect: str) -> bool:
         """Mark a draft as ready, and let the forge merge this head by itself; tell whether it did at once.
 
         Raises:
-            RefusedError: The forge refuses, as where auto-merge is off; a draft is one again.
+            RefusedError: The forge refuses, as where auto-merge is off.
             ConflictError: Its head moved.
         """
-        pull = self._find(number)
+        pull = self._propose(number, expect)
         if pull.state is PullState.OPEN:
-            with self._marked_ready(pull, expect):
-                pull = self._enable_auto_merge(replace(pull, draft=False), expect)
+            pull = self._enable_auto_merge(pull, expect)
         if pull.state is PullState.OPEN:
-            # The text remembers it: not every forge shows what waits to be merged.
-            body = body_marker.mark_auto_merge(pull.body, expect)
-            self.dialect.edit(pull, pull.title, body, pull.base)
+            self._mark_handed(pull, expect)
         if pull.state is PullState.CLOSED:
             raise RefusedError(f"Pull request {number} is closed")
         return pull.state is PullState.MERGED
+
+    def _mark_handed(self, pull: ApiPullRequest, head: str) -> None:
+        """Remember in the text what the forge was asked to merge: not every one shows what waits for that."""
+        body = body_marker.mark_auto_merge(pull.body, head)
+        if not body_marker.same_text(body, pull.body):
+            self.dialect.edit(pull, pull.title, body, pull.base)
 
     def _enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         try:
@@ -314,32 +333,18 @@ class ApiForge:
             hint = "Allow auto-merge in the settings of the repository, or leave out autoMerge."
             raise RefusedError(message, hint=hint) from error
 
-    @contextmanager
-    def _marked_ready(self, pull: ApiPullRequest, expect: str) -> Iterator[None]:
-        """Mark an open draft as ready; it becomes a draft again if what follows is refused."""
+    def _propose(self, number: int, expect: str) -> ApiPullRequest:
+        """Mark an open draft as ready if its head is still `expect`; return the pull request.
+
+        It stays ready if the forge refuses what follows: the next run asks for that again, and marks nothing.
+        """
+        pull = self._find(number)
         if pull.state is PullState.OPEN:
             _check_head(pull, expect)
-        is_open_draft = pull.state is PullState.OPEN and pull.draft
-        if is_open_draft:
-            self.dialect.mark_ready(pull)
-        try:
-            yield
-        except (PendingError, RefusedError) as error:
-            if is_open_draft:
-                self._restore_draft(pull.number, error)
-            raise
-
-    def _restore_draft(self, number: int, cause: ReconcilerError) -> None:
-        """Make a pull request a draft again that could not be merged.
-
-        Raises:
-            RefusedError: The forge refuses this, too; the message tells both causes.
-        """
-        try:
-            self.mark_draft(number)
-        except ReconcilerError as error:
-            message = f"{cause}; pull request {number} is marked as ready since, and stays so: {error}"
-            raise RefusedError(message, hint=cause.hint) from error
+        if pull.state is not PullState.OPEN or not pull.draft:
+            return pull
+        self.dialect.mark_ready(pull)
+        return replace(pull, draft=False)
 
     def checks(self, commit: str) -> Mapping[str, CheckState]:
         """Return the checks of a commit by name, each as its newest run left it."""
@@ -485,7 +490,7 @@ class ApiForge:
         except InvalidError as error:
             now = self._find(pull.number)
             if now.state is PullState.OPEN:
-                _check_mergeable(now, expect)
+                self._check_mergeable(now, expect)
                 error.hint = PROTECTED_HINT
                 raise
             return now
@@ -498,6 +503,14 @@ class ApiForge:
             except PendingError:
                 self.transport.clock.sleep(delay)
         return write()
+
+    def _check_mergeable(self, pull: ApiPullRequest, expect: str) -> None:
+        if pull.draft:
+            raise RefusedError(
+                f"Pull request {pull.number} of {self.dialect.name} is a draft",
+                hint="Approve it, which marks it as ready first, or mark it as ready on the forge.",
+            )
+        _check_head(pull, expect)
 
     def _find(self, number: int) -> ApiPullRequest:
         try:
@@ -544,12 +557,6 @@ def _next_history(
 
 def _is_duplicate(pull: ApiPullRequest) -> bool:
     return pull.state is not PullState.OPEN and body_marker.parse(pull.body).duplicate_of > 0
-
-
-def _check_mergeable(pull: ApiPullRequest, expect: str) -> None:
-    if pull.draft:
-        raise RefusedError(f"Pull request {pull.number} is a draft")
-    _check_head(pull, expect)
 
 
 def _check_head(pull: ApiPullRequest, expect: str) -> None:

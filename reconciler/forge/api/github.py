@@ -5,7 +5,7 @@ Tested against the published REST description and GraphQL schema.
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -59,6 +59,21 @@ mutation AutoMerge($id: ID!, $head: GitObjectID!, $method: PullRequestMergeMetho
     pullRequest { state }
   }
 }"""
+ENQUEUE = """
+mutation Enqueue($id: ID!, $head: GitObjectID!) {
+  enqueuePullRequest(input: {pullRequestId: $id, expectedHeadOid: $head}) { mergeQueueEntry { state } }
+}"""
+QUEUE = """
+query Queue($owner: String!, $name: String!, $branch: String!, $after: String) {
+  repository(owner: $owner, name: $name) {
+    mergeQueue(branch: $branch) {
+      entries(first: 100, after: $after) {
+        nodes { pullRequest { number } }
+        pageInfo { hasNextPage endCursor }
+      }
+    }
+  }
+}"""
 EDIT_COMMENT = """
 mutation EditComment($id: ID!, $body: String!) {
   updateIssueComment(input: {id: $id, body: $body}) { issueComment { id } }
@@ -90,7 +105,7 @@ query Checks($owner: String!, $name: String!, $commit: GitObjectID!, $after: Str
     }
   }
 }"""
-DOCUMENTS = (COMMENTS, READY, DRAFT, AUTO_MERGE, EDIT_COMMENT, ISSUES, CHECKS)
+DOCUMENTS = (COMMENTS, READY, DRAFT, AUTO_MERGE, ENQUEUE, QUEUE, EDIT_COMMENT, ISSUES, CHECKS)
 
 DRAFT_LABEL = "draft"
 """Marks a draft where the plan of a repository has no draft pull requests."""
@@ -98,6 +113,8 @@ HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
 _NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
 _CLEAN = re.compile("in clean status", re.IGNORECASE)
 """The message where nothing is left to wait for, so that auto-merge cannot be enabled."""
+_QUEUED_ONLY = re.compile("made through the merge queue", re.IGNORECASE)
+"""The message where a branch takes what its merge queue merges, and nothing else."""
 _METHODS: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
 _FORBIDDEN_METHOD = re.compile("(merges|merge commits) are not allowed", re.IGNORECASE)
 _NOT_YET = re.compile("base branch was modified", re.IGNORECASE)
@@ -200,7 +217,10 @@ class GitHub(RestDialect):
             self.set_labels(pull, (*pull.labels, DRAFT_LABEL))
 
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        """Merge a pull request if its head is `expect`, by the first method that the repository permits."""
+        """Merge a pull request if its head is `expect`, by the first method that the repository permits.
+
+        Where the branch demands its merge queue, it is put into that and stays open.
+        """
         for method in self._methods:
             body = {"sha": expect, "merge_method": method}
             try:
@@ -208,6 +228,8 @@ class GitHub(RestDialect):
             except InvalidError as error:
                 if _NOT_YET.search(str(error)):
                     raise PendingError(str(error)) from error
+                if _QUEUED_ONLY.search(str(error)):
+                    return self._enqueue(pull, expect)
                 if not _FORBIDDEN_METHOD.search(str(error)):
                     raise
                 if method == self._methods[-1]:
@@ -217,7 +239,7 @@ class GitHub(RestDialect):
         raise AssertionError
 
     def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        """Enable auto-merge for this head, by GraphQL; merge where nothing is left to wait for."""
+        """Enable auto-merge for this head, by GraphQL; merge it where nothing is left to wait for."""
         for method in self._methods:
             variables = {"id": pull.key, "head": expect, "method": method.upper()}
             try:
@@ -230,6 +252,18 @@ class GitHub(RestDialect):
                 continue
             return pull
         raise AssertionError
+
+    def _enqueue(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        self._graphql(ENQUEUE, {"id": pull.key, "head": expect}, writes=True)
+        return replace(pull, handed=True)
+
+    def merging(self, pulls: Collection[ApiPullRequest]) -> Collection[int]:
+        """Return the numbers of those with auto-merge, and of those in the queue of their branch."""
+        numbers = {pull.number for pull in pulls if pull.handed}
+        for base in sorted({pull.base for pull in pulls if not pull.handed}):
+            entries = self._nodes(QUEUE, {"branch": base}, lambda r: (r["mergeQueue"] or {}).get("entries"))
+            numbers |= {entry["pullRequest"]["number"] for entry in entries if entry["pullRequest"]}
+        return numbers
 
     def comments(self, number: int) -> Iterator[Comment]:
         """Yield the comments of the authenticated user."""
@@ -319,6 +353,7 @@ class GitHub(RestDialect):
             key=item.get("node_id", ""),
             times=write_times(item),
             closed=closed_time(item),
+            handed=item.get("auto_merge") is not None,
         )
 
 

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from reconciler.forge.api.budget import HOUR_S
 from reconciler.forge.api.dialect import ApiPullRequest
+from reconciler.forge.api.gitea import Gitea
 from reconciler.forge.api.github import GitHub
-from reconciler.forge.api.rest_dialects import Gitea, GitLab
+from reconciler.forge.api.gitlab import GitLab
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.refs import DRAFTS, PROPOSED, workspace_number
 from reconciler.records.state import EndedPull, PullHistory, PullMark

@@ -7,9 +7,10 @@ from typing import Any
 
 from reconciler.forge.api.budget import Budget, Clock
 from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.gitea import Gitea
 from reconciler.forge.api.github import GitHub
+from reconciler.forge.api.gitlab import GitLab
 from reconciler.forge.api.http import StaticToken, Transport
-from reconciler.forge.api.rest_dialects import Gitea, GitLab
 from reconciler.policy import ForgeKind, ForgeRule, WriteLimits
 from tests.support.conformance import require_file
 from tests.support.forges.description import load, validator

@@ -32,6 +32,8 @@ class GiteaSimulator(Simulator):
     waits_for_any_check: bool = False
     """Whether a scheduled merge waits for a first check, as up to 1.22, where nothing demands one."""
     draft_prefixes: tuple[str, ...] = ("WIP:", "[WIP]")
+    tells_drafts: bool = True
+    """Whether the server is of version 1.22 or later; earlier ones show no field `draft`."""
     organization_labels: dict[str, int] = field(default_factory=dict)
 
     def limited(self, kind: str) -> Answer:
@@ -278,7 +280,10 @@ class GiteaSimulator(Simulator):
                 "repo_id": number,
             },
             "base": {"label": pull.base, "ref": pull.base, "sha": "", "repo_id": hosted.number},
-            "draft": self._is_draft(pull),
+            "draft": self._is_draft(pull) if self.tells_drafts else None,
+            "mergeable": pull.state == "open"
+            and not self._is_draft(pull)
+            and self.clock.now() > pull.created,
             "labels": self._shown_labels(hosted, pull),
             "assignees": [{"id": 1, "login": name} for name in pull.assignees],
             "html_url": f"{self.address}/{hosted.name}/pulls/{pull.number}",

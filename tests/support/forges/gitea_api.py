@@ -14,8 +14,8 @@ import pytest
 
 from reconciler.forge.api.budget import SYSTEM_CLOCK, Budget
 from reconciler.forge.api.forge import ApiForge
+from reconciler.forge.api.gitea import Gitea
 from reconciler.forge.api.http import StaticToken, Transport
-from reconciler.forge.api.rest_dialects import Gitea
 from reconciler.policy import ForgeKind, ForgeRule, WriteLimits
 from tests.support.forges.bench import HEADS
 from tests.support.git import Repo, kptfile, make_repository, run

@@ -313,6 +313,14 @@ class GitHubSimulator(Simulator):
             "merged_at": self.stamp(pull.merged),
             "merge_commit_sha": pull.merge_oid or None,
             "html_url": f"{self.address}/{hosted.name}/pull/{pull.number}",
+            "auto_merge": {
+                "enabled_by": example["user"],
+                "merge_method": pull.auto,
+                "commit_title": "",
+                "commit_message": "",
+            }
+            if pull.auto
+            else None,
             "labels": [_label(name) for name in pull.labels],
         }
         return example | facts | ({} if simple else {"merged": bool(pull.merged)})
@@ -348,6 +356,8 @@ class GitHubSimulator(Simulator):
             return Answer(200, {"data": {"repository": {"pullRequest": {"comments": page}}}})
         if "Checks(" in query:
             return Answer(200, {"data": {"repository": {"object": self._rollup(values)}}})
+        if "Queue(" in query:
+            return Answer(200, {"data": {"repository": {"mergeQueue": self._queue(values)}}})
         if "Issues(" in query:
             return Answer(200, {"data": {"repository": {"issues": self._nodes(values)}}})
         hosted, pull, rest = self._node(values["id"])
@@ -363,6 +373,10 @@ class GitHubSimulator(Simulator):
         if "Draft(" in query:
             pull.draft = True
             return Answer(200, {"data": {"convertPullRequestToDraft": {"pullRequest": {"isDraft": True}}}})
+        if "Enqueue(" in query:
+            assert values["head"] == pull.head_oid
+            pull.queued = True
+            return Answer(200, {"data": {"enqueuePullRequest": {"mergeQueueEntry": {"state": "QUEUED"}}}})
         if "AutoMerge(" in query:
             return self._enable_auto_merge(hosted, pull, values)
         if "EditComment(" in query:
@@ -382,8 +396,18 @@ class GitHubSimulator(Simulator):
             error = {"type": "UNPROCESSABLE", "path": ["enablePullRequestAutoMerge"], "message": message}
             return Answer(200, {"data": {"enablePullRequestAutoMerge": None}, "errors": [error]})
         assert values["head"] == pull.head_oid
-        pull.auto = method
+        is_queued = hosted.refuses_merge == "queue" and not self.missing_checks(hosted, pull)
+        pull.auto, pull.queued = ("", True) if is_queued else (method, False)
         return Answer(200, {"data": {"enablePullRequestAutoMerge": {"pullRequest": {"state": "OPEN"}}}})
+
+    def _queue(self, values: Any) -> Any:
+        """Return a page of one entry of the merge queue of a branch, None where it has none."""
+        hosted = self.repositories[f"{values['owner']}/{values['name']}"]
+        if hosted.refuses_merge != "queue":
+            return None
+        queued = [p for p in hosted.pulls.values() if p.queued and p.base == values["branch"]]
+        nodes = [{"pullRequest": {"number": pull.number}} for pull in queued]
+        return {"entries": _connection(nodes, int(values["after"] or 0), 1)}
 
     def _rollup(self, values: Any) -> Any:
         """Return the checks of a commit, half of them as check runs, half as statuses."""

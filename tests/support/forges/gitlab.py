@@ -52,8 +52,12 @@ class GitLabSimulator(Simulator):
         if project := re.fullmatch(r"/projects/([^/]+/[^/]+)", unquote(path)):
             hosted = self.repositories.get(project[1])
             level = "enabled" if hosted and hosted.has_pulls else "disabled"
-            found = Answer(200, {"merge_requests_access_level": level, "path_with_namespace": project[1]})
+            trains = bool(hosted and hosted.refuses_merge == "queue")
+            facts = {"merge_requests_access_level": level, "merge_trains_enabled": trains}
+            found = Answer(200, {**facts, "path_with_namespace": project[1]})
             return found if hosted else Answer(404, {"message": "404 Project Not Found"})
+        if match := re.fullmatch(r"/projects/(.+?)/merge_trains(?:/merge_requests/(\d+))?", unquote(path)):
+            return self._train(self.repositories[match[1]], match[2], query, path, body)
         match = re.fullmatch(r"/projects/(.+?)/merge_requests(?:/(\d+)(?:/(.*))?)?", unquote(path))
         hosted = self.repositories.get(match[1]) if match else None
         if not match or hosted is None:
@@ -150,6 +154,20 @@ class GitLabSimulator(Simulator):
         fields |= {"head": head, "base": base}
         return Answer(201, self.shown(hosted, self.new_pull(hosted, **fields)))
 
+    def _train(
+        self, hosted: Hosted, number: str | None, query: dict[str, str], path: str, body: Any
+    ) -> Answer:
+        if hosted.refuses_merge != "queue":
+            return Answer(403, {"message": "403 Forbidden"})
+        if number is None:
+            queued = [pull for pull in hosted.pulls.values() if pull.queued]
+            return self._paged([{"merge_request": {"iid": pull.number}} for pull in queued], query, path)
+        pull = self.refreshed(hosted, hosted.pulls[int(number)])
+        if body["sha"] != pull.head_oid or pull.queued or pull.state != "open":
+            return Answer(409, {"message": "Failed to add to the merge train"})
+        pull.queued = True
+        return Answer(201, [])
+
     def _merge(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
         if pull.state != "open" or pull.title.startswith("Draft:") or self.is_checking(hosted):
             return Answer(405, {"message": "405 Method Not Allowed"})
@@ -182,6 +200,7 @@ class GitLabSimulator(Simulator):
             "source_project_id": hosted.number + (1000 if pull.fork else 0),
             "target_project_id": hosted.number,
             "sha": pull.head_oid,
+            "merge_when_pipeline_succeeds": bool(pull.auto),
             "merge_commit_sha": pull.merge_oid or None,
             "squash_commit_sha": None,
             "labels": pull.labels,

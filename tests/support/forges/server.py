@@ -110,6 +110,8 @@ class Pull:
     updated: float = 0.0
     labels: list[str] = field(default_factory=list)
     comments: dict[int, tuple[str, str]] = field(default_factory=dict)
+    queued: bool = False
+    """Whether the merge queue, or the train, of its branch has it."""
     auto: str = ""
     """How the forge merges it by itself once every required check passed, "" if it does not."""
     reviewers: list[str] = field(default_factory=list)
@@ -146,7 +148,7 @@ class Hosted:
     """Whether the repository allows auto-merge."""
     refuses_merge: str = ""
     """Why branch protection refuses every merge: review (an approval is missing), person (the account may not
-    merge), queue (GitHub: only the merge queue merges)."""
+    merge), queue (GitHub: only the merge queue merges; GitLab: the project has merge trains)."""
     archived: bool = False
     has_pulls: bool = True
     """Whether pull requests are switched on."""
@@ -261,6 +263,14 @@ class Simulator(ABC):
         for pull in self.open_pulls(name):
             if pull.auto and not pull.draft and not self.missing_checks(hosted, pull):
                 self.merge(name, pull.number, pull.auto)
+
+    def run_queue(self, name: str, *, passed: bool = True) -> None:
+        """Merge what is in the merge queue of a repository, or drop it as after a failed check."""
+        for pull in self.open_pulls(name):
+            if pull.queued:
+                pull.queued = False
+                if passed:
+                    self.merge(name, pull.number, "merge")
 
     def missing_checks(self, hosted: Hosted, pull: Pull) -> list[str]:
         """Return the required checks that the head of a pull request has not passed yet."""

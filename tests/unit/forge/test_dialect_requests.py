@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.base.errors import ConflictError, RefusedError
-from reconciler.forge.api import github
+from reconciler.forge.api import gitea, github, gitlab
 from reconciler.forge.api.dialect import (
     ApiPullRequest,
     Comment,
@@ -17,8 +17,9 @@ from reconciler.forge.api.dialect import (
     PullRequestExistsError,
 )
 from reconciler.forge.api.errors import InvalidError, LostReplyError, MissingError
+from reconciler.forge.api.gitea import Gitea
 from reconciler.forge.api.github import GitHub
-from reconciler.forge.api.rest_dialects import Gitea, GitLab, gitea_api, gitlab_api
+from reconciler.forge.api.gitlab import GitLab
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.scripted import ScriptedApi
@@ -886,8 +887,8 @@ def test_status_of_a_commit_is_set(api: RecordingApi, kind: str, path: str, name
 def test_usual_addresses_of_apis() -> None:
     assert github.default_api("github.com") == "https://api.github.com"
     assert github.default_api("git.example") == "https://git.example/api/v3"
-    assert gitlab_api("git.example") == "https://git.example/api/v4"
-    assert gitea_api("git.example") == "https://git.example/api/v1"
+    assert gitlab.default_api("git.example") == "https://git.example/api/v4"
+    assert gitea.default_api("git.example") == "https://git.example/api/v1"
 
 
 def test_graphql_of_an_enterprise_server_is_beside_its_rest_api() -> None:

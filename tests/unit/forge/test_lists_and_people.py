@@ -372,7 +372,7 @@ def test_auto_merge_of_a_closed_or_moved_pull_request_is_refused(api: RecordingA
     assert moved.done == []
 
 
-def test_refused_auto_merge_is_told_and_leaves_a_draft(api: RecordingApi) -> None:
+def test_refused_auto_merge_is_told_and_the_draft_stays_ready(api: RecordingApi) -> None:
     steps = Steps(PullState.OPEN, draft=True, answer=InvalidError("off", status=422))
 
     with pytest.raises(RefusedError) as caught:
@@ -380,7 +380,7 @@ def test_refused_auto_merge_is_told_and_leaves_a_draft(api: RecordingApi) -> Non
 
     assert str(caught.value) == "Pull request 5: the forge does not enable auto-merge: off"
     assert caught.value.hint == "Allow auto-merge in the settings of the repository, or leave out autoMerge."
-    assert steps.done == ["ready", AUTO, "draft"]
+    assert steps.done == ["ready", AUTO]
 
 
 class Asked:

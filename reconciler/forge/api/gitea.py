@@ -1,9 +1,8 @@
-"""GitLab, Gitea and Forgejo: dialects by REST only, where a prefix of the title marks a draft.
+"""Gitea and Forgejo: their dialect, by REST only, where a prefix of the title marks a draft.
 
-Gitea's is tested against its published API description; GitLab publishes none that could be used.
+Tested against the published API description.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -16,7 +15,6 @@ from reconciler.forge.api.dialect import (
     UNCONFIGURED,
     ApiPullRequest,
     Comment,
-    Fields,
     Issue,
     PendingError,
     PullRequestExistsError,
@@ -27,250 +25,36 @@ from reconciler.forge.api.dialect import (
     parse_pull,
     write_times,
 )
-from reconciler.forge.api.errors import InvalidError, MissingError, UnauthorizedError
+from reconciler.forge.api.errors import InvalidError, MissingError
 from reconciler.forge.api.http import Transport
-from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
+from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from reconciler.policy import ForgeRule
 
 _CONFLICT = 409
 _LABEL_COLOUR = "#ededed"
-_GITLAB_DRAFT = re.compile(r"^\s*(?:\[draft\]|\(draft\)|draft:)\s*", re.IGNORECASE)
-_GITLAB_STATES = {"opened": PullState.OPEN, "locked": PullState.OPEN, "merged": PullState.MERGED}
-_GITEA_DRAFTS = ("wip:", "[wip]")
-_GITLAB_UNDECIDED = {"unchecked", "checking", "preparing", "approvals_syncing"}
-"""States of a merge request before GitLab knows whether it can be merged.
-
-Source: GitLab's documentation of `detailed_merge_status` of merge requests.
-"""
-_GITLAB_CHECKS = {
-    "success": CheckState.PASSED,
-    "failed": CheckState.FAILED,
-    "canceled": CheckState.FAILED,
-    "skipped": CheckState.SKIPPED,
-    "manual": CheckState.SKIPPED,
-}
-_GITEA_CHECKS = {"success": CheckState.PASSED, "pending": CheckState.PENDING}
-_GITEA_STYLES: Mapping[str, Sequence[str]] = {
+_DRAFTS = ("wip:", "[wip]")
+_CHECKS = {"success": CheckState.PASSED, "pending": CheckState.PENDING}
+_STYLES: Mapping[str, Sequence[str]] = {
     "merge": ("merge",),
     "squash": ("squash",),
     "rebase": ("rebase", "rebase-merge"),
 }
-_GITEA_PERMITS = {
+_PERMITS = {
     "merge": "allow_merge_commits",
     "squash": "allow_squash_merge",
     "rebase": "allow_rebase",
     "rebase-merge": "allow_rebase_explicit",
     "fast-forward-only": "allow_fast_forward_only_merge",
 }
+CHECK_DELAYS_S = (1.0, 2.0)
+"""Seconds between looks whether a server that does not tell drafts takes a title for one's."""
 _PAGE = 50
 """The greatest size of a page that servers permit by default."""
 
 
-def gitlab_api(host: str) -> str:
-    """Return the address of the API of a GitLab server."""
-    return f"https://{host}/api/v4"
-
-
-def gitea_api(host: str) -> str:
+def default_api(host: str) -> str:
     """Return the address of the API of a Gitea or Forgejo server."""
     return f"https://{host}/api/v1"
-
-
-class GitLab(RestDialect):
-    """The dialect of GitLab for one project, `group/subgroup/name`."""
-
-    most_text = 500_000
-    _draft_prefix = "Draft: "
-    _fields = Fields(
-        "PUT", "iid", "description", "target_branch", "username", "state_event", "close", "reopen"
-    )
-
-    def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
-        self._squash = rule.merge_method == "squash"
-        self._user_ids: dict[str, int] = {}
-        super().__init__(transport, name, f"/projects/{quote(name, safe='')}", "merge_requests")
-
-    def has_pulls(self) -> bool:
-        """Tell whether merge requests are switched on in the project."""
-        return bool(self.transport.get(self._root).data.get("merge_requests_access_level") != "disabled")
-
-    def list_all(self) -> Iterator[list[ApiPullRequest]]:
-        """Yield all merge requests from oldest to newest, so that a new one cannot shift a page."""
-        yield from self._list({"state": "all", "order_by": "created_at", "sort": "asc", "per_page": 100})
-
-    def list_open(self) -> Iterator[list[ApiPullRequest]]:
-        """Yield the open merge requests from oldest to newest."""
-        yield from self._list({"state": "opened", "order_by": "created_at", "sort": "asc", "per_page": 100})
-
-    def list_changed(self) -> Iterator[list[ApiPullRequest]]:
-        """Yield merge requests of any state, the last change first: no state means merged or closed."""
-        yield from self._list({"state": "all", "order_by": "updated_at", "sort": "desc", "per_page": 100})
-
-    def find_open(self, head: str, _base: str = "") -> Iterator[ApiPullRequest]:
-        """Yield the open merge requests of a branch."""
-        for page in self._list({"state": "opened", "source_branch": head}):
-            yield from (pull for pull in page if pull.head == head)
-
-    find_recent = find_open
-
-    def create(self, desired: PullRequest) -> ApiPullRequest:
-        """Open a merge request."""
-        body = {
-            "title": self._title(desired.title, draft=desired.draft),
-            "source_branch": desired.head,
-            "target_branch": desired.base,
-            "description": desired.body,
-            "labels": ",".join(desired.labels),
-        }
-        try:
-            return self._parse(self.transport.write("POST", self._pulls, body).data)
-        except InvalidError as error:
-            if error.status == _CONFLICT:
-                raise PullRequestExistsError(str(error)) from error
-            if re.search(r"branch.*does not exist", str(error), re.IGNORECASE):
-                raise RefusedError(f"{desired.head} or {desired.base} is no branch of {self.name}") from error
-            raise
-
-    def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
-        """Replace the labels."""
-        return self._update(pull, {"labels": ",".join(labels)})
-
-    def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
-        """Request reviews of people; GitLab takes no groups, which its own CODEOWNERS ask."""
-        names = {*pull.reviewers, *(name for name in reviewers if "/" not in name)}
-        if names - set(pull.reviewers):
-            self._update(pull, {"reviewer_ids": self._users(names)})
-
-    def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
-        """Assign a merge request to people."""
-        self._update(pull, {"assignee_ids": self._users({*pull.assignees, *assignees})})
-
-    def _users(self, names: Iterable[str]) -> list[int]:
-        """Return the ids of users by their names; each is looked up once a run.
-
-        Raises:
-            InvalidError: The server has no such user.
-        """
-        for name in sorted(names):
-            if name not in self._user_ids:
-                users = self.transport.get("/users", {"username": name}).data
-                if not users:
-                    raise InvalidError(f"{self.name}: the server has no user {name}", status=404)
-                self._user_ids[name] = users[0]["id"]
-        return [self._user_ids[name] for name in sorted(names)]
-
-    def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        """Merge a merge request if its head is `expect`, by the method of the project."""
-        return self._merge(pull, expect, {})
-
-    def enable_auto_merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        """Let GitLab merge this head when its pipeline succeeds; without one it is merged at once.
-
-        Source: GitLab's documentation of the merge requests API: `auto_merge`, before version 17.11
-        `merge_when_pipeline_succeeds`.
-        """
-        return self._merge(pull, expect, {"auto_merge": True, "merge_when_pipeline_succeeds": True})
-
-    def _merge(self, pull: ApiPullRequest, expect: str, options: Mapping[str, bool]) -> ApiPullRequest:
-        """Merge a merge request.
-
-        Raises:
-            RefusedError: The user may not merge into this branch, for which GitLab has the status 401, too.
-            PendingError: GitLab does not know yet whether it can be merged.
-            InvalidError: It cannot be merged; GitLab's message is always the same, so its status is added.
-
-        Source: GitLab's documentation of the merge requests API: statuses of `merge`.
-        """
-        path = f"{self._pulls}/{pull.number}/merge"
-        body = {"sha": expect, **({"squash": True} if self._squash else {}), **options}
-        try:
-            return self._parse(self.transport.write("PUT", path, body).data)
-        except UnauthorizedError as error:
-            self.find(pull.number)  # raises if it is the token that is refused
-            raise RefusedError(
-                f"The account may not merge into {pull.base}: {error}",
-                hint="Let it merge, in the protection of the branch, or merge yourself.",
-            ) from error
-        except InvalidError as error:
-            now = self.transport.get(f"{self._pulls}/{pull.number}").data
-            status = now.get("detailed_merge_status")
-            if status in _GITLAB_UNDECIDED:
-                raise PendingError(str(error)) from error
-            message = f"{error} ({status})" if status else str(error)
-            raise InvalidError(message, status=error.status) from error
-
-    def comments(self, number: int) -> Iterator[Comment]:
-        """Yield the comments of the authenticated user."""
-        for note in self.transport.items(self._comments(number), {"sort": "asc", "per_page": 100}):
-            if not note.get("system") and note["author"]["username"] == self._own_login():
-                yield Comment(str(note["id"]), note["body"])
-
-    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
-        """Replace the text of a comment."""
-        path = f"{self._comments(number)}/{comment.key}"
-        self.transport.write("PUT", path, {"body": body}, repeatable=True)
-
-    def checks(self, commit: str) -> Iterator[tuple[str, CheckState]]:
-        """Yield the statuses of a commit; GitLab returns only the newest of a name."""
-        path = f"{self._root}/repository/commits/{commit}/statuses"
-        for status in self.transport.items(path, {"per_page": 100}):
-            yield status["name"], _GITLAB_CHECKS.get(status["status"], CheckState.PENDING)
-
-    def set_status(self, commit: str, status: HeadStatus) -> None:
-        """Set a status of a commit, which is a job of an external pipeline to GitLab."""
-        state = "success" if status.passed else "failed"
-        body = {"state": state, "name": status.name, "description": status.text[: self._longest_description]}
-        self.transport.write("POST", f"{self._root}/statuses/{commit}", body, repeatable=True)
-
-    def issues(self) -> Iterator[Issue]:
-        """Yield the issues of the authenticated user, open or closed."""
-        for item in self.transport.items(self._issues, {"scope": "created_by_me", "per_page": 100}):
-            is_open = item["state"] == "opened"
-            body = item.get("description") or ""
-            yield Issue(item["iid"], body, is_open, write_times(item), item["title"])
-
-    def _list(self, query: Query) -> Iterator[list[ApiPullRequest]]:
-        for page in self.transport.pages(self._pulls, query, conditional=True):
-            yield [self._parse_item(item) for item in page]
-
-    def _parse_item(self, item: Any) -> ApiPullRequest:
-        pull = parse_pull(item, self._parse, "iid", lambda i: i["source_branch"])
-        return pull if item["source_project_id"] == item["target_project_id"] else replace(pull, head="")
-
-    def _comments(self, number: int) -> str:
-        return f"{self._pulls}/{number}/notes"
-
-    def _update(self, pull: ApiPullRequest, body: Mapping[str, Any]) -> ApiPullRequest:
-        changed = super()._update(pull, body)
-        return replace(changed, head_oid=changed.head_oid or pull.head_oid)
-
-    def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
-        title, state = str(item["title"]), _GITLAB_STATES.get(item["state"], PullState.CLOSED)
-        draft = _GITLAB_DRAFT.match(title)
-        # A squash has another field; a fast-forward merge has no commit of its own, but the head.
-        merge_oid = item.get("merge_commit_sha") or item.get("squash_commit_sha") or item.get("sha")
-        return ApiPullRequest(
-            number=item["iid"],
-            head=item["source_branch"],
-            base=item["target_branch"],
-            title=title[draft.end() :] if draft else title,
-            body=item.get("description") or "",
-            draft=bool(draft) and state is not PullState.MERGED,
-            state=state,
-            head_oid=item.get("sha") or "",
-            merge_oid=merge_oid or "",
-            labels=tuple(item.get("labels") or ()),
-            url=item.get("web_url", ""),
-            times=write_times(item),
-            closed=closed_time(item),
-            reviewers=self._names(item.get("reviewers")),
-            assignees=self._names(item.get("assignees")),
-        )
-
-    def _names(self, users: Iterable[Mapping[str, Any]] | None) -> tuple[str, ...]:
-        """Return the names of users, and remember their ids."""
-        self._user_ids |= {user["username"]: user["id"] for user in users or ()}
-        return tuple(user["username"] for user in users or ())
 
 
 class Gitea(RestDialect):
@@ -281,6 +65,7 @@ class Gitea(RestDialect):
         self._method = rule.merge_method
         self._draft_prefix = rule.draft_prefix
         self._label_ids: dict[str, int] = {}
+        self._knows_drafts = False  # whether a draft of this run was seen that cannot be merged
         super().__init__(transport, name, f"/repos/{quote(name)}")
 
     def list_all(self) -> Iterator[list[ApiPullRequest]]:
@@ -334,7 +119,7 @@ class Gitea(RestDialect):
         body = {"title": title, "head": desired.head, "base": desired.base, "body": desired.body}
         labels = {"labels": self._ids(desired.labels)} if desired.labels else {}
         try:
-            created = self._parse(self.transport.write("POST", self._pulls, {**body, **labels}).data)
+            data = self.transport.write("POST", self._pulls, {**body, **labels}).data
         except InvalidError as error:
             raise PullRequestExistsError(str(error)) if error.status == _CONFLICT else error from error
         except MissingError as error:
@@ -346,6 +131,9 @@ class Gitea(RestDialect):
                     raise RefusedError(f"{branch} is no branch of {self.name}") from error
             # For a moment after its first push the server takes a repository for empty.
             raise PendingError(f"{self.name}: the server does not take pull requests yet: {error}") from error
+        created = self._parse(data)
+        if desired.draft and "draft" not in data:
+            created = self._await_check(created)
         if desired.draft and not created.draft:
             self.close(created)
             raise RefusedError(
@@ -353,6 +141,16 @@ class Gitea(RestDialect):
                 hint="Set draftPrefix of the rule in spec.forges to one of its WORK_IN_PROGRESS_PREFIXES.",
             )
         return created
+
+    def _await_check(self, pull: ApiPullRequest) -> ApiPullRequest:
+        """Read a new draft until its server has tried to merge it, which no draft passes; once a run."""
+        for delay in () if self._knows_drafts else CHECK_DELAYS_S:
+            self.transport.clock.sleep(delay)
+            pull = self.find(pull.number)
+            if not pull.draft:
+                return pull
+        self._knows_drafts = True
+        return pull
 
     def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
         """Replace the labels; labels that neither the repository nor its organization has are created."""
@@ -403,9 +201,9 @@ class Gitea(RestDialect):
         """
         repository = self.transport.get(self._root).data
         preferred = str(repository.get("default_merge_style") or "merge")
-        styles = _GITEA_STYLES[self._method] if self._method else (preferred, *_GITEA_PERMITS)
+        styles = _STYLES[self._method] if self._method else (preferred, *_PERMITS)
         for style in styles:
-            if repository.get(_GITEA_PERMITS.get(style, ""), True):
+            if repository.get(_PERMITS.get(style, ""), True):
                 return style
         raise forbidden_method(self.name, self._method or preferred)
 
@@ -455,7 +253,7 @@ class Gitea(RestDialect):
         statuses = self.transport.items(f"{self._root}/statuses/{commit}", query)
         # The server sorts by seconds: their ids tell the order of those of one second.
         for status in sorted(statuses, key=lambda status: int(status.get("id") or 0)):
-            yield status["context"], _GITEA_CHECKS.get(status["status"], CheckState.FAILED)
+            yield status["context"], _CHECKS.get(status["status"], CheckState.FAILED)
 
     def issues(self) -> Iterator[Issue]:
         """Yield the issues of the authenticated user, open or closed."""
@@ -480,10 +278,10 @@ class Gitea(RestDialect):
         merged, title = bool(item.get("merged")), str(item["title"])
         labels = item.get("labels") or ()
         self._label_ids |= {label["name"]: label["id"] for label in labels}
-        prefixes = (self._draft_prefix.strip().lower(), *_GITEA_DRAFTS)
+        prefixes = (self._draft_prefix.strip().lower(), *_DRAFTS)
         prefix = next((p for p in prefixes if p and title.lower().startswith(p)), "")
-        # Servers before 1.22 do not tell; there the prefixes that are configured by default count.
-        is_draft = bool(item.get("draft", prefix))
+        # Servers before 1.22 do not tell; there a title with a prefix counts, unless it could be merged.
+        is_draft = bool(item.get("draft", prefix and not item.get("mergeable")))
         is_open = item["state"] == "open"
         return ApiPullRequest(
             number=item["number"],

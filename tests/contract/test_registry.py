@@ -1,0 +1,273 @@
+"""The client of registries, on a real registry and on one that fails in planned ways."""
+
+import base64
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
+from reconciler.forge.api.budget import Clock
+from reconciler.forge.api.errors import LimitedError, MissingError, UnauthorizedError
+from reconciler.forge.api.reply_cache import ReplyCache
+from reconciler.policy.registries import RegistryPolicy
+from reconciler.sources.credentials import registry_credentials
+from reconciler.sources.registry import Blob, DigestError, RegistryClient
+from tests.support.forges.server import VirtualClock
+from tests.support.registry import Answer, Asked, Gate, Registry, layer, serve_gate, serve_registry
+
+HOST = "xpkg.example.com"
+NAME = f"{HOST}/acme/aws"
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    with serve_registry(tmp_path) as served:
+        yield served
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    with serve_gate() as served:
+        yield served
+
+
+def client(
+    gate: Gate, *, environment: dict[str, str] | None = None, cache: Path | None = None, **limits: int
+):
+    policy = RegistryPolicy(mirrors={HOST: f"http://{gate.address}"}, **limits)
+    find = registry_credentials(environment or {}, lambda _: None)
+    clock = VirtualClock(time.time())
+    replies = ReplyCache(cache) if cache else None
+    return RegistryClient(policy, find, replies, Clock(clock.now, clock.sleep)), clock
+
+
+def digest_of(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def test_a_real_registry_gives_tags_manifest_and_the_one_layer_by_name_through_a_mirror(
+    registry: Registry,
+) -> None:
+    for tag in ("v1.0.0", "v1.1.0"):
+        pushed = registry.push_xpkg("acme/aws", tag, f"kind: Provider # {tag}\n", filler=50_000)
+    with serve_gate(registry.address) as gate:
+        reader, _ = client(gate)
+
+        tags = reader.tags(NAME)
+        manifest = reader.manifest(NAME, "v1.1.0")
+        (base,) = [each for each in manifest.layers if each.annotations.get("io.crossplane.xpkg") == "base"]
+        data = reader.blob(NAME, base)
+
+        assert tags == ("v1.0.0", "v1.1.0")
+        assert (manifest.digest, reader.digest(NAME, "v1.1.0")) == (pushed, pushed)
+        assert data == layer({"package.yaml": b"kind: Provider # v1.1.0\n"})
+        assert reader.requests == len(gate.asked) == 4
+        with pytest.raises(MissingError, match=r"manifests/v9\.9\.9: 404 manifest unknown"):
+            reader.manifest(NAME, "v9.9.9")
+
+
+TAGS = json.dumps({"tags": ["v1.0.0"]}).encode()
+
+
+def test_ten_thousand_tags_come_in_pages_and_an_etag_saves_those_that_did_not_change(
+    gate: Gate, tmp_path: Path
+) -> None:
+    def plan(asked: Asked) -> Answer:
+        start = int(parse_qs(urlsplit(asked.path).query).get("last", ["0"])[0])
+        names = [f"v1.{number}.0" for number in range(start, start + 1000)]
+        etag = f'"{start}"'
+        if asked.etag == etag:
+            return Answer(304, b"")
+        # A registry behind a proxy names its own address: the path and the host of the link do not count.
+        link = {"Link": f'<http://10.0.0.1/v2/x/tags/list?n=1000&last={start + 1000}>; rel="next"'}
+        more = link if start < 9000 else {}
+        return Answer(200, json.dumps({"tags": names}).encode(), {"ETag": etag, **more})
+
+    gate.plan = plan
+    first = client(gate, cache=tmp_path / "c")[0].tags(NAME)
+    asked = len(gate.asked)
+    second = client(gate, cache=tmp_path / "c")[0].tags(NAME)
+
+    assert (len(first), first, asked, len(gate.asked)) == (10_000, second, 10, 20)
+    assert all(each.etag for each in gate.asked[10:])
+    with pytest.raises(UnavailableError, match=r"more tags than registries\.tags allows"):
+        client(gate, tags=5000)[0].tags(NAME)
+
+
+def test_pages_that_go_in_a_circle_end(gate: Gate) -> None:
+    gate.plan = lambda _: Answer(200, TAGS, {"Link": '</v2/x?n=1000>; rel="next"'})
+
+    with pytest.raises(UnavailableError, match="circle"):
+        client(gate)[0].tags(NAME)
+
+
+class TokenService:
+    """A registry that wants a token for one repository, from a service of its own."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate, self.issued, self.valid = gate, 0, ""
+        self.scopes: list[str] = []
+        self.basic: list[str] = []
+
+    def __call__(self, asked: Asked) -> Answer | None:
+        if asked.path.startswith("/token"):
+            self.issued += 1
+            self.valid = f"t{self.issued}"
+            self.scopes += parse_qs(urlsplit(asked.path).query).get("scope", [])
+            self.basic.append(asked.authorization)
+            return Answer(200, json.dumps({"token": self.valid}).encode())
+        if asked.authorization != f"Bearer {self.valid}" or not self.valid:
+            realm = f'Bearer realm="http://{self.gate.address}/token",service="s",scope="registry:catalog:*"'
+            return Answer(401, b"{}", {"WWW-Authenticate": realm})
+        return Answer(200, TAGS)
+
+
+def test_a_token_is_for_one_repository_and_is_renewed_when_it_ends(gate: Gate, tmp_path: Path) -> None:
+    service = TokenService(gate)
+    gate.plan = service
+    auth = base64.b64encode(b"kim:secret").decode()
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {gate.address: {"auth": auth}}}))
+    reader, _ = client(gate, environment={"DOCKER_CONFIG": str(tmp_path)})
+
+    assert reader.tags(NAME) == ("v1.0.0",)
+    assert reader.tags(NAME) == ("v1.0.0",)
+    service.valid = "ended"
+    assert reader.tags(NAME) == ("v1.0.0",)
+
+    # Asked for is what is needed, whatever the registry says the scope is.
+    assert service.scopes == ["repository:acme/aws:pull"] * 2
+    assert service.basic == [f"Basic {auth}"] * 2
+
+
+def test_a_refused_credential_is_named_and_not_shown(gate: Gate) -> None:
+    gate.plan = lambda _: Answer(401, b"{}", {"WWW-Authenticate": 'Basic realm="x"'})
+    config = json.dumps({"auths": {gate.address: {"username": "kim", "password": "s3cret-of-kim"}}})
+    reader, _ = client(gate, environment={"DOCKER_AUTH_CONFIG": config})
+
+    with pytest.raises(UnauthorizedError) as caught:
+        reader.tags(NAME)
+
+    assert [each.authorization.partition(" ")[0] for each in gate.asked] == ["", "Basic"]
+    assert "s3cret" not in f"{caught.value} {caught.value.hint}"
+    assert "docker login" in caught.value.hint
+
+
+def test_a_token_service_that_is_not_encrypted_gets_no_credential(gate: Gate) -> None:
+    realm = 'Bearer realm="http://elsewhere.example.com/token"'
+    gate.plan = lambda _: Answer(401, b"{}", {"WWW-Authenticate": realm})
+
+    with pytest.raises(UnavailableError, match=r"elsewhere.example.com/token is not https"):
+        client(gate)[0].tags(NAME)
+
+
+def test_a_credential_helper_is_asked_for_its_host(gate: Gate, tmp_path: Path) -> None:
+    helper = tmp_path / "docker-credential-vault"
+    helper.write_text('#!/bin/sh\nread host\nprintf \'{"Username": "kim", "Secret": "of-%s"}\' "$host"\n')
+    helper.chmod(helper.stat().st_mode | stat.S_IXUSR)
+    (tmp_path / "config.json").write_text(json.dumps({"credHelpers": {gate.address: "vault"}}))
+    environment = {"DOCKER_CONFIG": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    found = registry_credentials(environment, lambda _: None)(f"http://{gate.address}/acme/aws")
+
+    assert found is not None
+    assert (found.username, found.password) == ("kim", f"of-{gate.address}")
+
+
+def test_the_credential_does_not_follow_to_another_host(gate: Gate) -> None:
+    data = b"layer"
+    with serve_gate() as elsewhere:
+        elsewhere.plan = lambda _: Answer(200, data)
+
+        def plan(asked: Asked) -> Answer:
+            if not asked.authorization:
+                return Answer(401, b"", {"WWW-Authenticate": 'Basic realm="x"'})
+            return Answer(307, b"", {"Location": f"http://{elsewhere.address}/signed?key=1"})
+
+        gate.plan = plan
+        config = json.dumps({"auths": {gate.address: {"username": "kim", "password": "s3cret"}}})
+        reader, _ = client(gate, environment={"DOCKER_AUTH_CONFIG": config})
+
+        assert reader.blob(NAME, Blob(digest_of(data), len(data))) == data
+        assert [each.authorization for each in elsewhere.asked] == [""]
+
+
+@pytest.mark.parametrize("cut", [1, 3])
+def test_a_cut_answer_is_asked_for_again(gate: Gate, cut: int) -> None:
+    gate.plan = lambda _: Answer(200, TAGS, cut=len(gate.asked) <= cut)
+    reader, clock = client(gate)
+
+    assert reader.tags(NAME) == ("v1.0.0",)
+    assert clock.slept == [1.0, 2.0, 4.0][:cut]
+
+
+def test_a_registry_that_fails_is_left_after_four_times(gate: Gate) -> None:
+    gate.plan = lambda _: Answer(503, b"")
+
+    with pytest.raises(UnavailableError, match="503"):
+        client(gate)[0].tags(NAME)
+    assert len(gate.asked) == 4
+
+
+def test_retry_after_is_waited_out_and_a_long_one_is_told(gate: Gate) -> None:
+    gate.plan = lambda _: Answer(429, b"", {"Retry-After": "7"}) if len(gate.asked) < 3 else Answer(200, TAGS)
+    reader, clock = client(gate)
+
+    assert reader.tags(NAME) == ("v1.0.0",)
+    assert sum(clock.slept) == pytest.approx(14, abs=0.5)
+
+    gate.plan = lambda _: Answer(429, b"", {"Retry-After": "9000"})
+    with pytest.raises(LimitedError, match="limits requests") as caught:
+        reader.tags(NAME)
+    assert "what is done stays done" in caught.value.hint
+
+
+@pytest.mark.parametrize("trickle", [False, True], ids=["silent", "trickles"])
+def test_a_registry_that_hangs_is_left_in_time(gate: Gate, trickle: bool) -> None:
+    slow = Answer(200, TAGS * 40, {"Content-Length": str(len(TAGS) * 40)}, trickle_s=0.05 if trickle else 2.0)
+    gate.plan = lambda _: slow
+    reader, _ = client(gate, silence_s=1, answer_s=1)
+    begun = time.monotonic()
+
+    with pytest.raises(UnavailableError, match="no answer"):
+        reader.tags(NAME)
+
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize("what", ["blob", "manifest"])
+def test_another_content_than_the_digest_says_is_refused(gate: Gate, what: str) -> None:
+    gate.plan = lambda _: Answer(200, b'{"schemaVersion": 2}')
+    digest = digest_of(b"what was meant")
+
+    reader, _ = client(gate)
+    read = {
+        "blob": lambda: reader.blob(NAME, Blob(digest, 100)),
+        "manifest": lambda: reader.manifest(NAME, digest),
+    }
+
+    with pytest.raises(DigestError, match=f"{what}.* should be {digest[:19]}"):
+        read[what]()
+
+
+def test_a_layer_above_the_limit_is_not_asked_for_and_one_that_lies_is_left(gate: Gate) -> None:
+    gate.plan = lambda _: Answer(200, b"x" * 5000)
+    reader, _ = client(gate, layer_bytes=1000)
+
+    with pytest.raises(RefusedError, match=r"has 5000 bytes, and the limit is 1000"):
+        reader.blob(NAME, Blob(digest_of(b""), 5000))
+    assert gate.asked == []
+    with pytest.raises(RefusedError, match="sends more than"):
+        reader.blob(NAME, Blob(digest_of(b""), 10))
+
+
+@pytest.mark.parametrize("name", ["x.example.com/../etc", "x.example.com/A", "evil@host.com/x", "x.io/a?b"])
+def test_what_is_no_name_is_not_asked_for(gate: Gate, name: str) -> None:
+    with pytest.raises(ReconcilerError, match="is no name in a registry"):
+        client(gate)[0].tags(name)
