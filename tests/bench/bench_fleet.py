@@ -26,6 +26,7 @@ from reconciler.run.plan import plan_run
 from tests.bench.bench_noop import EPOCH, HEAD, PORCH, START
 from tests.bench.goals import Goals
 from tests.bench.process import PROJECT, Cost, measure
+from tests.support.git import Repo
 
 ECOSYSTEM = Path(os.environ.get("RECONCILER_ECOSYSTEM", PROJECT.parent / "shared" / "ecosystem"))
 CLUSTERS = (10, 50)
@@ -75,15 +76,13 @@ class World:
         create_bare(root / "blueprints.git", releases)
         for name in self.clusters:
             create_bare(root / f"{name}.git", [START])
-        self.ask(1)
+        create_bare(root / "control.git", [NewCommit("Describe the fleet", dict(self._control()), EPOCH)])
+        self.control = Repo(root / "control.git")
 
     def ask(self, revision: int, *names: str) -> None:
         """Let the sets ask for a revision: of these packages, by default of all."""
         self.wanted |= dict.fromkeys(names or self.packages, revision)
-        shutil.rmtree(self.root / "control.git", ignore_errors=True)
-        asked = sum(self.wanted.values())
-        commits = [NewCommit(f"Ask {asked}", dict(self._control()), EPOCH + asked)]
-        create_bare(self.root / "control.git", commits)
+        self.control.commit(dict(self._control()))
 
     def _control(self) -> Iterator[tuple[str, bytes]]:
         yield "reconciler.yaml", HEAD.format("reconciler.dev/v1alpha1", "Reconciler", "fleet").encode()
