@@ -149,7 +149,7 @@ class InstalledBundle(PorterModel):
 class Installation(PorterModel):
     """`schemaType: Installation`, schemaVersion 1.0.2; an empty namespace means global."""
 
-    schemaType: str
+    schemaType: str = ""
     schemaVersion: str = ""
     name: str
     namespace: str = ""

@@ -186,8 +186,8 @@ def _conditions(problem: Problem | None, reason: str, message: str) -> Iterator[
 def _dependency(need: LockedDependency, parent: LockedPackage, family: PackageGraph) -> dict[str, Any]:
     """Return how one need is met, in the form of the proposal's `status.dependencies`.
 
-    Of two parents it was created by the one that owns it. If the package of an API is unknown, the
-    cluster provides it.
+    Of two parents it was created by the one that owns it. An API that no package is known to bring has no
+    provider.
 
     Source: Carvel, packaging API dependency management, PackageInstall `status.dependencies`.
     """
@@ -195,12 +195,9 @@ def _dependency(need: LockedDependency, parent: LockedPackage, family: PackageGr
     created = target is not None and target.owner == str(parent.instance)
     if need.need == "api":
         api, _, kind = need.id.rpartition("/")
-        provider = {"providedBy": target.instance.name, "version": target.version} if target else _CLUSTER
+        provider = {"providedBy": target.instance.name, "version": target.version} if target else {}
         return {"created": created, "gvk": {"apiVersion": api, "kind": kind, **provider}}
     name = target.instance.name if target else need.id.partition(":")[2]
     met = {"packageInstallRef": family.ref_of(target).name, "version": target.version} if target else {}
     alias = {"alias": need.alias} if need.alias else {}
     return {"created": created, **alias, "package": {"refName": name, **met}}
-
-
-_CLUSTER = {"providedBy": "cluster"}

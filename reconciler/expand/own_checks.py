@@ -217,4 +217,11 @@ def check_downstream(
     if why:
         directory = f", and in spec.git.directory of Repository {view.key.name}" if view.directory else ""
         message = f'package path "{full}" is not valid: {why}'
-        yield Finding(path, message, Reason.INVALID_NAME, f"{_RULE}{directory}.")
+        # The name of a package revision has dots: repository, package and workspace.
+        is_computed = path[-1] == "packageExpr" and "." in package
+        more = (
+            " upstream.name is REPOSITORY.PACKAGE.WORKSPACE; packageDefault is the package."
+            if is_computed
+            else ""
+        )
+        yield Finding(path, message, Reason.INVALID_NAME, f"{_RULE}{directory}.{more}")

@@ -26,7 +26,6 @@ CLUSTERS = "reconciler.dev/clusters"
 """Annotation of a set: the clusters that its object selectors search, separated by commas."""
 CLUSTER = "reconciler.dev/cluster"
 """Annotation that expressions of such a set see on an object: its cluster."""
-_CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 class SelectedObject(NamedTuple):
@@ -174,7 +173,7 @@ def _objects(
     visible = (scope.namespace, "")
     for cluster in scope.clusters or ("",):
         snapshot = scope.snapshot.exactly(cluster) if cluster else scope.snapshot
-        if not is_served(snapshot, api_version, kind, scope.namespace):
+        if not snapshot.serves(api_version, kind, scope.namespace):
             raise ExpansionError(_no_match(api_version, kind, path, snapshot))
         # A snapshot may have ten times as many objects as a set selects: only those become values.
         for item in snapshot.of_kind(api_version, kind):
@@ -186,31 +185,6 @@ def _as_selected(item: SnapshotObject, time: int, cluster: str) -> SelectedObjec
     """Return an object as expressions see it, annotated with its cluster if the set names clusters."""
     notes = {**item.annotations, CLUSTER: cluster} if cluster else item.annotations
     return SelectedObject(item.name, item.namespace, item.labels, notes, item.location, time, cluster)
-
-
-def is_served(snapshot: Snapshot, api_version: str, kind: str, namespace: str) -> bool:
-    """Tell whether the cluster has this kind, by the best evidence that the snapshot holds.
-
-    In this order: the recorded list of served APIs; an object of the kind; a complete listing
-    of it; its CustomResourceDefinition.
-    """
-    if not snapshot.present:
-        return False
-    # A recorded list of served APIs is final, even where objects contradict it.
-    if snapshot.served is not None:
-        return (api_version, kind) in snapshot.served
-    if snapshot.of_kind(api_version, kind):
-        return True
-    group = group_of(api_version)
-    if any(snapshot.is_complete(GroupKind(group, kind), where) for where in (namespace, "")):
-        return True
-    definitions = (item.body.get("spec") for item in snapshot.of_kind(*_CRD))
-    return any(_defines(spec, group, kind) for spec in definitions if isinstance(spec, Mapping))
-
-
-def _defines(spec: Mapping[str, Any], group: str, kind: str) -> bool:
-    names = spec.get("names")
-    return spec.get("group") == group and isinstance(names, Mapping) and names.get("kind") == kind
 
 
 def _no_match(api_version: str, kind: str, path: FieldPath, snapshot: Snapshot) -> Finding:

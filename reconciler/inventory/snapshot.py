@@ -6,8 +6,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from reconciler.base.errors import Location
-from reconciler.names.ids import GroupKind
+from reconciler.names.ids import GroupKind, group_of
 from reconciler.names.problems import Problem
+
+_CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 ALL_NAMESPACES = "*"
 """In `Snapshot.complete`: the list of a kind is complete in all namespaces, also those without objects."""
@@ -88,7 +90,34 @@ class Snapshot(Struct, frozen=True):
         """Return the objects of exactly this apiVersion and kind, sorted by namespace and name."""
         return self.objects.get((api_version, kind), ())
 
+    def serves(self, api_version: str, kind: str, namespace: str) -> bool:
+        """Tell whether the cluster serves a kind, by any evidence.
+
+        Evidence is the recorded list of served APIs, an object of the kind, a complete listing of it, or a
+        CustomResourceDefinition with that version. The list may be older than what was imported since.
+        """
+        if not self.present:
+            return False
+        if (api_version, kind) in (self.served or ()) or self.of_kind(api_version, kind):
+            return True
+        group, version = group_of(api_version), api_version.rpartition("/")[2]
+        # A list names no version: where only another one is served, the kind has no list of its own.
+        others = any(group_of(served) == group and own == kind for served, own in self.served or ())
+        if not others and any(self.is_complete(GroupKind(group, kind), where) for where in (namespace, "")):
+            return True
+        definitions = (item.body.get("spec") for item in self.of_kind(*_CRD))
+        return any(_defines(spec, group, version, kind) for spec in definitions if isinstance(spec, Mapping))
+
     def is_complete(self, kind: GroupKind, namespace: str) -> bool:
         """Tell whether a missing object of `kind` in `namespace` is known not to exist."""
         listed = (kind, namespace) in self.complete or (kind, ALL_NAMESPACES) in self.complete
         return self.present and not self.unreadable and listed
+
+
+def _defines(spec: Mapping[str, Any], group: str, version: str, kind: str) -> bool:
+    """Tell whether a CRD defines a kind, and serves a version of it; one without versions serves any."""
+    names, versions = spec.get("names"), spec.get("versions")
+    if spec.get("group") != group or not isinstance(names, Mapping) or names.get("kind") != kind:
+        return False
+    listed = [v for v in versions if isinstance(v, Mapping)] if isinstance(versions, list) else []
+    return not listed or any(v.get("name") == version and v.get("served") is not False for v in listed)

@@ -236,10 +236,7 @@ def _on_main(case: Case, fresh: Package, draft: Draft | None) -> Decision:
     facts = replace(_facts(case, Package(fresh.tree)), conflicts=conflicts)
     state: dict[str, Any] = {"after": fresh.tree, "facts": facts, "waits": bool(conflicts)}
     if draft is None and conflicts:
-        count = len(conflicts)
-        values = f"{plural(count, 'generated value')} {verb(count, 'stays', 'stay')}"
-        message = f"{values} as people set {verb(count, 'it', 'them')}"
-        return case.decision(Op.KEEP, Reason.MERGE_CONFLICT, message, **state)
+        return case.decision(Op.KEEP, Reason.MERGE_CONFLICT, asked_text(conflicts), **state)
     if draft is None:
         return case.decision(Op.KEEP, Reason.UP_TO_DATE, **state)
     if draft.append_only:
@@ -383,7 +380,12 @@ def asked_text(conflicts: Sequence[ConflictNote | Conflict]) -> str:
     shown = ", ".join(files[:_MAX_FILES]) + (
         f" and {plural(len(files) - _MAX_FILES, 'more file')}" if len(files) > _MAX_FILES else ""
     )
-    count = f"{plural(len(conflicts), 'conflict')} in {shown}"
+    number = len(conflicts)
+    if not any(note.name for note in conflicts):  # on main, where nothing can be kept
+        stays = f"{verb(number, 'stays', 'stay')} as people set {verb(number, 'it', 'them')}"
+        ways = "Restore the file on main, remove its first line to make it yours, or declare the package"
+        return f"{plural(number, 'generated value')} in {shown} {stays}. {ways}"
+    count = f"{plural(number, 'conflict')} in {shown}"
     return f"{count}. Change the values in the draft, or add `Keep:` to a commit there"
 
 

@@ -14,7 +14,7 @@ from reconciler.plan.status import PackageStatus, current_statuses
 _WAITING = {
     Phase.PUBLISHED: "",
     Phase.NOT_READY: "its functions and readiness gates",
-    Phase.CONFLICT: "an answer to its conflicts, in the draft",
+    Phase.CONFLICT: "an answer to its conflicts",
     Phase.REJECTED: "another change, or reconciler.dev/retry",
     Phase.PAUSED: "the end of the pause",
     Phase.PENDING: "the next apply",

@@ -299,6 +299,8 @@ class DependencyPolicy(SettingsGroup):
     """Package that they become in the repository of their cluster; empty: only the lock is written."""
     shared_namespace: Annotated[str, Field(pattern=_LABEL)] = "default"
     """Namespace of packages that can be installed only once per cluster."""
+    packaging_namespace: Annotated[str, Field(pattern=_LABEL)] = "kapp-controller-packaging-global"
+    """Namespace whose Carvel packages all others of a cluster see: `-packaging-global-namespace` there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def choose_source(
 ) -> InjectionResult:
     """Choose the object of the first injector that matches the point and names one in the namespace."""
     api_version, kind = point.gvk
-    error = _unavailable(point, injectors, snapshot)
+    error = _unavailable(point, injectors, snapshot, namespace)
     objects = {o.name: o for o in snapshot.of_kind(api_version, kind) if o.namespace == namespace}
     if not error and not objects:
         error = f"no in-cluster resources of type {api_version}.{kind}"
@@ -171,13 +171,15 @@ def choose_source(
     return InjectionResult(point, source)
 
 
-def _unavailable(point: InjectionPoint, injectors: Sequence[InjectionSelector], snapshot: Snapshot) -> str:
+def _unavailable(
+    point: InjectionPoint, injectors: Sequence[InjectionSelector], snapshot: Snapshot, namespace: str
+) -> str:
     """Return the reason why no object can be chosen at all, "" if there is none."""
     if not injectors:
         return "no injectors defined"
     if not snapshot.present and snapshot.cluster:
         return f"there is no snapshot of cluster {snapshot.cluster} in {snapshot.path}"
-    if snapshot.served is not None and point.gvk not in snapshot.served:
+    if snapshot.served is not None and not snapshot.serves(*point.gvk, namespace):
         return f"the cluster has no schema for {'.'.join(point.gvk)}"
     return ""
 

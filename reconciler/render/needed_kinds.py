@@ -3,6 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.api.porch import REPOSITORY, InjectionSelector
+from reconciler.dependencies.catalog.cluster_inputs import is_in_index
+from reconciler.dependencies.dialects import PORTER_GROUP
+from reconciler.dependencies.dialects.carvel import GROUPS as CARVEL_GROUPS
+from reconciler.dependencies.dialects.crossplane import GROUPS as CROSSPLANE_GROUPS
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import GroupKind, Oid, group_of
 from reconciler.names.objects import Files
@@ -13,7 +18,10 @@ _CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 
 
 def needed_kinds(
-    inventory: Inventory, injected: Iterable[ResolvedVariant], contents: Mapping[Oid, Files]
+    inventory: Inventory,
+    injected: Iterable[ResolvedVariant],
+    contents: Mapping[Oid, Files],
+    ecosystems: Iterable[Ecosystem] = (),
 ) -> tuple[GroupKind, ...]:
     """Return the kinds that sets select, that are injected or installed, or that gates read. Sorted.
 
@@ -21,8 +29,9 @@ def needed_kinds(
         inventory: The manifests.
         injected: The variants with injectors.
         contents: The upstream packages of these variants that could be read.
+        ecosystems: Those of the packages that variants need.
     """
-    kinds = {*_selected(inventory), *_installed(inventory), *_gated(inventory)}
+    kinds = {*_selected(inventory), *_installed(inventory, ecosystems), *_gated(inventory)}
     for resolved in injected:
         kinds |= set(_named(resolved.variant.spec.injectors or ()))
         for point in find_points(contents.get(resolved.pin.tree, {})):
@@ -54,10 +63,42 @@ def _gated(inventory: Inventory) -> Iterator[GroupKind]:
             yield GroupKind(group_of(gate.api_version), gate.kind)
 
 
-def _installed(inventory: Inventory) -> Iterator[GroupKind]:
-    """Yield the kinds of the dependency manifests, and CRDs, which define the APIs that a cluster serves."""
-    for document in inventory.documents:
-        kind, api_version = document.value.get("kind"), document.value.get("apiVersion")
-        if kind and api_version:
-            yield GroupKind(group_of(str(api_version)), str(kind))
-            yield _CRD
+def _installed(inventory: Inventory, ecosystems: Iterable[Ecosystem]) -> Iterator[GroupKind]:
+    """Yield the kinds that the resolution of dependencies reads, of the tools that manifests are for.
+
+    A manifest that could not be read is for its tool, too.
+    """
+    asking = [d.value for d in inventory.documents if not is_in_index(d.source.location)]
+    groups = {group_of(str(document.get("apiVersion") or "")) for document in asking}
+    porter = [Ecosystem.BUNDLE for document in asking if document.get("schemaType")]
+    tools = {*ecosystems, *porter}
+    for ecosystem, (own, kinds) in _READ.items():
+        if ecosystem in tools or not groups.isdisjoint(own):
+            yield from kinds
+
+
+_READ = {
+    Ecosystem.CARVEL: (
+        CARVEL_GROUPS,
+        (
+            _CRD,
+            GroupKind("packaging.carvel.dev", "PackageInstall"),
+            GroupKind("data.packaging.carvel.dev", "Package"),
+        ),
+    ),
+    Ecosystem.XPKG: (
+        CROSSPLANE_GROUPS,
+        (
+            _CRD,
+            GroupKind("pkg.crossplane.io", "Lock"),
+            *(
+                GroupKind("pkg.crossplane.io", f"{kind}{suffix}")
+                for kind in ("Provider", "Configuration", "Function")
+                for suffix in ("", "Revision")
+            ),
+        ),
+    ),
+    Ecosystem.BUNDLE: (frozenset[str](), (GroupKind(PORTER_GROUP, "Installation"),)),
+    Ecosystem.KPT: (frozenset[str](), (_CRD,)),
+}
+"""The API groups of a tool's manifests, and its kinds that snapshots have; CRDs show the served APIs."""

@@ -1,6 +1,6 @@
 """Runs that only report: the status of every package, and the kinds that snapshots must list."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Phase, Reason
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.packages import Ecosystem, PackageNeed
 from reconciler.dependencies.status import status_entries
 from reconciler.inventory.standing import Standing
 from reconciler.names.ids import GroupKind, ObjectName, Oid
@@ -127,6 +129,23 @@ class NeededKinds(Struct, frozen=True):
     standing: Standing = Standing()
 
 
+def _needed_ecosystems(worlds: Iterable[ClusterInputs]) -> set[Ecosystem]:
+    """Return the ecosystems of what is installed, and of what may be where variants need packages."""
+    found: set[Ecosystem] = set()
+    for world in worlds:
+        asked = {install.need.id.ecosystem for install in world.installs}
+        found |= asked
+        for versions in world.catalogue.packages.values() if Ecosystem.KPT in asked else ():
+            found |= {
+                need.id.ecosystem
+                for candidate in versions
+                for requirement in candidate.requires
+                for need in requirement.alternatives
+                if isinstance(need, PackageNeed)
+            }
+    return found
+
+
 def find_needed_kinds(options: RunOptions) -> NeededKinds:
     """Return the kinds of objects that this fleet reads from snapshots of clusters."""
     inputs = read_inputs(options)
@@ -139,7 +158,7 @@ def find_needed_kinds(options: RunOptions) -> NeededKinds:
     contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits)
     problems = {*inputs.inventory.problems, *fleet.desired.problems, *fleet.resolution.problems}
     return NeededKinds(
-        needed_kinds(inputs.inventory, injected, contents),
+        needed_kinds(inputs.inventory, injected, contents, _needed_ecosystems(fleet.clusters.worlds)),
         tuple(sorted(p for p in problems if p.reason not in _UNRELATED_TO_KINDS)),
         find_unread(inputs.inventory),
         inputs.inventory.control.standing,

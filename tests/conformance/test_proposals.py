@@ -173,9 +173,9 @@ def test_carvel_words_about_what_is_no_dependency() -> None:
 def test_carvel_one_per_cluster() -> None:
     second = carvel_install().replace("name: pkg-demo", "name: pkg-demo\n  namespace: other")
 
-    (explanation,) = resolve_cluster(
-        world_of(carvel_package() + carvel_install() + second + OTHERS)
-    ).explanations
+    solution = resolve_cluster(world_of(carvel_package() + carvel_install() + second + OTHERS))
+    (explanation,) = solution.explanations
+    assert [problem.subject for problem in solution.problems] == ["PackageInstall other/pkg-demo"]
     assert "PackageInstall default/pkg-demo" in str(explanation)
     assert "PackageInstall other/pkg-demo" in str(explanation)
 
@@ -468,7 +468,6 @@ def test_crossplane_fields_of_a_package() -> None:
     assert dict(aws.inherit).keys() == {
         "packagePullPolicy",
         "packagePullSecrets",
-        "revisionActivationPolicy",
         "serviceAccount",
     }
 

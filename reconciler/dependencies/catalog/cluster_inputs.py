@@ -49,7 +49,7 @@ from reconciler.inventory.inventory import Inventory, Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import GroupKind, group_of
 from reconciler.names.problems import Problem
-from reconciler.policy import Discovery, Policy, Selection
+from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection
 
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
@@ -60,17 +60,14 @@ _PACKAGE = ("data.packaging.carvel.dev/v1alpha1", "Package")
 _LOCK = ("pkg.crossplane.io/v1beta1", "Lock")
 
 
-_GLOBAL = "kapp-controller-packaging-global"
-"""The namespace with the packages that are visible in every namespace, a convention of kapp-controller."""
-
-
 def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = (), instance: str = "") -> ClusterState:
     """Return the state of a cluster: served APIs, CRD owners, platforms, installations. Order-free.
 
-    An API counts if the snapshot lists it as served or a CRD there serves it. Excludes installations
-    that our manifests declare, or that this `instance` generated: desired, not observed, state.
+    An API counts if the snapshot lists it as served, has an object of it, or a CRD there serves it.
+    Excludes installations that our manifests declare, or that this `instance` generated: desired, not
+    observed, state.
     """
-    served = {_gvk(api_version, kind) for api_version, kind in snapshot.served or ()}
+    served = {_gvk(api_version, kind) for api_version, kind in (*(snapshot.served or ()), *snapshot.objects)}
     crds = snapshot.of_kind(*_CRD)
     for crd in crds:
         served.update(served_apis(crd.body))
@@ -103,15 +100,15 @@ def read_platforms(versions: Mapping[str, str]) -> dict[Platform, Version]:
     return platforms
 
 
-def offered_packages(snapshot: Snapshot, installs: Iterable[Install]) -> tuple[Candidate, ...]:
+def offered_packages(snapshot: Snapshot, installs: Iterable[Install], shared: str) -> tuple[Candidate, ...]:
     """Return the Carvel packages that a cluster offers to its installs, sorted.
 
-    These are the global packages and those in the namespaces of the installs.
+    These are the packages of the `shared` namespace and of those of the installs.
 
     Differs: kapp-controller shows a namespace its own and the global packages only; here the namespaces
     of one cluster share their packages.
     """
-    seen = {_GLOBAL, *(install.namespace for install in installs)}
+    seen = {shared, *(install.namespace for install in installs)}
     readings = (
         read_manifest(package.body, Source(package.location, observed=True))
         for package in snapshot.of_kind(*_PACKAGE)
@@ -155,6 +152,29 @@ def _observed_installations(
                         labels=install.labels,
                         interfaces=install.interfaces,
                     )
+
+
+def _with_interfaces(presence: ClusterState, catalogue: Catalogue) -> ClusterState:
+    """Return the state of a cluster with the interfaces that the index knows of the installations there."""
+    return replace(
+        presence,
+        installations=tuple(
+            replace(there, interfaces=c.interfaces)
+            if not there.interfaces
+            and (
+                c := next(
+                    (
+                        c
+                        for c in catalogue.candidates(catalogue.find(there.id))
+                        if c.version == there.version or (there.digest and c.digest == there.digest)
+                    ),
+                    None,
+                )
+            )
+            else there
+            for there in presence.installations
+        ),
+    )
 
 
 def _version(snapshot_object: SnapshotObject, install: Install) -> Version | None:
@@ -253,6 +273,7 @@ class FleetClusters(Struct, frozen=True):
     snapshot: Snapshot
     choices: ResolverSettings = field(default_factory=ResolverSettings)
     instance: str = ""
+    packaging_namespace: str = DependencyPolicy().packaging_namespace
 
     @property
     def only(self) -> str:
@@ -307,7 +328,11 @@ def fleet_clusters(inventory: Inventory) -> FleetClusters:
         notes = view.manifest.metadata.annotations or {}
         environments[view.cluster] = environments.get(view.cluster) or notes.get(ENVIRONMENT, "")
     return FleetClusters(
-        environments, inventory.snapshot, resolver_settings(inventory.policy), inventory.policy.instance
+        environments,
+        inventory.snapshot,
+        resolver_settings(inventory.policy),
+        inventory.policy.instance,
+        inventory.policy.dependencies.packaging_namespace,
     )
 
 
@@ -385,6 +410,7 @@ def collect_cluster_inputs(
         if cluster in scopes or any(candidate.requires for candidate in variant_installs.pinned):
             _add_variants(scopes.setdefault(cluster, _ClusterManifests()), variant_installs)
     warnings += _unnamed_snapshot(fleet, scopes)
+    warnings += _hidden_packages(fleet, scopes)
     shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
     worlds = tuple(_cluster_inputs(scopes, shared, index, fleet, refused))
     return FleetInputs(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
@@ -414,6 +440,21 @@ def _unnamed_snapshot(fleet: FleetClusters, scopes: Mapping[str, _ClusterManifes
         yield Problem(Location(snapshot.path), Reason.MISSING_FIELD, message, hint, "Snapshot")
 
 
+def _hidden_packages(fleet: FleetClusters, scopes: Mapping[str, _ClusterManifests]) -> Iterator[Problem]:
+    """Yield a warning for each snapshot whose Carvel packages are all where no install sees them."""
+    asking = [cluster for cluster, scope in scopes.items() if cluster and scope.installs]
+    for cluster in asking:
+        installs = [declared[0] for declared in scopes[cluster].installs.values()]
+        snapshot = fleet.snapshot_of(cluster, asking)
+        there = {package.namespace for package in snapshot.of_kind(*_PACKAGE)}
+        is_seen = there & {fleet.packaging_namespace, *(install.namespace for install in installs)}
+        if there and not is_seen and any(i.need.id.ecosystem is Ecosystem.CARVEL for i in installs):
+            places, setting = ", ".join(sorted(there)), f"packagingNamespace: {min(there)}"
+            message = f"All packages of cluster {cluster} are in {places}, where no install sees them"
+            hint = f"Write `{setting}` below `dependencies` in reconciler.yaml, if that is the global one."
+            yield Problem(Location(snapshot.path), Reason.NOT_FOUND, message, hint, "Snapshot")
+
+
 def _add_variants(scope: _ClusterManifests, variants: VariantInstalls) -> None:
     scope.pinned |= set(variants.pinned)
     for install in variants.installs:
@@ -434,7 +475,7 @@ def _cluster_inputs(
         installs = tuple(declared[0] for _, declared in sorted(scope.installs.items()) if len(declared) == 1)
         if cluster and installs:
             snapshot = fleet.snapshot_of(cluster, asking)
-            offered = offered_packages(snapshot, installs)
+            offered = offered_packages(snapshot, installs, fleet.packaging_namespace)
             own = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
             if own not in catalogues:
                 catalogues[own] = build_catalogue([*sorted(own, key=str), *shared], refused)
@@ -455,7 +496,7 @@ def _inputs_of(
     choices = replace(fleet.choices, defaults=index.defaults_of(cluster, environment).effective())
     if not snapshot.present:
         return ClusterInputs(installs, own, choices=choices, cluster=cluster)
-    presence = observe_cluster(snapshot, ours=installs, instance=fleet.instance)
+    presence = _with_interfaces(observe_cluster(snapshot, ours=installs, instance=fleet.instance), own)
     standing = {installation.id for installation in presence.installations}
     chosen = (candidate for candidate in crossplane_lock_candidates(snapshot) if candidate.id not in standing)
     pins = imported_pins(chosen, own)

@@ -20,6 +20,9 @@ from reconciler.dependencies.dialects.reading import Diagnostics, Document, Pars
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import group_of
 
+PORTER_GROUP = "getporter.org"
+"""The API group of Porter's operator, whose objects have an installation as their spec."""
+
 GROUPS = carvel.GROUPS | crossplane.GROUPS
 """The API groups of the dialects; Porter's manifests have none."""
 
@@ -28,6 +31,7 @@ __all__ = [
     "GROUPS",
     "IGNORED_PLATFORMS",
     "META_GROUPS",
+    "PORTER_GROUP",
     "ParsedManifest",
     "package_id",
     "read_bundle",
@@ -53,9 +57,12 @@ def read_manifest(document: Document, source: Source) -> ParsedManifest | None:
         for fault in faults:
             notes.refuse(fault.path, fault.message, reason=fault.reason, hint=fault.hint)
         return notes.reading()
-    if document.get("schemaType") == "Installation":
+    if document.get("schemaType") == INSTALLATION:
         return read_installation(document, source)
     group = group_of(str(document.get("apiVersion") or ""))
+    if source.observed and (group, document.get("kind")) == (PORTER_GROUP, INSTALLATION):
+        spec = document.get("spec")
+        return read_installation(spec, source) if isinstance(spec, Mapping) else None
     if group in carvel.GROUPS:
         return read_carvel(document, source)
     if group in crossplane.GROUPS:

@@ -172,6 +172,8 @@ def _item(item: Any, path: Path, notes: Diagnostics) -> Any:
         notes.refuse(path, f"A dependency names exactly one of package, gvk and or; this one names {fields}")
     if "gvk" in normalized:
         normalized["gvk"] = _api({"gvk": normalized["gvk"]}, (*path, "gvk"), notes)
+    if normalized.get("or") == []:
+        notes.refuse((*path, "or"), "or names no alternative", hint="Name a package or an API in it.")
     if isinstance(normalized.get("or"), list):
         normalized["or"] = [
             _item(member, (*path, "or", n), notes) for n, member in enumerate(normalized["or"])

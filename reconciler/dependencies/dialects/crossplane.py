@@ -217,7 +217,6 @@ def _inherited(spec: Any) -> Pairs:
     names = (
         "packagePullSecrets",
         "packagePullPolicy",
-        "revisionActivationPolicy",
         "runtimeConfigRef",
         "serviceAccount",
     )

@@ -52,7 +52,7 @@ _V2 = "org.getporter.dependencies@v2"
 _LEGACY_V2 = "org.getporter.dependencies"
 _TEMPLATE = re.compile(r"\{\{\s*([^}]*?)\s*\}\}")
 _NAMESPACE, _NAME = "installation.namespace", "installation.name"
-_PARAMETER, _CREDENTIAL = "parameter", "credential"
+_OUTPUT, _PARAMETER, _CREDENTIAL = "output", "parameter", "credential"
 
 
 def read_installation(document: Document, source: Source) -> ParsedManifest:
@@ -143,7 +143,9 @@ def read_bundle(
         notes.refuse(("version",), str(error), reason=Reason.INVALID_VERSION)
         return notes.reading()
     requires, provided, path = _sections(document, notes)
-    requirements = [_requirement(item, (*path, key), notes) for key, item in requires]
+    registry = own.rpartition("/")[0]
+    used = _used_outputs(document)
+    requirements = [_requirement(item, (*path, key), notes, registry, used) for key, item in requires]
     _check_wiring(document, requires, path, notes)
     shape = tuple(_items(document.get(key)) for key in ("outputs", "parameters", "credentials"))
     provides = tuple(_provided(provided, shape, (*path[:-1], "provides"), notes))
@@ -155,6 +157,13 @@ def read_bundle(
         interfaces=provides,
         inputs=tuple(sorted(_inputs(document))),
         defaults=written_values(dict(_defaults(document))),
+        has=tuple(
+            sorted(
+                _input(what, name)
+                for what, items in zip((_OUTPUT, _PARAMETER), shape[:2], strict=True)
+                for name, _ in items
+            )
+        ),
         names=tuple({parsed.name} - {own}),
         keywords=parsed.keywords,
         source=own,
@@ -217,7 +226,24 @@ def _check_sections(document: Document, notes: Diagnostics) -> None:
 
 
 _SECTIONS = ("dependencies", "parameters", "credentials", "outputs", "custom")
-_OUTPUT = re.compile(r"bundle\.(?:dependencies\.([^.\s}]+)\.)?outputs\.[^\s}]+")
+_OUTPUTS = re.compile(r"bundle\.(?:dependencies\.([^.\s}]+)\.)?outputs\.([^.\s}|]+)")
+
+
+def _used_outputs(document: Document) -> dict[str, set[str]]:
+    """Return the outputs of each dependency that templates anywhere in a bundle, or its parameters, use."""
+    used: dict[str, set[str]] = {}
+    queue: list[Any] = [document]
+    for value in queue:
+        if isinstance(value, Mapping):
+            queue += value.values()
+            if value.get("dependency") and value.get("output"):
+                used.setdefault(str(value["dependency"]), set()).add(_input(_OUTPUT, str(value["output"])))
+        elif isinstance(value, list):
+            queue += value
+        elif isinstance(value, str):
+            for alias, name in _OUTPUTS.findall(value):
+                used.setdefault(alias, set()).add(_input(_OUTPUT, name))
+    return used
 
 
 def _check_wiring(document: Document, requires: Items, path: Path, notes: Diagnostics) -> None:
@@ -241,7 +267,7 @@ def _check_wiring(document: Document, requires: Items, path: Path, notes: Diagno
             section = item.get(name)
             for field, value in section.items() if isinstance(section, Mapping) else ():
                 own = str(item.get("name")) if name != "outputs" else ""
-                for alias in _OUTPUT.findall(str(value)):
+                for alias, _ in _OUTPUTS.findall(str(value)):
                     check(alias, own, (*path, key, name, field))
     for key, item in _listed(document.get("parameters")):
         given = item.get("source") if isinstance(item, Mapping) else None
@@ -258,13 +284,15 @@ def _listed(requires: Any) -> Items:
     return list(enumerate(requires)) if isinstance(requires, list) else []
 
 
-def _requirement(item: Any, path: Path, notes: Diagnostics) -> Requirement | None:
+def _requirement(
+    item: Any, path: Path, notes: Diagnostics, registry: str, used: Mapping[str, set[str]]
+) -> Requirement | None:
     if isinstance(item, Mapping) and isinstance(item.get("bundle"), str):
         item = {**item, "reference": item["bundle"], "bundle": None}
     parsed = notes.parse(api.BundleRequirement, item, path)
     if parsed is None:
         return None
-    reader = _Required(parsed, path, notes)
+    reader = _Required(parsed, path, notes, registry)
     alternatives, default = reader.needs()
     share = reader.share()
     inner = [*parsed.parameters.values(), *parsed.credentials.values()]
@@ -276,6 +304,9 @@ def _requirement(item: Any, path: Path, notes: Diagnostics) -> Requirement | Non
         default=default,
         gives=tuple(sorted(_input(_CREDENTIAL, name) for name in parsed.credentials)),
         parameters=written_values(parsed.parameters),
+        uses=tuple(
+            sorted({*used.get(parsed.name, ()), *(_input(_PARAMETER, name) for name in parsed.parameters)})
+        ),
         wired=any("bundle.dependencies." in str(value) or ".outputs." in str(value) for value in inner),
         location=notes.at(*path),
     )
@@ -285,16 +316,24 @@ class _Required(Struct, frozen=True):
     item: "api.BundleRequirement"
     path: Path
     notes: Diagnostics
+    registry: str
 
     def needs(self) -> tuple[tuple[Need, ...], PackageNeed | None]:
-        """Return the needs, and the bundle to create if an interface is enough."""
+        """Return the needs, and the bundle to create if an interface is enough.
+
+        A bundle without a reference is the one of that name in its parent's registry: the first one
+        anywhere would be chosen at random.
+
+        Source: Porter's dependency proposal, rejected ideas.
+        """
         item, bundle = self.item, self.item.bundle
         reference = (bundle.reference if bundle else "") or item.reference
-        own = item.version if isinstance(item.version, str) else " || ".join(item.version.ranges)
-        version = (bundle.version if bundle else "") or own
+        ranges = item.version if isinstance(item.version, str) else " || ".join(item.version.ranges)
+        version = (bundle.version if bundle else "") or ranges
         interface = (bundle.interface if bundle else None) or item.interface
         if interface is None:
-            return (self._bundle(reference or item.name, version),), None
+            own = "/".join(filter(None, (self.registry, item.name)))
+            return (self._bundle(reference or own, version),), None
         default = self._bundle(reference, version) if reference else None
         return (self._interface(interface),), default
 

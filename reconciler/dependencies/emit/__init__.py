@@ -119,11 +119,11 @@ def active_version(
 ) -> GeneratedPackage | None:
     """Return the package in the version that may run now, None if none may.
 
-    A revision that waits, for example for another package to release a CRD, is not installed: the active
-    revision stays. With manual activation the package manager in the cluster waits itself.
+    A revision that waits, for a person to activate its parent or for another package to release a CRD, is
+    not installed: the active revision stays.
     """
     current = next((r for r in revisions if r.current), None)
-    if current is None or current.is_active or generated.settings.get("revisionActivationPolicy") == "Manual":
+    if current is None or current.is_active:
         return generated
     active = next((r for r in revisions if r.is_active), None)
     if active is None:
@@ -230,7 +230,7 @@ __all__ = [
     "package_graph",
 ]
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Raised when something else is generated from the same lock; then every cluster's is made once more."""
 
 _MAX_PARENTS = 3

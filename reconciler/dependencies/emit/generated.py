@@ -23,13 +23,17 @@ from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install
 from reconciler.names.problems import Problem
 
 INHERITED_SETTINGS = {
-    "Configuration": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy"),
-    "Provider": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy", "runtimeConfigRef"),
-    "Function": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy", "runtimeConfigRef"),
+    "Configuration": ("packagePullSecrets", "packagePullPolicy", "serviceAccount"),
+    "Provider": ("packagePullSecrets", "packagePullPolicy", "serviceAccount", "runtimeConfigRef"),
+    "Function": ("packagePullSecrets", "packagePullPolicy", "serviceAccount", "runtimeConfigRef"),
     CARVEL_KIND: ("cluster", "serviceAccountName"),
     PORTER_KIND: ("credentialSets",),
 }
-"""The settings of a parent that a dependency of each kind has a field for."""
+"""The settings of a parent that a dependency of each kind has a field for.
+
+Source: crossplane, packages-v2 design, dependsOn. How a parent is activated is no such setting: like what
+Crossplane installs itself, a dependency has no `revisionActivationPolicy`, and is asked for when it may run.
+"""
 
 
 class ObjectRef(NamedTuple):
@@ -185,7 +189,7 @@ class PackageGraph(Struct, frozen=True):
         """Return the parameters that parents give a bundle, with warnings, and whether all of them are known.
 
         The author of a parent gives them, and a user as `alias#name`, which counts more. Of several parents
-        the lowest counts.
+        the lowest counts. Without a required one the installation could not run: it stays as it is.
         """
         chosen: dict[str, tuple[Any, Install]] = {}
         warnings: list[Problem] = []
@@ -204,6 +208,9 @@ class PackageGraph(Struct, frozen=True):
             for name, value in values.items():
                 held, first = chosen.setdefault(name, (value, install))
                 warnings += [self._differs(package, f"parameter {name}", first)] if held != value else []
+        own = self._candidate(package)
+        needed = {name for name in own.inputs if name.startswith("parameter ")} if own is not None else set()
+        is_complete &= needed <= {f"parameter {name}" for name in chosen}
         return {name: value for name, (value, _) in sorted(chosen.items())}, warnings, is_complete
 
     def _given(

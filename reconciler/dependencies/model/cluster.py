@@ -136,6 +136,16 @@ class Catalogue:
         """Return the package that a name means: itself, or the one that lists it among its names."""
         return id_ if id_ in self.packages else self.names.get(id_, id_)
 
+    def namesakes(self, id_: PackageId) -> tuple[PackageId, ...]:
+        """Return the packages whose short name is that of a package, other than it, sorted."""
+        short = id_.name.rpartition("/")[2]
+        return tuple(
+            other
+            for other, versions in self.packages.items()
+            if other.ecosystem is id_.ecosystem and other != id_
+            if other.name.rpartition("/")[2] == short or any(short in c.names for c in versions)
+        )
+
     def refusal(self, id_: PackageId, version: str) -> Problem | None:
         """Return why a version is no candidate although it has a manifest; None if it has none."""
         refused = self.refused.get(id_.name, ())
@@ -164,7 +174,10 @@ class Catalogue:
 def build_catalogue(
     candidates: Iterable[Candidate], refused: Mapping[str, tuple[RefusedVersion, ...]] = MappingProxyType({})
 ) -> Catalogue:
-    """Sort candidates into a catalogue; of two with one version the greater (source, digest) is dropped."""
+    """Sort candidates into a catalogue; of two with one version the greater (source, digest) is dropped.
+
+    A further name that several packages have means none of them.
+    """
     chosen: dict[tuple[PackageId, str], Candidate] = {}
     for candidate in candidates:
         key = (candidate.id, candidate.version.text)
@@ -175,13 +188,13 @@ def build_catalogue(
     for candidate in chosen.values():
         grouped.setdefault(candidate.id, []).append(candidate)
     ordered = {id_: tuple(sorted(grouped[id_], key=_height)) for id_ in sorted(grouped)}
-    names: dict[PackageId, PackageId] = {}
+    claimed: dict[PackageId, set[PackageId]] = {}
     for id_, versions in ordered.items():
-        for candidate in versions:
-            for name in candidate.names:
-                names.setdefault(PackageId(id_.ecosystem, name), id_)
-                if id_.ecosystem is Ecosystem.KPT:
-                    names.setdefault(PackageId(Ecosystem.CARVEL, name), id_)
+        for name in {name for candidate in versions for name in candidate.names}:
+            claimed.setdefault(PackageId(id_.ecosystem, name), set()).add(id_)
+            if id_.ecosystem is Ecosystem.KPT:
+                claimed.setdefault(PackageId(Ecosystem.CARVEL, name), set()).add(id_)
+    names = {name: next(iter(owners)) for name, owners in claimed.items() if len(owners) == 1}
     for id_, kind in _needed_kinds(ordered, names):
         ordered[id_] = tuple(c if c.kind else replace(c, kind=kind) for c in ordered[id_])
     return Catalogue(ordered, names, refused)

@@ -273,7 +273,8 @@ class Requirement(PartlyCompared, frozen=True):
     `default` is the package to create where only an interface is asked for. `install` False
     means that only what is there or planned for other reasons counts; of the alternatives in `declined`
     it is true one by one. `wired` tells that data flows from the dependency, so that the two have an
-    order. `gives` are the credentials that it gets, `parameters` the parameters, with their values as JSON.
+    order. `gives` are the credentials that it gets, `parameters` the parameters, with their values as JSON,
+    `uses` the outputs of it, and the parameters, that the one who needs it works with.
     """
 
     UNCOMPARED = frozenset({"location"})
@@ -289,6 +290,7 @@ class Requirement(PartlyCompared, frozen=True):
     wired: bool = False
     gives: tuple[str, ...] = ()
     parameters: Pairs = ()
+    uses: tuple[str, ...] = ()
     declined: tuple[int, ...] = ()
     location: Location = Location("")
 
@@ -354,7 +356,7 @@ class Candidate(PartlyCompared, frozen=True):
     requirements may use. `withdrawn` is the reason not to choose it newly, `unavailable` means that
     only the lock still has it, `retain` that it has data worth keeping when nothing needs it.
     `inputs` are the required ones: parameters without a default, and credentials. `defaults` are the
-    defaults of the other parameters, as JSON.
+    defaults of the other parameters, as JSON. `has` are all outputs and parameters, None if they are unknown.
     """
 
     UNCOMPARED = frozenset({"location", "_hash"})
@@ -375,6 +377,7 @@ class Candidate(PartlyCompared, frozen=True):
     kind: str = ""
     inputs: tuple[str, ...] = ()
     defaults: Pairs = ()
+    has: tuple[str, ...] | None = None
     labels: Pairs = ()
     keywords: tuple[str, ...] = ()
     retain: bool = False

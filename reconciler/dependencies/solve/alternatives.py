@@ -80,7 +80,10 @@ def alternatives_for(
 
 
 def _binding(context: _NeedContext, name: str) -> Iterator[Alternative]:
-    """Yield the bound installation; only the shape of an interface is checked."""
+    """Yield the bound installation, if it has what its user works with; its version and labels are free.
+
+    Source: Porter's dependency proposal: if the bundle has the necessary parameters and outputs, it is used.
+    """
     namespace, slash, short = name.rpartition("/")
     interfaces = [need for need in context.requirement.alternatives if isinstance(need, InterfaceNeed)]
     inputs = context.lookup.inputs
@@ -92,19 +95,26 @@ def _binding(context: _NeedContext, name: str) -> Iterator[Alternative]:
             if install.external:
                 usable = not interfaces or _has_shape(install.interfaces, interfaces)
                 yield from [Alternative(AlternativeSource.BINDING, target=target)] if usable else []
-            else:
-                alternative = _to_install(context, install, None, AlternativeSource.BINDING)
-                yield (
-                    _narrow(context, alternative, lambda c: _has_shape(c.interfaces, interfaces))
-                    if interfaces
-                    else alternative
-                )
+                return
+            alternative = _to_install(context, install, None, AlternativeSource.BINDING)
+            if interfaces:
+                alternative = _narrow(context, alternative, lambda c: _has_shape(c.interfaces, interfaces))
+            alternative = _narrow(context, alternative, lambda c: not lacks(c, context.requirement))
+            yield from [alternative] if alternative.allowed else []
             return
         for installation in inputs.presence.installations:
             if (installation.namespace, installation.name) == (space, short):
-                if not interfaces or _has_shape(installation.interfaces, interfaces):
+                bundles = context.lookup.inputs.catalogue.candidates(context.lookup.find(installation.id))
+                own = [c for c in bundles if c.version == installation.version]
+                fits = not interfaces or _has_shape(installation.interfaces, interfaces)
+                if fits and not any(lacks(c, context.requirement) for c in own):
                     yield Alternative(AlternativeSource.BINDING, target=target)
                 return
+
+
+def lacks(candidate: Candidate, requirement: Requirement) -> list[str]:
+    """Return the outputs and parameters that a requirement works with and a package does not have."""
+    return [] if candidate.has is None else [name for name in requirement.uses if name not in candidate.has]
 
 
 def _to_install(

@@ -196,6 +196,10 @@ def _excluded_versions(
             causes.append(Cause(CauseKind.WITHDRAWN, instance.package, str(candidate.version)))
         if floor is not None and _sort_key(candidate) < _sort_key(floor):
             causes.append(Cause(CauseKind.DOWNGRADE, instance, str(floor.version)))
+        causes += [
+            Cause(CauseKind.ALIAS, instance, alias)
+            for alias in unknown_aliases(lookup.install_at(instance), candidate)
+        ]
         if assumed not in ("", candidate.version.text):
             causes.append(Cause(CauseKind.ASSUMED, instance.package, assumed))
         if foreign is not None:
@@ -203,6 +207,17 @@ def _excluded_versions(
         if causes:
             bans[place] = tuple(causes)
     return bans
+
+
+def unknown_aliases(install: Install | None, candidate: Candidate) -> list[str]:
+    """Return the aliases that an installation binds and its bundle does not have.
+
+    Source: Porter refuses an unknown alias. A bundle without known dependencies installs nothing that could
+    be meant, so for it a warning is enough.
+    """
+    if install is None or not candidate.requires:
+        return []
+    return sorted({alias for alias, _ in install.bindings} - {r.alias for r in candidate.requires})
 
 
 def _platform_bans(

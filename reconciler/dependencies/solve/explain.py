@@ -10,10 +10,13 @@ from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
+    Ecosystem,
+    Install,
     InterfaceNeed,
     Need,
     PackageNeed,
 )
+from reconciler.dependencies.solve.alternatives import lacks, qualified
 from reconciler.dependencies.solve.hints import suggest_hints
 from reconciler.dependencies.solve.problem import (
     Cause,
@@ -47,6 +50,7 @@ _CODES = {
     CauseKind.ONCE: "E-CARD-CLUSTER",
     CauseKind.FOREIGN: "E-FOREIGN",
     CauseKind.PLATFORM: "E-PLATFORM",
+    CauseKind.ALIAS: "E-BIND",
 }
 
 
@@ -283,7 +287,9 @@ class _Explainer:
         if all(not node.candidates for node in nodes):
             return self._unpublished(nodes[0])
         if all(not alternative.allowed for alternative in demand.alternatives):
-            return "; ".join(self._misfit(demand, nodes[0]))
+            by_package = {node.instance.package: node for node in nodes}.values()
+            parts = (self._misfit(demand, n) if n.candidates else [self._unpublished(n)] for n in by_package)
+            return "; ".join(dict.fromkeys(part for own in parts for part in own))
         if all(not alternative.active for alternative in demand.alternatives):
             return "it may be met only by what is installed for other reasons"
         return ""
@@ -295,20 +301,41 @@ class _Explainer:
             return (
                 f"no version of {name} is valid: {refused[0].problem.location}: {refused[0].problem.message}"
             )
-        return f"no version of {name} is published"
+        others = self.inputs.catalogue.namesakes(node.instance.package)
+        if not others or node.instance.package.ecosystem is not Ecosystem.BUNDLE:
+            return f"no version of {name} is published"
+        verb = "is" if len(others) == 1 else "are"
+        choices = _listing([other.name for other in others])
+        return f"no version of {name} is published; {choices} {verb} called so, too"
 
     def _nothing(self, demand: InstanceRequirement) -> Iterator[str]:
         """Yield why a requirement has no alternative."""
         if self._is_bound(demand):
             install = self.inputs.install_of(demand.parent) if demand.parent else None
             bound = dict(install.bindings)[demand.requirement.alias] if install else ""
-            yield f"its binding {demand.requirement.alias}={bound} names nothing that fits"
+            yield f"its binding {demand.requirement.alias}={bound} {self._unfit(demand, install, bound)}"
             return
         if not demand.requirement.install:
             yield "nothing there meets it, and nothing may be installed"
             return
         for need in demand.requirement.alternatives:
             yield self._nothing_for(need)
+
+    def _unfit(self, demand: InstanceRequirement, install: Install | None, bound: str) -> str:
+        """Return why a binding fits nothing: there is no such installation, or it has not what is used."""
+        places = {bound, f"{install.namespace}/{bound}" if install else bound}
+        there = [
+            *((qualified(i.namespace, i.name), i.id) for i in self.inputs.presence.installations),
+            *((qualified(i.namespace, i.name), i.need.id) for i in self.inputs.installs),
+        ]
+        named = [id_ for name, id_ in there if name in places]
+        if not named:
+            return "names no installation that is there"
+        versions = self.inputs.catalogue.candidates(self.inputs.catalogue.find(named[0]))
+        missing = lacks(versions[-1], demand.requirement) if versions else []
+        if missing:
+            return f"is of {named[0].name}, which has not the {' and the '.join(missing)}"
+        return f"is of {named[0].name}, which does not implement {demand.requirement} with all that is used"
 
     def _nothing_for(self, need: Need) -> str:
         candidates = [c for versions in self.inputs.catalogue.packages.values() for c in versions]
@@ -321,10 +348,26 @@ class _Explainer:
                     return f"nothing that is installed brings it, {_listing(makers)} would"
                 return f"there is only {_listing(kin)}" if kin else "no known package brings it"
             case InterfaceNeed():
-                makers = sorted({c.id.name for c in candidates if any(i.id == need.id for i in c.interfaces)})
-                if makers:
-                    return f"{_listing(makers)} implements it, but is not the default"
-                return "no known package implements it"
+                named = sorted({c.id.name for c in candidates if any(i.id == need.id for i in c.interfaces)})
+                makers = sorted({c.id.name for c in candidates if any(i.meets(need) for i in c.interfaces)})
+                others = [name for name in named if name not in makers]
+                parts = [
+                    f"{_listing(names)} {one if len(names) == 1 else several}"
+                    for names, one, several in (
+                        (
+                            makers,
+                            "implements it, but is not the default",
+                            "implement it, but none is the default",
+                        ),
+                        (
+                            others,
+                            "lacks its version or what is used of it",
+                            "lack its version or what is used of it",
+                        ),
+                    )
+                    if names
+                ]
+                return "; ".join(parts) or "no known package implements it"
             case PackageNeed():
                 return "nothing meets it"
 
@@ -359,8 +402,11 @@ class _Explainer:
             CauseKind.OWNER: lambda: (
                 f"Only one package may own {cause.subject}: {self._owners(cause)} bring it"
             ),
-            CauseKind.HELD: lambda: f"{name} brings {cause.resource} of {_owner(cause)}, which keeps it",
+            CauseKind.HELD: lambda: (
+                f"{name} brings {cause.resource} of {_owner(cause)}, {self._keeps(cause)}"
+            ),
             CauseKind.REQUESTED: lambda: f"{cause.subject} asks for {cause.resource}",
+            CauseKind.ALIAS: lambda: f"{name} has no dependency {cause.resource}, which its manifest names",
             CauseKind.ASSUMED: lambda: f"{name} is to be {cause.resource}",
             CauseKind.ONCE: lambda: (
                 f"{name} may be installed only once in a {cause.resource}: {self._twice(cause)}"
@@ -408,6 +454,12 @@ class _Explainer:
 
     def _owners(self, cause: Cause) -> str:
         return _listing(sorted({str(candidate) for candidate in self._concerned(cause)}))
+
+    def _keeps(self, cause: Cause) -> str:
+        """Return what the owner of a kind does with it: one that is gone has left it behind."""
+        there = {pin.instance.package for pin in self.inputs.pins}
+        there |= {instance.package for instance in self.problem.nodes}
+        return "which keeps it" if cause.owner in there else "which is gone and has left it behind"
 
     def _twice(self, cause: Cause) -> str:
         where = [self.path(i) for i in self.problem.nodes if i.package == cause.subject]

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.dialects import DOWNGRADABLE
+from reconciler.dependencies.dialects.porter import BINDINGS
 from reconciler.dependencies.model.cluster import ClusterInputs, ClusterState, Instance
 from reconciler.dependencies.model.packages import (
     ApiNeed,
@@ -258,6 +259,10 @@ class _HintFinder:
     def _edits(self) -> Iterator[str]:
         """Yield bindings, defaults and installs that bring what nothing meets."""
         tried = 0
+        for cause in self.causes:
+            for text, edit in self._renamed(cause):
+                if self._has_solution(edit):
+                    yield text
         demands = filter(None, map(self.requirements.get, self.causes))
         unmet = [d for d in demands if not any(way.allowed or way.instance is None for way in d.alternatives)]
         for demand in unmet:
@@ -278,23 +283,42 @@ class _HintFinder:
         own = [part for part in parts if any(demand.cause.subject in names for demand in part.roots)]
         return bool(own) and all(map(is_solvable, own))
 
-    def _bindings(self, demand: InstanceRequirement) -> Iterator[tuple[str, Edit]]:
-        """Yield other installations for a binding: of the package, any that fits, or almost of this name."""
-        install = self.inputs.install_of(demand.parent) if demand.parent is not None else None
-        alias, find = demand.requirement.alias, self.inputs.catalogue.find
-        bound = dict(install.bindings).get(alias) if install is not None else None
-        if install is None or bound is None:
+    def _renamed(self, cause: Cause) -> Iterator[tuple[str, Edit]]:
+        """Yield the dependency that is almost called as a manifest says."""
+        instance, wrong = cause.subject, cause.resource
+        install = self.inputs.install_of(instance) if isinstance(instance, Instance) else None
+        if cause.kind is not CauseKind.ALIAS or not isinstance(instance, Instance) or install is None:
             return
-        needed = {find(n.id) for n in demand.requirement.alternatives if isinstance(n, PackageNeed)}
+        aliases = {r.alias for c in self.problem.nodes[instance].candidates for r in c.requires}
+        for right in get_close_matches(wrong, sorted(aliases - {""}), 1):
+            bindings = tuple(sorted((right if a == wrong else a, name) for a, name in install.bindings))
+            text = f"Write `{right}` instead of `{wrong}` in {install} ({install.location})"
+            yield text, with_install(install, bindings=bindings)
+
+    def _bindings(self, demand: InstanceRequirement) -> Iterator[tuple[str, Edit]]:
+        """Yield installations to bind a dependency to: of the package, any that fits, or almost of this name.
+
+        A dependency without a binding gets one where its bundle is unknown, and others are called like it.
+        """
+        install = self.inputs.install_of(demand.parent) if demand.parent is not None else None
+        alias, catalogue = demand.requirement.alias, self.inputs.catalogue
+        bound = dict(install.bindings).get(alias) if install is not None else None
+        needed = {catalogue.find(n.id) for n in demand.requirement.alternatives if isinstance(n, PackageNeed)}
+        unknown = (id_ for id_ in needed if not catalogue.candidates(id_))
+        alike = {other for id_ in unknown for other in catalogue.namesakes(id_)}
+        if install is None or install.dialect is not Dialect.PORTER or (bound is None and not alike):
+            return
         there = {(i.namespace, i.name): i.id for i in self.inputs.presence.installations}
         there |= {(i.namespace, i.name): i.need.id for i in self.inputs.installs if i != install}
         names = {qualified(*name): id_ for name, id_ in there.items()}
-        close = get_close_matches(bound, names, 1, _ALMOST)
-        fitting = sorted(name for name, id_ in names.items() if not needed or find(id_) in needed)
+        close = get_close_matches(bound, names, 1, _ALMOST) if bound else []
+        wanted = needed | alike
+        fitting = sorted(name for name, id_ in names.items() if not needed or catalogue.find(id_) in wanted)
         for name in dict.fromkeys([*close, *fitting]):
-            bindings = tuple((a, name if a == alias else b) for a, b in install.bindings)
-            text = f"Write `{alias}: {name}` instead of `{alias}: {bound}` in {install} ({install.location})"
-            yield text, with_install(install, bindings=bindings)
+            bindings = (*((a, b) for a, b in install.bindings if a != alias), (alias, name))
+            instead = f"instead of `{alias}: {bound}` in" if bound else f"below `{BINDINGS}` in `custom` of"
+            text = f"Write `{alias}: {name}` {instead} {install} ({install.location})"
+            yield text, with_install(install, bindings=tuple(sorted(bindings)))
 
     def _providers(self, demand: InstanceRequirement) -> Iterator[tuple[str, Edit]]:
         """Yield the default of an interface, or an install of what brings an API."""

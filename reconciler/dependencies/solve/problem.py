@@ -53,6 +53,7 @@ class CauseKind(StrEnum):
     ONCE = "once"
     CYCLE = "cycle"
     ASSUMED = "assumed"
+    ALIAS = "alias"
 
 
 class Cause(NamedTuple):

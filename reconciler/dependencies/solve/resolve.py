@@ -198,7 +198,10 @@ def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) ->
         names |= {requirement.alias for requirement in candidate.requires}
         given = [(item.name, item.location) for item in install.overrides]
         given += [(item.name, install.location) for item in install.values]
-        bound = {alias for alias, _ in install.bindings} | {name.partition("#")[0] for name in install.gives}
+        # Parameters reach dependencies of dependencies, too.
+        below = {requirement.alias for item in resolved for requirement in item.candidate.requires}
+        reached = {name.partition("#")[0] for name in install.gives} - below
+        bound = reached | {alias for alias, _ in install.bindings}
         given += [(alias, install.location) for alias in sorted(bound)]
         for name, location in given:
             if name not in names:
@@ -260,7 +263,8 @@ class StallSearch:
     """Finds the installs that stall, conflict by conflict. Deterministic and order-free.
 
     A conflict is of as few installs as possible, so that one without a solution by itself stalls alone. If
-    packages contest a kind, the lowest-ranked install stalls, otherwise all installs of the conflict. A
+    packages contest a kind, the lowest-ranked install stalls; of installs of one package that may be there
+    once all but one; otherwise all installs of the conflict. A
     stalled install keeps its locked version; what has none is not installed, and nothing else may install
     its package outside of its range.
     """
@@ -277,8 +281,11 @@ class StallSearch:
         if any(cause.kind is CauseKind.ASSUMED for cause in conflict.causes):
             return None
         asking = self._asking(problem, conflict)
-        is_contest = any(cause.kind in _OWNERSHIP for cause in conflict.causes)
-        if is_contest:
+        rivals = self._rivals(problem, conflict, asking)
+        is_contest = bool(rivals) or any(cause.kind in _OWNERSHIP for cause in conflict.causes)
+        if rivals:
+            asking = rivals[1:]
+        elif is_contest:
             asking = self._preempted(problem, conflict, asking)
         elif not conflict.minimal or len(asking) + len(self._stalled) == self._count:
             return None
@@ -317,6 +324,22 @@ class StallSearch:
         """Return the installs of a conflict that do not stall yet."""
         causes = frozenset(conflict.causes) - self._stalled
         return [demand for demand in problem.roots if demand.cause in causes]
+
+    def _rivals(
+        self, problem: ResolutionProblem, conflict: Unsatisfiable, asking: list[InstanceRequirement]
+    ) -> list[InstanceRequirement]:
+        """Return the installs of one package that may be there once: the one that counts, then the others.
+
+        It is the one that runs, else the lowest, as with Crossplane's packages.
+        """
+        once = {cause.subject for cause in conflict.causes if cause.kind is CauseKind.ONCE}
+
+        def rank(demand: InstanceRequirement) -> tuple[bool, str, str]:
+            install = self._installs[str(demand.cause.subject)]
+            return (not _runs(problem, demand), install.namespace, install.name)
+
+        own = [d for d in asking if any(node.instance.package in once for _, node in _targets(problem, d))]
+        return sorted(own, key=rank) if len(own) > 1 else []
 
     def _preempted(
         self, problem: ResolutionProblem, conflict: Unsatisfiable, asking: list[InstanceRequirement]

@@ -19,6 +19,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.packages import Dialect, version_range
+from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed
 
@@ -305,7 +306,12 @@ def _parents(package: LockedPackage, resolution: Resolution) -> Iterator[str]:
 
 
 def _requirement(need: LockedDependency) -> str:
-    """Return what a requirement asks of the package that meets it; empty if any version will do."""
+    """Return what a requirement asks of the package that meets it; empty if any version will do.
+
+    What a user binds may be of any version.
+    """
+    if need.via == AlternativeSource.BINDING:
+        return ""
     match need.need:
         case "api":
             return f"the API {need.id}"
@@ -332,7 +338,7 @@ def _conflicting_requirements(before: str, new: LockedPackage, resolution: Resol
     old, _, digest = before.partition("@")
     for parent in resolution.packages:
         for need in parent.dependencies:
-            if need.resolved == new.instance and need.constraints and not _allows(need, old, digest):
+            if need.resolved == new.instance and _requirement(need) and not _allows(need, old, digest):
                 yield f"{parent.instance} asks for {need.constraints}"
 
 

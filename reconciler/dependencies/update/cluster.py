@@ -217,22 +217,31 @@ def package_names(inputs: ClusterInputs, upgrade: frozenset[str]) -> frozenset[s
 def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Problem]:
     """Yield a problem for every required input of a generated package without a value, at its user's install.
 
-    The parent's requirement gives parameters that are known before it runs; the user gives them as
-    `alias#name`. Which credentials an install's credential sets have is not checked.
+    A parent's requirement gives parameters that are known before it runs; the user gives them as
+    `alias#name`. What one parent gives to a shared instance, it has for all. Which credentials an install's
+    credential sets have is not checked.
 
     Source: Porter's dependency proposal: inputs of the implementation of an interface are unmapped.
     """
     for instance, resolved in sorted(solution.resolved.items()):
         if resolved.user or not resolved.candidate.inputs:
             continue
-        for parent in resolved.requested_by:
-            install = _root_install(inputs, solution, parent)
-            own = template_variables(solution.resolved[parent].candidate, inputs.install_of(parent))
-            for requirement in _requirements_for(solution.resolved[parent], instance):
-                given = _is_provided(requirement, install, own)
-                missing = [name for name in resolved.candidate.inputs if not given(name)]
-                if missing:
-                    yield _problem(resolved, requirement, install, missing)
+        asking = [
+            (requirement, _root_install(inputs, solution, parent), parent)
+            for parent in resolved.requested_by
+            for requirement in _requirements_for(solution.resolved[parent], instance)
+        ]
+        given = [
+            _is_provided(
+                requirement,
+                install,
+                template_variables(solution.resolved[parent].candidate, inputs.install_of(parent)),
+            )
+            for requirement, install, parent in asking
+        ]
+        missing = [name for name in resolved.candidate.inputs if not any(gives(name) for gives in given)]
+        for requirement, install, _ in asking if missing else ():
+            yield _problem(resolved, requirement, install, missing)
 
 
 def _requirements_for(parent: ResolvedInstance, instance: Instance) -> Iterator[Requirement]:
@@ -274,8 +283,12 @@ def _problem(
     alias = requirement.alias or resolved.instance.package.name
     message = f"{resolved.candidate} needs the {', the '.join(missing)}, which no manifest gives it"
     names = [name.partition(" ")[2] for name in missing if name.startswith("parameter ")]
-    hint = f"Bind {alias} to an installation that is there"
-    if names:
-        hint = f"Give it as the parameter {', '.join(f'{alias}#{name}' for name in names)}, or {hint.lower()}"
+    ways = [f"give it as the parameter {', '.join(f'{alias}#{name}' for name in names)}"] if names else []
+    if len(names) < len(missing):
+        ways.append(
+            "write `credentialSets: [NAME]` with the name of a set that has it: dependencies get it, too"
+        )
+    hint = ", and ".join(ways)
+    hint = f"{hint[0].upper()}{hint[1:]}; or bind {alias} to an installation that is there"
     where = install.location if install else Location("")
     return Problem(where, Reason.UNBOUND_INPUT, message, f"{hint}.", str(install or resolved.instance))

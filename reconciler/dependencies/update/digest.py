@@ -197,6 +197,7 @@ def _candidate(candidate: Candidate) -> Facts:
         kind=candidate.kind,
         inputs=candidate.inputs,
         defaults=candidate.defaults,
+        has="nothing" if candidate.has == () else candidate.has,
         labels=candidate.labels,
         keywords=candidate.keywords,
         retain=candidate.retain,
@@ -216,6 +217,7 @@ def _requirement(requirement: Requirement) -> Facts:
         wired=requirement.wired,
         gives=requirement.gives,
         parameters=requirement.parameters,
+        uses=requirement.uses,
         declined=requirement.declined,
     )
 

@@ -382,7 +382,8 @@ def _served(
     if resources.served:
         return sorted({f"{version} {kind}" for version, kind in resources.served}), ()
     if not resources.names:
-        return old.spec.served, ()
+        kept = "The served APIs stay those of an earlier import: give --api-resources to renew them"
+        return old.spec.served, (kept,) if old.spec.served is not None else ()
     apis = dict(_resource_apis(lists))
     unknown = sorted(resources.names - apis.keys())
     if not unknown:

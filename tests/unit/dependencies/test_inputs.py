@@ -116,9 +116,10 @@ def test_a_parameter_is_given_as_its_author_wrote_it_or_is_missing(
     (scope,) = update.scopes
     assert scope.after is not None
     found = generate_manifests(world, scope.after, owner="main/default/dependencies@one")
-    (data,) = (data for path, data in found.files.items() if "db" in path)
-    parameters = load_documents(data)[0].value.get("parameters", {})
-    assert parameters == ({} if written is None else {"url": written})
+    given = [
+        load_documents(data)[0].value["parameters"] for path, data in found.files.items() if "db" in path
+    ]
+    assert given == ([] if written is None else [{"url": written}])
     assert [problem.reason for problem in update.problems] == (
         [Reason.UNBOUND_INPUT] if written is None else []
     )

@@ -90,9 +90,8 @@ OLD = revision(1, ACTIVE, image="x.io/aws:v1.0.0", digest="sha256:old")
 NEW = revision(2, WAITING, current=True, image="x.io/aws:v1.2.0")
 
 
-def versions(*revisions: LockedRevision, policy: str = "") -> tuple[str, str] | None:
-    settings = {"revisionActivationPolicy": policy} if policy else {}
-    made = active_version(replace(PROVIDER, settings=settings), revisions)
+def versions(*revisions: LockedRevision) -> tuple[str, str] | None:
+    made = active_version(PROVIDER, revisions)
     return (made.package.version, made.package.digest) if made else None
 
 
@@ -102,8 +101,6 @@ def test_version_that_may_run_is_the_wanted_one_unless_it_waits() -> None:
     assert versions() == versions(OLD) == wanted
     assert versions(OLD, revision(2, ACTIVE, current=True)) == wanted
     assert versions(OLD, NEW) == ("v1.0.0", "sha256:old")
-    assert versions(OLD, NEW, policy="Manual") == wanted
-    assert versions(OLD, NEW, policy="Automatic") == ("v1.0.0", "sha256:old")
     assert versions(NEW) is None
 
 

@@ -145,8 +145,32 @@ def test_a_cluster_offers_its_global_packages_and_those_beside_its_installs() ->
     assert reading is not None
     (install,) = reading.installs
 
-    assert [str(one) for one in offered_packages(held, [install])] == ["db.io 1.0.0", "db.io 1.1.0"]
-    assert [str(one) for one in offered_packages(held, ())] == ["db.io 1.0.0"]
+    shared = "kapp-controller-packaging-global"
+    assert [str(one) for one in offered_packages(held, [install], shared)] == ["db.io 1.0.0", "db.io 1.1.0"]
+    assert [str(one) for one in offered_packages(held, (), shared)] == ["db.io 1.0.0"]
+    assert [str(one) for one in offered_packages(held, (), "elsewhere")] == ["db.io 2.0.0"]
+
+
+def test_installation_of_porters_operator_is_there() -> None:
+    spec = {"schemaVersion": "1.0.2", "name": "log", "namespace": "ops", "labels": {"a": "b"}}
+    body = {
+        "apiVersion": "getporter.org/v1",
+        "kind": "Installation",
+        "metadata": {"name": "any", "namespace": "porter"},
+        "spec": {**spec, "bundle": {"repository": "r.io/log", "version": "1.2.0"}},
+    }
+
+    (there,) = observe_cluster(snapshot(body)).installations
+
+    assert (there.namespace, there.name, str(there.id), str(there.version), there.labels) == (
+        "ops",
+        "log",
+        "bundle:r.io/log",
+        "1.2.0",
+        (("a", "b"),),
+    )
+    gone = {**body, "spec": {**body["spec"], "uninstalled": True}}
+    assert observe_cluster(snapshot(gone)).installations == ()
 
 
 def test_what_crossplane_chose_is_read_from_its_lock() -> None:

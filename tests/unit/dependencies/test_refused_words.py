@@ -66,6 +66,7 @@ DB = {"name": "db", "reference": "r.io/db:v1.0.0"}
             "constraints",
         ),
         (carvel(dependency=[]), "spec.dependency", "dependencies"),
+        (carvel(dependencies=[{"or": []}]), "spec.dependencies[0].or", "Name a package"),
         (
             carvel(dependencies=[{"package": {**REF, "versoin": "1"}}]),
             "spec.dependencies[0].package.versoin",

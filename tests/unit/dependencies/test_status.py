@@ -97,7 +97,7 @@ def test_every_dependency_is_listed_with_who_made_it_and_what_serves_an_api() ->
     assert found["PackageInstall/prod/shop"]["status"]["dependencies"] == [
         {"alias": "store", "created": True, "package": db},
         {"created": False, "package": log},
-        {"created": False, "gvk": {"apiVersion": "certs.io/v1", "kind": "Issuer", "providedBy": "cluster"}},
+        {"created": False, "gvk": {"apiVersion": "certs.io/v1", "kind": "Issuer"}},
         {
             "created": False,
             "gvk": {"apiVersion": "log.io/v1", "kind": "Sink", "providedBy": "log.io", "version": "1.0.0"},

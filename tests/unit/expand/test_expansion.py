@@ -266,7 +266,7 @@ STALLS = [
     ),
     Stall(
         "the kind is not served",
-        single_set(select(BY_NAME), snapshot=snapshot(*THREE, served=frozenset({("v1", "Pod")}))),
+        single_set(select(BY_NAME), snapshot=snapshot(complete=False, served=frozenset({("v1", "Pod")}))),
         "NoMatchingTargets",
         Reason.NO_MATCHING_TARGETS,
         'no matches for kind "Cluster" in version "example.dev/v1"',

@@ -18,3 +18,12 @@ def test_hint_about_a_package_path_names_the_directory_only_where_there_is_one(d
 
 def test_legal_package_path_has_no_finding() -> None:
     assert list(check_downstream(repository("edge"), "a/b", "fleet")) == []
+
+
+@pytest.mark.parametrize(("field", "is_told"), [("packageExpr", True), ("package", False)])
+def test_name_of_a_package_revision_in_an_expression_leads_to_that_of_the_package(
+    field: str, is_told: bool
+) -> None:
+    (finding,) = check_downstream(repository("edge"), "bp.web.v1-edge", "fleet", ("spec", field))
+
+    assert ("packageDefault is the package" in finding.hint) is is_told

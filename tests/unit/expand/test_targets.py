@@ -9,7 +9,6 @@ from reconciler.expand.targets import (
     Context,
     SelectedObject,
     TargetScope,
-    is_served,
     named_clusters,
     selected_repository,
     unroll,
@@ -78,11 +77,29 @@ def of_crd(body: Any) -> dict[str, Any]:
     return {"objects": {("apiextensions.k8s.io/v1", "CustomResourceDefinition"): (definition(body),)}}
 
 
+DEFINED = {
+    "spec": {
+        "group": "example.dev",
+        "names": {"kind": "Cluster"},
+        "versions": [{"name": "v1", "served": True}],
+    }
+}
 GROUP_KIND = GroupKind("example.dev", "Cluster")
 SERVED: dict[str, tuple[dict[str, Any], bool]] = {
     "it is listed": ({"served": frozenset({KIND})}, True),
     "another version is listed": ({"served": frozenset({("example.dev/v2", "Cluster")})}, False),
-    "objects contradict the list": ({"served": frozenset(), "objects": {KIND: (OBJECT,)}}, False),
+    "there is an object, and the list is older": (
+        {"served": frozenset(), "objects": {KIND: (OBJECT,)}},
+        True,
+    ),
+    "it was listed, and the list of APIs is older": (
+        {"served": frozenset(), "complete": frozenset({(GROUP_KIND, "ns")})},
+        True,
+    ),
+    "another version was listed with its objects": (
+        {"served": frozenset({("example.dev/v2", "Cluster")}), "complete": frozenset({(GROUP_KIND, "ns")})},
+        False,
+    ),
     "there is an object": ({"objects": {KIND: (OBJECT,)}}, True),
     "the namespace was listed": ({"complete": frozenset({(GROUP_KIND, "ns")})}, True),
     "the cluster was listed": ({"complete": frozenset({(GROUP_KIND, "")})}, True),
@@ -90,6 +107,12 @@ SERVED: dict[str, tuple[dict[str, Any], bool]] = {
     "it has a definition": (
         of_crd({"spec": {"group": "example.dev", "names": {"kind": "Cluster"}}}),
         True,
+    ),
+    "its definition serves the version": (of_crd(DEFINED), True),
+    "its definition is newer than the list": ({"served": frozenset(), **of_crd(DEFINED)}, True),
+    "its definition serves another version": (
+        of_crd({"spec": {**DEFINED["spec"], "versions": [{"name": "v1", "served": False}, {"name": "v2"}]}}),
+        False,
     ),
     "another group has one": (of_crd({"spec": {"group": "dev", "names": {"kind": "Cluster"}}}), False),
     "another kind has one": (of_crd({"spec": {"group": "example.dev", "names": {"kind": "C"}}}), False),
@@ -100,11 +123,11 @@ SERVED: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("case", SERVED)
-def test_kind_is_served_by_the_best_evidence_of_the_snapshot(case: str) -> None:
+def test_kind_is_served_by_any_evidence_of_the_snapshot(case: str) -> None:
     fields, served = SERVED[case]
 
-    assert is_served(Snapshot(present=True, **fields), *KIND, "ns") is served
-    assert not is_served(Snapshot(present=False, **fields), *KIND, "ns")
+    assert Snapshot(present=True, **fields).serves(*KIND, "ns") is served
+    assert not Snapshot(present=False, **fields).serves(*KIND, "ns")
 
 
 def test_objects_of_several_clusters_are_in_the_order_of_their_names_then_their_clusters() -> None:

@@ -46,7 +46,7 @@ KEY = ObjectKey(GROUP_KIND, "PackageVariant", *WEB)
 KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before=oid("b1"))
 REF = f"refs/heads/{BRANCH}"
 WRITE = WriteDraft(REF, oid("d2"), oid("b2"), "web", {}, oid("e1"), "", 70)
-CONFLICT = ConflictNote("a.yaml", "spec", "1", "2")
+CONFLICT = ConflictNote("a.yaml", "spec", "1", "2", name="a")
 QUESTION = "1 conflict in a.yaml. Change the values in the draft, or add `Keep:` to a commit there"
 VALID = ("all validation checks passed",)
 DONE = "successfully ensured downstream package variant"

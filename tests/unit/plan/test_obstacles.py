@@ -240,7 +240,7 @@ STATES: list[tuple[Mapping[str, Any], Mapping[str, Any], Obstacle]] = [
         Obstacle("It is not ready: gate", "Mend what it names; the next apply renders the package again."),
     ),
     (
-        {"conflicts": (ConflictNote("a", "b", "1", "2"),)},
+        {"conflicts": (ConflictNote("a", "b", "1", "2", name="a"),)},
         {},
         Obstacle(
             "It is in conflict: 1 conflict in a. "

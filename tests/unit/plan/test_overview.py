@@ -72,7 +72,7 @@ def test_variant_without_a_package_has_its_set_and_what_it_waits_for() -> None:
     ("change", "waiting_for"),
     [
         ({"unready": ("gate",)}, "its functions and readiness gates"),
-        ({"conflicts": (ConflictNote("a", "b", "1", "2"),)}, "an answer to its conflicts, in the draft"),
+        ({"conflicts": (ConflictNote("a", "b", "1", "2"),)}, "an answer to its conflicts"),
         ({"reason": Reason.REJECTED}, "another change, or reconciler.dev/retry"),
         ({"reason": Reason.PAUSED}, "the end of the pause"),
         ({"writes": (WRITE,)}, "the next apply"),

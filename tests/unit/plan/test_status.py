@@ -67,7 +67,7 @@ KEPT = Change(PACKAGE, EDGE.key, Op.KEEP, Reason.UP_TO_DATE, variant=WEB, before
 WRITE = WriteDraft(REF, oid("d2"), oid("b2"), "web", {}, oid("e1"), "", 70)
 GROUP = WriteGroup("refs/heads/reconciler/default/group/g", None, oid("b2"), (), "", 80)
 REMOVAL = WriteRemoval(f"refs/heads/{DELETION}", None, oid("b2"), "web", "", 90)
-CONFLICT = ConflictNote("a.yaml", "spec", "1", "2")
+CONFLICT = ConflictNote("a.yaml", "spec", "1", "2", name="a")
 ON_MAIN = PackageState("web", main_tree=oid("b1"), main_header=KptfileHeader())
 VARIANT_FILE = "conditions/packagevariants/default/web.json"
 CLAIMED = Problem(Location("web.yaml", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "").owned_by(

@@ -219,8 +219,11 @@ def test_served_apis_are_read_from_the_table(text: str, world: Callable[..., Wor
 
     assert resources.plurals["clusters.example.com"] == CLUSTER
     assert read(files, world).served == SERVED
-    again, _ = imported(files, listing(obj("a")), options(T2))
+    again, plan = imported(files, listing(obj("a")), options(T2))
     assert read_served(again) == read_served(files)
+    assert plan.notes == (
+        "The served APIs stay those of an earlier import: give --api-resources to renew them",
+    )
 
 
 def read_served(files: Files) -> list[str]:

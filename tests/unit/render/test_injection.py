@@ -109,6 +109,10 @@ def test_empty_required_point_does_not_block() -> None:
             a_snapshot(a_team("alpha", "")),
             (InjectionSelector(name="alpha"),),
         ),
+        'field "spec" not found in resource "older"': (
+            a_snapshot(a_team("older", ""), served=False),
+            (InjectionSelector(name="older"),),
+        ),
         "the cluster has no schema for hr.example.com/v1.Team": (
             a_snapshot(served=False),
             (InjectionSelector(name="alpha"),),

@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec
 from reconciler.base.errors import Location
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.names.ids import GroupKind
@@ -71,20 +72,47 @@ def test_kinds_of_injection_points_are_needed() -> None:
     assert kinds == (GroupKind("hr.io", "Team"),)
 
 
-def test_kinds_of_dependencies_and_of_definitions_are_needed_and_sorted() -> None:
-    documents = tuple(
-        SourcedDocument(value, Source(Location("a.yaml")))
-        for value in (
-            {"apiVersion": "pkg.crossplane.io/v1", "kind": "Provider"},
-            {"apiVersion": "v1"},
-            {"kind": "Provider"},
-        )
-    )
-    inventory = replace(world(), documents=documents[:1])
+CRDS = "CustomResourceDefinition.apiextensions.k8s.io"
+CARVEL = f"{CRDS},Package.data.packaging.carvel.dev,PackageInstall.packaging.carvel.dev"
+CROSSPLANE = ",".join(
+    [
+        CRDS,
+        *(
+            f"{kind}.pkg.crossplane.io"
+            for kind in (
+                "Configuration",
+                "ConfigurationRevision",
+                "Function",
+                "FunctionRevision",
+                "Lock",
+                "Provider",
+                "ProviderRevision",
+            )
+        ),
+    ]
+)
 
-    expected = (
-        GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"),
-        GroupKind("pkg.crossplane.io", "Provider"),
-    )
-    assert needed_kinds(inventory, (), {}) == expected
-    assert needed_kinds(replace(inventory, documents=documents[1:]), (), {}) == ()
+
+@pytest.mark.parametrize(
+    ("manifest", "path", "kinds"),
+    [
+        ({"apiVersion": "pkg.crossplane.io/v1", "kind": "Provider"}, "a.yaml", CROSSPLANE),
+        ({"apiVersion": "packaging.carvel.dev/v1alpha1", "kind": "PackageInstall"}, "a.yaml", CARVEL),
+        ({"schemaType": "Installation", "name": "a"}, "a.yaml", "Installation.getporter.org"),
+        ({"apiVersion": "meta.pkg.crossplane.io/v1", "kind": "Provider"}, "index/a/crossplane.yaml", ""),
+        ({"apiVersion": "v1"}, "a.yaml", ""),
+        ({"kind": "Provider"}, "a.yaml", ""),
+    ],
+)
+def test_all_kinds_that_are_read_of_the_tool_of_a_manifest_are_needed(
+    manifest: dict[str, Any], path: str, kinds: str
+) -> None:
+    documents = (SourcedDocument(manifest, Source(Location(path))),)
+
+    assert ",".join(map(str, needed_kinds(replace(world(), documents=documents), (), {}))) == kinds
+
+
+def test_kinds_of_what_variants_need_are_needed() -> None:
+    needed = needed_kinds(world(), (), {}, [Ecosystem.KPT, Ecosystem.CARVEL])
+
+    assert ",".join(map(str, needed)) == CARVEL
