@@ -93,6 +93,7 @@ KEYS: Mapping[str, Key] = {
         _text("cluster", {_REPOSITORY, DEPENDENCY, INSTALLATION}),
         _text("environment", {_REPOSITORY}),
         _of_words("unavailable", {_REPOSITORY}, "fail", "warn"),
+        _of_words("plain-packages", {_REPOSITORY}, "true", "false"),
         Key(
             f"{PREFIX}dependencies",
             frozenset({_REPOSITORY, INSTALLATION}),
@@ -121,6 +122,10 @@ KEYS: Mapping[str, Key] = {
         ),
         _text("version-strategy", {INSTALLATION}),
         _text("merge-keys", {CRD, RESOURCE}),
+        _of_words("chart-files", {RESOURCE}, "resources", "templates"),
+        _of_words("chart-values", {RESOURCE}, "keep"),
+        _text("chart-source", {RESOURCE}),
+        _text("chart-digest", {RESOURCE}),
     )
 }
 """Every key with our prefix; `docs/manifests.md` has the same table."""

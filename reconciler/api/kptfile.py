@@ -29,7 +29,8 @@ class GitUpstream(Struct, frozen=True):
 class KptfileHeader(Struct, frozen=True):
     """Owner, location and origin of a package.
 
-    An unreadable Kptfile gives a header with `error` set and without an owner.
+    An unreadable Kptfile gives a header with `error` set and without an owner. `has_charts` is set if its
+    pipeline may render charts of Helm.
     """
 
     owner: str = ""
@@ -37,6 +38,7 @@ class KptfileHeader(Struct, frozen=True):
     upstream: GitUpstream | None = None
     upstream_lock: GitUpstream | None = None
     error: str = ""
+    has_charts: bool = False
 
 
 def new_kptfile(name: str, info: Mapping[str, Any]) -> bytes:

@@ -1,5 +1,6 @@
 """Base models of manifests: metadata, selectors and conditions of Kubernetes objects."""
 
+import re
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,6 +21,28 @@ class ApiModel(BaseModel):
         serialize_by_alias=True,
         strict=True,
     )
+
+
+_CHARACTERS = "letters, digits, '-', '_' and '.', and a letter or digit at both ends"
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/")
+
+
+def key_error(key: str) -> str:
+    """Return why Kubernetes refuses the key of a label or annotation, "" if it does not."""
+    prefix, slash, name = key.rpartition("/")
+    if not _LABEL_NAME.fullmatch(name):
+        return f"the name {name[:80]!r} is not 1 to 63 {_CHARACTERS}"
+    if slash and not _LABEL_PREFIX.fullmatch(f"{prefix}/"):
+        return f"the prefix {prefix[:80]!r} is not a DNS name of at most 253 lower-case characters"
+    return ""
+
+
+def label_error(key: str, value: object) -> str:
+    """Return why Kubernetes refuses a label, "" if it does not."""
+    if not value or not isinstance(value, str) or _LABEL_NAME.fullmatch(value) or key_error(key):
+        return key_error(key)
+    return f"the value {value[:80]!r} is not at most 63 {_CHARACTERS}"
 
 
 class OwnerReference(ApiModel):

@@ -6,7 +6,7 @@ and an empty one differ there.
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from reconciler.api.meta import ApiModel, LabelSelector, Manifest
 
@@ -17,10 +17,16 @@ REPOSITORY = f"{GROUP}/v1alpha1"
 REQUESTED_BY = "reconciler.dev/requested-by"
 """Annotation of generated variants: the variants that depend on it, each with the path to it."""
 SET_LABEL = f"{GROUP}/packagevariantset"
+PLAIN_PACKAGES = "reconciler.dev/plain-packages"
+"""Annotation of a Repository: directories without a Kptfile are packages."""
+PLACEHOLDER = -1
+"""Porch's revision number of a package on the branch of its repository."""
 
 
 def _revision(value: object) -> object:
     """Accept 3, "3" and "v3" as revision 3, as users of every Porch release write it."""
+    if value == str(PLACEHOLDER):
+        return PLACEHOLDER
     if isinstance(value, str):
         digits = value.removeprefix("v")
         if digits.isascii() and digits.isdigit():
@@ -39,15 +45,29 @@ class Upstream(ApiModel):
     package: str | None = None
     """Path of the package below the directory of the Repository."""
     revision: Revision | None = None
-    """Number of a published revision; `3`, `"3"` and `v3` are the same."""
+    """Number of a published revision; `3`, `"3"` and `v3` are the same. -1: head of the branch.
+    A name, as older releases of Porch have it, is read as `workspaceName`."""
     workspace_name: str | None = None
-    """Workspace that the revision was made in."""
+    """Workspace that the revision was made in, or the Repository's branch: its head, followed."""
     tag: str | None = None
     """Tag to follow: `PACKAGE/TAG`, else `TAG` of the repository."""
     version: str | None = None
     """Range of versions; the highest one in it is followed."""
     branch: str | None = None
     """Branch with a head to follow."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_named_revision(cls, value: object) -> object:
+        """Read a revision as Porch means it: a name is a workspace's, and beside one -1 is ignored."""
+        if not isinstance(value, dict):
+            return value
+        revision, workspace = _revision(value.get("revision")), value.get("workspaceName")
+        is_name = isinstance(revision, str) and revision and workspace in (None, "", revision)
+        if not is_name and not (revision == PLACEHOLDER and workspace):
+            return value
+        others = {key: field for key, field in value.items() if key != "revision"}
+        return {**others, "workspaceName": revision} if is_name else others
 
 
 class Downstream(ApiModel):
@@ -372,3 +392,8 @@ class Repository(Manifest):
 
     spec: RepositorySpec = Field(default_factory=RepositorySpec)
     """The registration."""
+
+    @property
+    def has_plain_packages(self) -> bool:
+        """Whether directories without a Kptfile are packages, which get one where they are cloned to."""
+        return (self.metadata.annotations or {}).get(PLAIN_PACKAGES) == "true"

@@ -2,16 +2,18 @@
 
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from itertools import groupby
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from reconciler.base.reasons import Reason
-from reconciler.base.suggestions import suggest
+from reconciler.base.suggestions import close_names, suggest
 from reconciler.policy import refuse_field
 
 M = TypeVar("M", bound=BaseModel)
@@ -35,16 +37,25 @@ _TYPES: Mapping[str, str] = {
     "model_attributes_type": "a mapping",
 }
 _UNIONS = (Union, types.UnionType)
+_MISSPELT = 0.85
+"""Similarity from which a name is another one misspelt, though a field elsewhere has it."""
+_REPAIRS = 8
+"""Times that data is repaired: a misspelt field may have misspelt ones below it."""
 
 
 class FieldError(NamedTuple):
-    """An error of one field. `of_key` tells that the name of the field is wrong, not its value."""
+    """An error of one field.
+
+    `of_key` tells that the name of the field is wrong, not its value; `meant` is the name that comes closest,
+    or the place where the model has a field of that name.
+    """
 
     path: Path
     reason: Reason
     message: str
     hint: str = ""
     of_key: bool = False
+    meant: str = ""
 
 
 def parse_model(model: type[M], data: object, *, accepted: bool = False) -> M | tuple[FieldError, ...]:
@@ -57,6 +68,98 @@ def parse_model(model: type[M], data: object, *, accepted: bool = False) -> M | 
         return model.model_validate(data, by_alias=True, by_name=False, extra="ignore" if accepted else None)
     except ValidationError as error:
         return tuple(_field_errors(model, _details(error)))
+
+
+class PartialModel(NamedTuple, Generic[M]):
+    """The readable part of data with errors: `model` lacks some of the fields with errors, or is None."""
+
+    model: M | None
+    errors: tuple[FieldError, ...]
+
+    def concerns(self, path: Path) -> bool:
+        """Tell whether a field has an error, is inside of one that has, or contains one."""
+        inner = path if len(path) > 1 else None
+        wrong = (error.path for error in self.errors)
+        return any(path[: len(each)] == each or each[: len(path)] == inner for each in wrong)
+
+
+def parse_partly(model: type[M], data: object) -> PartialModel[M]:
+    """Return all errors of `data`, and its model for further checks: one wrong value hides no other fault.
+
+    A number or boolean in place of a text is that text, and a misspelt field the one that was meant. Other
+    wrong values are left out. Total.
+    """
+    value, errors, meant = deepcopy(data), list[FieldError](), dict[Path, Path]()
+    for _ in range(_REPAIRS):
+        parsed = parse_model(model, value)
+        if not isinstance(parsed, tuple):
+            return PartialModel(parsed, tuple(errors))
+        before = PartialModel(None, tuple(errors))
+        errors += [
+            error._replace(path=_as_written(error.path, meant))
+            for error in parsed
+            if not before.concerns(error.path)
+        ]
+        for error in parsed:
+            if name := _repair(model, value, error):
+                meant[(*error.path[:-1], name)] = error.path
+    return PartialModel(None, tuple(errors))
+
+
+def _as_written(path: Path, meant: Mapping[Path, Path]) -> Path:
+    """Return the path of a field in a manifest in which names above it are misspelt."""
+    for length in range(len(path), 0, -1):
+        if (written := meant.get(path[:length])) is not None:
+            return (*_as_written(written[:-1], meant), written[-1], *path[length:])
+    return path
+
+
+def _repair(model: type[Any], data: Any, error: FieldError) -> str:
+    """Change data so that an error is gone; return the name that was meant instead of a misspelt one."""
+    path = error.path[:-1] if error.reason is Reason.MISSING_FIELD else error.path
+    parent = data
+    for step in path[:-1]:
+        try:
+            parent = parent[step]
+        except (KeyError, IndexError, TypeError):
+            return ""
+    last = path[-1] if path else None
+    if isinstance(parent, list) and isinstance(last, int):
+        parent[last] = {} if any(disk_fields(_type_at(model, path))) else str(parent[last])
+    elif isinstance(parent, dict) and last in parent:
+        value = parent.pop(last)
+        if error.meant in _fields_at(model, path[:-1]) and error.meant not in parent:
+            parent[error.meant] = value
+            return error.meant
+        if not error.of_key and isinstance(value, bool | int | float) and _type_at(model, path) is str:
+            parent[last] = str(value)
+    return ""
+
+
+def _unknown_field(model: type[Any], path: Path) -> FieldError:
+    name, fields = str(path[-1]), _fields_at(model, path[:-1])
+    hint, meant = suggest(name, fields, most=1), "".join(close_names(name, fields, most=1))
+    inside = next(_places_of(name, _type_at(model, path[:-1]), field_text(path[:-1])), "")
+    if inside and not get_close_matches(name, fields, cutoff=_MISSPELT):
+        hint, meant = f"{inside} is where a {model.__name__} has it.", inside
+    message = f"Unknown field {field_text(path)}"
+    return FieldError(path, Reason.UNKNOWN_FIELD, message, hint, of_key=True, meant=meant)
+
+
+def _places_of(name: str, annotation: Any, place: str) -> Iterator[str]:
+    """Yield where a field of that name is below a place, apart from the place itself."""
+    for field, inner in disk_fields(annotation):
+        is_list = get_origin(inner) is list
+        below, item = f"{place}.{field}{'[]' if is_list else ''}", get_args(inner)[0] if is_list else inner
+        if any(field == name for field, _ in disk_fields(item)):
+            yield f"{below}.{name}"
+        yield from _places_of(name, item, below)
+
+
+def type_error(path: Path, expected: str, value: object) -> FieldError:
+    """Return the error of a value of a wrong type."""
+    message = f"{field_text(path) or 'The manifest'} must be {expected}, but is {_described(value)}"
+    return FieldError(path, Reason.INVALID_MANIFEST, message, _type_hint(expected, value))
 
 
 def _details(error: ValidationError) -> list[ErrorDetails]:
@@ -90,7 +193,7 @@ def _field_errors(model: type[Any], details: Iterable[ErrorDetails]) -> Iterator
             yield from (_field_error(model, d, (*path, *d["loc"][len(path) + 1 :])) for d in inner)
         else:
             expected = " or ".join(dict.fromkeys(_TYPES.get(d["type"], "valid") for d in branches))
-            yield _type_error(path, expected, branches[0]["input"])
+            yield type_error(path, expected, branches[0]["input"])
 
 
 def _union_path(model: type[Any], location: Path) -> Path | None:
@@ -106,13 +209,12 @@ def _union_path(model: type[Any], location: Path) -> Path | None:
 def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldError:
     kind, value, where = detail["type"], detail["input"], field_text(path)
     if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
-        hint = suggest(str(path[-1]), _fields_at(model, path[:-1]), most=1)
-        return FieldError(path, Reason.UNKNOWN_FIELD, f"Unknown field {where}", hint, of_key=True)
+        return _unknown_field(model, path)
     if kind == "missing":
         hint = f"Add {path[-1]} to {field_text(path[:-1]) or 'the manifest'}."
         return FieldError(path, Reason.MISSING_FIELD, f"Missing required field {where}", hint)
     if expected_type := _TYPES.get(kind):
-        return _type_error(path, expected_type, value)
+        return type_error(path, expected_type, value)
     if kind in {"enum", "literal_error"}:
         expected = str(detail.get("ctx", {}).get("expected", ""))
         words = [word.strip(" '") for word in expected.replace(" or ", ",").split(",")]
@@ -120,11 +222,6 @@ def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldErr
         return FieldError(path, Reason.INVALID_MANIFEST, message, suggest(str(value), words, most=1))
     message = detail["msg"].removeprefix("Value error, ")
     return FieldError(path, Reason.INVALID_MANIFEST, f"{where}: {message}" if where else message)
-
-
-def _type_error(path: Path, expected: str, value: object) -> FieldError:
-    message = f"{field_text(path) or 'The manifest'} must be {expected}, but is {_described(value)}"
-    return FieldError(path, Reason.INVALID_MANIFEST, message, _type_hint(expected, value))
 
 
 def _type_hint(expected_type: str, value: object) -> str:
@@ -157,10 +254,15 @@ def _described(value: object) -> str:
 
 def _fields_at(model: type[Any], path: Path) -> tuple[str, ...]:
     """Return the names on disk of the fields of the mapping at `path`."""
+    return tuple(name for name, _ in disk_fields(_type_at(model, path)))
+
+
+def _type_at(model: type[Any], path: Path) -> Any:
+    """Return the type of the value at `path`."""
     annotation: Any = model
     for step in path:
         annotation = _step_into(annotation, step)
-    return tuple(name for name, _ in disk_fields(annotation))
+    return annotation
 
 
 def _step_into(annotation: Any, step: str | int) -> Any:

@@ -18,7 +18,7 @@ from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import PullRequest
-from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Approval, Change, Effect, LockProposal, Unfinished, WriteRemoval
@@ -82,14 +82,15 @@ def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestT
     One that fails does not stop the others; a limit does, and a request to end: the rest is left to the
     next run.
     """
-    for index, change in enumerate(once := list(_once(changes))):
+    for index, (change, pull) in enumerate(calls := list(_with_pulls(changes))):
         done = _Done()
         try:
-            _call(target, change, requests, done)
+            _call(target, change, pull, requests, done)
         except (LimitedError, StoppedError) as error:
             # The budget of a forge is one for all repositories: further calls would fail as well.
             yield done.result
-            yield _limited(once[index:], error)
+            left = [each for each, request in calls[index:] if request or each.close or each.approve]
+            yield _limited(left, change.repository, error)
             return
         except ReconcilerError as error:
             kind, ref = done.trying
@@ -114,7 +115,7 @@ def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]
             kind = EffectKind.MERGED if merge else _approve(target, approval)
             yield Result((Effect(name, kind, f"#{approval.number} {approval.head}"),))
         except (LimitedError, StoppedError) as error:
-            yield _limited(list(approvals.values())[index:], error)
+            yield _limited(list(approvals.values())[index:], change.repository, error)
             return
         except ReconcilerError as error:
             sharing = {other.package for other in changes if other.approve == approval}
@@ -140,21 +141,20 @@ def _approve(target: Target, approval: Approval) -> EffectKind:
     return EffectKind.MERGED if is_merged else EffectKind.AUTO_MERGE
 
 
-def _once(changes: Iterable[Change]) -> Iterator[Change]:
+def _with_pulls(changes: Iterable[Change]) -> Iterator[tuple[Change, PullRequest | None]]:
     """Yield the changes, each pull request with the first of those that share it."""
     heads: set[str] = set()
     for change in changes:
         pull = change.pull if change.pull and change.pull.head not in heads else None
         heads |= {pull.head} if pull else set()
-        yield replace(change, pull=pull)
+        yield change, pull
 
 
-def _limited(changes: Sequence[Change], error: LimitedError | StoppedError) -> Result:
+def _limited(left: Sequence[Change], repository: ObjectName, error: LimitedError | StoppedError) -> Result:
     """Return what a limit, or the end of the run, leaves to the next one."""
-    left = [change for change in changes if change.pull or change.close or change.approve]
     count = f"{plural(len(left), 'pull request')} {verb(len(left), 'is', 'are')} left"
     message = f"{count}: {error}"
-    effect = Effect(changes[0].repository.name, EffectKind.OPENED, error=message, hint=error.hint, left=True)
+    effect = Effect(repository.name, EffectKind.OPENED, error=message, hint=error.hint, left=True)
     why = Unfinished(str(error), error.hint, pushed=True, left=True)
     packages = {change.package: why for change in left}
     return Result((effect,), packages, frozenset({error.exit_code}), left=len(left))
@@ -196,13 +196,15 @@ def _files(mirror: Mirror, commit: Oid | None, path: str, other: Files) -> Files
         return {}
 
 
-def _call(target: Target, change: Change, requests: PullRequestTexts, done: "_Done") -> None:
+def _call(
+    target: Target, change: Change, request: PullRequest | None, requests: PullRequestTexts, done: "_Done"
+) -> None:
     """Make the calls of one change, each noted in `done` before it is made and after."""
     name = change.repository.name
-    if change.pull:
-        kind = EffectKind.UPDATED if change.pull.number else EffectKind.OPENED
-        done.trying = (kind, change.pull.title)
-        pull = target.forge.ensure(requests.wanted(target, change, change.pull))
+    if request:
+        kind = EffectKind.UPDATED if request.number else EffectKind.OPENED
+        done.trying = (kind, request.title)
+        pull = target.forge.ensure(requests.wanted(target, change, request))
         done.opened[change.package.url, pull.head] = pull
         done.effects.append(Effect(name, kind, f"#{pull.number} {pull.title}"))
     for close in change.close:

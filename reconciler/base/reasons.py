@@ -26,7 +26,7 @@ class Facts(NamedTuple):
     False neither main nor a draft holds what the variant asks for. `described` tells that the proposal of
     a draft is known: under every other reason the text of its pull request is left as it is. A `quiet`
     reason gives way to the repair of a pull request. `waits_for` is what ends the wait of a package that
-    is held back.
+    is held back or pending; else a person does, or the next run.
     """
 
     phase: Phase | None = None
@@ -34,7 +34,7 @@ class Facts(NamedTuple):
     ensured: bool = True
     described: bool = False
     quiet: bool = False
-    waits_for: str = "a person"
+    waits_for: str = ""
 
 
 _PLAIN = Facts()
@@ -57,7 +57,7 @@ class Reason(StrEnum):
     AMBIGUOUS_IDENTIFIER = "AmbiguousIdentifier"
     APPROVED_BY_POLICY = "ApprovedByPolicy"
     AWAITING_CHECKS = "AwaitingChecks", Facts(described=True, quiet=True)
-    AWAITING_SCHEDULE = "AwaitingSchedule"
+    AWAITING_SCHEDULE = "AwaitingSchedule", Facts(waits_for="its schedule")
     AWAITING_WAVE = "AwaitingWave", Facts(phase=Phase.HELD_BACK, ensured=False, waits_for="its rollout")
     BASE_NOT_FOUND = "BaseNotFound"
     BRANCH_NOT_FOUND = "BranchNotFound"
@@ -90,7 +90,10 @@ class Reason(StrEnum):
     INVALID_STATE = "InvalidState"
     INVALID_VERSION = "InvalidVersion"
     INVALID_YAML = "InvalidYAML"
-    LOCK_PENDING = "LockPending", Facts(phase=Phase.PENDING, ensured=False)
+    LOCK_PENDING = (
+        "LockPending",
+        Facts(phase=Phase.PENDING, ensured=False, waits_for="review of its lock"),
+    )
     MANIFEST_UNREADABLE = "ManifestUnreadable", Facts(phase=Phase.HELD_BACK)
     MERGE_CONFLICT = "MergeConflict", Facts(phase=Phase.CONFLICT, described=True)
     MERGE_DROPPED = "MergeDropped", Facts(described=True)
@@ -121,7 +124,7 @@ class Reason(StrEnum):
         "PullRequestUnreadable",
         Facts(phase=Phase.STALLED, decided=False, ensured=False),
     )
-    RATE_LIMITED = "RateLimited"
+    RATE_LIMITED = "RateLimited", Facts(waits_for="a limit of pull requests")
     READ_DIFFERENTLY = "ReadDifferently"
     REJECTED = "Rejected", Facts(phase=Phase.REJECTED, ensured=False)
     REMOVAL_UNPROVEN = "RemovalUnproven", Facts(phase=Phase.HELD_BACK, waits_for="proof of its removal")

@@ -43,10 +43,10 @@ _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
 @click.option(
     "--from-porch",
     "exports",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(exists=True, path_type=Path),
     multiple=True,
-    metavar="FILE",
-    help="Convert what kubectl exported of a cluster with Porch; may be repeated.",
+    metavar="FILE|DIRECTORY",
+    help="Convert manifests of Porch, from kubectl or a repository; may be repeated.",
 )
 def init(
     directory: Path,
@@ -73,6 +73,8 @@ def init(
         --package web --downstream-url https://github.com/acme/edge.git
       kubectl get repositories.config.porch.kpt.dev,packagevariants,packagevariantsets -A -o yaml > porch.yaml
       reconciler init fleet --from-porch porch.yaml
+
+    With --from-porch each change is printed with its reason. It exits 3 where manifests need corrections.
     """
     name = instance or _instance_of(directory)
     starter = Starter(name, forge or FORGES[0], upstream, downstreams, package, revision)
@@ -88,15 +90,28 @@ def init(
     printer = make_printer(wraps=False)
     written = [directory / path for path in files]
     lines = [*(f"note: {note}" for note in notes), *(f"wrote {path}" for path in written)]
-    lines += _next_steps(directory, starter, files, converted=bool(exports))
+    wrong = list(_wrong(files)) if exports else []
+    lines += (f"{directory}/{line}" if line[0] != " " else line for line in wrong)
+    lines += _next_steps(directory, starter, files, converted=bool(exports), is_valid=not wrong)
     show_files(printer, output, lines, written=written)
-    return Exit.DONE
+    return Exit.INVALID_INPUT if wrong else Exit.DONE
+
+
+def _wrong(files: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines that `validate` prints about converted manifests: no rule can mend these."""
+    from reconciler.cli.validate import problem_lines
+    from reconciler.policy import Policy
+    from reconciler.run.validate import validate_files
+
+    data = {path: text.encode() for path, text in files.items() if path.startswith("manifests/")}
+    yield from problem_lines(validate_files(data, Policy()).problems)
 
 
 def _converted(exports: tuple[Path, ...], notes: list[str]) -> Mapping[str, str]:
+    from reconciler.workdir.control_files import read_manifest_files
     from reconciler.workdir.porch_export import convert_export
 
-    conversion = convert_export({str(path): path.read_bytes() for path in exports})
+    conversion = convert_export(read_manifest_files({str(path): path for path in exports}))
     notes += conversion.lines()
     return conversion.manifests
 
@@ -153,7 +168,7 @@ def _write(directory: Path, files: Mapping[str, str]) -> None:
 
 
 def _next_steps(
-    directory: Path, starter: Starter, files: Mapping[str, str], *, converted: bool
+    directory: Path, starter: Starter, files: Mapping[str, str], *, converted: bool, is_valid: bool
 ) -> Iterator[str]:
     from reconciler.git.working_copy import find_working_copy
 
@@ -174,6 +189,8 @@ def _next_steps(
         yield f"  cd {directory}"
     if find_working_copy(directory.absolute()) is None:
         yield "  git init -b main"
+    if not is_valid:
+        yield "  correct what is told above, until this finds nothing: reconciler validate"
     yield '  git add . && git commit -m "Describe the fleet"'
     yield "  reconciler plan"
 

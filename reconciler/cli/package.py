@@ -43,6 +43,7 @@ def package() -> None:
     \b
     Examples:
       reconciler package init blueprints/nginx
+      reconciler package from-chart ../charts/web blueprints/web
       reconciler package tree edge-east/nginx
       reconciler package diff blueprints/nginx edge-east/nginx
       reconciler package render edge-east/nginx
@@ -79,6 +80,61 @@ def init(directory: Path, *, description: str, keywords: str, site: str, output:
     steps = list(_steps_to_publish(directory.resolve()))
     path.write_bytes(text)
     show_files(make_printer(wraps=False), output, [f"wrote {path}", *steps], written=[path])
+    return Exit.DONE
+
+
+@package.command("from-chart")
+@click.argument("chart", metavar="CHART")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), required=False)
+@click.option(
+    "--version", default="", metavar="RANGE", help="Of a registry: a version or a range, such as ~1.2."
+)
+@output_options(Output.TEXT, Output.JSON)
+def from_chart(chart: str, directory: Path | None, *, version: str, output: str) -> Exit:
+    r"""Make a package of a chart of Helm, or put another version of it into one.
+
+    CHART is a directory, an archive (.tgz) or oci://REGISTRY/NAME. The chart is vendored into the package
+    and pinned by its digest: no run fetches it. DIRECTORY is, by default, the name of the chart. Of a
+    package that is there only the chart is replaced, with its version and digest.
+
+    \b
+    Examples:
+      reconciler package from-chart ../charts/web blueprints/web
+      reconciler package from-chart web-1.2.0.tgz blueprints/web
+      reconciler package from-chart oci://registry.example.com/charts/web blueprints/web --version=~1.2
+    """
+    from reconciler.policy.registries import RegistryPolicy
+    from reconciler.run.from_chart import read_chart, unpack_chart, write_package
+
+    if chart.startswith("oci://"):
+        from reconciler.sources.charts import fetch_chart
+        from reconciler.sources.credentials import registry_credentials
+        from reconciler.sources.registry import RegistryClient
+
+        client = RegistryClient(RegistryPolicy(), registry_credentials(os.environ, lambda _: None))
+        fetched = fetch_chart(chart, version, client)
+        read = unpack_chart(fetched.archive, fetched.address)
+    elif "://" in chart:
+        hint = "Name an oci:// address, or a directory or archive that you fetched."
+        raise UsageError(f"{chart} is no address that charts are read from", hint=hint)
+    elif version:
+        raise UsageError("--version is for charts of a registry: a directory or archive has one version")
+    else:
+        if not Path(chart).exists():
+            raise UsageError(f"{chart} does not exist")
+        read = read_chart(Path(chart))
+    target = directory or Path(read.name)
+    is_new = not target.exists()
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        steps = list(_steps_to_publish(target.resolve()))
+        changed = write_package(read, target)
+    except BaseException:
+        if is_new:
+            target.rmdir()
+        raise
+    lines = [f"wrote {target}: {read.name} {read.version}, {len(changed)} files", *steps]
+    show_files(make_printer(wraps=False), output, lines, written=[target / path for path in changed])
     return Exit.DONE
 
 
@@ -364,7 +420,9 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     r"""Run the functions of a package and of its sub-packages.
 
     Common functions run in this process; images only where they are pinned and an engine is named.
-    Nothing is written unless every function could run and none failed.
+    Nothing is written unless every function could run and none failed. Only where the Kptfile has the
+    annotation kpt.dev/save-on-render-failure: "true", and without --out-dir, the changes of the functions
+    before the one that failed are written.
 
     \b
     Exit codes: 0 done, 3 a function failed, 4 a function that cannot run here.
@@ -395,9 +453,11 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
         result = run_pipeline(before, runtimes, policy, limited(policy, ends_s))
     if results_dir is not None:
         _write_results(results_dir, result)
-    if result.ok and (dict(result.files) != before or target != directory):
-        write_directory(result.files, target, replaces=directory)
-    _print_result(result, before, options["output"])
+    partial = result.partial if out is None else None
+    written = dict(result.files if result.ok else partial or before)
+    if written != before or (result.ok and target != directory):
+        write_directory(written, target, replaces=directory)
+    _print_result(result, before, written, options["output"])
     make_printer().notes(f"{path} is no resource: {why}. Functions do not see it" for path, why in others)
     if not result.ok:
         return Exit.REFUSED if result.unrunnable else Exit.INVALID_INPUT
@@ -459,19 +519,20 @@ def _write_results(directory: Path, result: "PipelineResult") -> None:
     (directory / "results.yaml").write_text(emit(listed) + "\n", encoding="utf-8")
 
 
-def _print_result(result: "PipelineResult", before: "Files", output: str) -> None:
+def _print_result(result: "PipelineResult", before: "Files", written: "Files", output: str) -> None:
     printer = make_printer(color=False)
+    changes = _changes(before, written)
     if output == Output.JSON:
-        printer.value(_rendered_value(result, before))
+        printer.value(_rendered_value(result, changes))
         return
     lines = [line for run in result.steps for line in _step_lines(run)]
-    lines += [f"{kind:8} {path}" for kind, paths in _changes(before, result.files).items() for path in paths]
+    lines += [f"{kind:8} {path}" for kind, paths in changes.items() for path in paths]
     if result.error:
         lines += [f"needs {each.function}: {each.reason}" for each in result.unrunnable] or [
             f"failed: {result.error}"
         ]
-        lines.append("Nothing was written")
-    elif not lines or dict(result.files) == before:
+        lines.append("Nothing was written" if written == before else "What was changed before is written")
+    elif not lines or written == before:
         lines.append("Nothing changed")
     printer.lines(terminal(line) for line in "\n".join(lines).split("\n"))
 
@@ -489,13 +550,13 @@ def _place(result: Any) -> str:
     return f" ({text})" if text else ""
 
 
-def _rendered_value(result: "PipelineResult", before: "Files") -> dict[str, Any]:
+def _rendered_value(result: "PipelineResult", changes: dict[str, list[str]]) -> dict[str, Any]:
     from reconciler.functions.step import result_list
 
     return {
         "rendered": result.ok,
         "error": result.error,
         "unrunnable": [{"function": each.function, "reason": each.reason} for each in result.unrunnable],
-        "changes": _changes(before, result.files),
+        "changes": changes,
         "results": result_list(result),
     }

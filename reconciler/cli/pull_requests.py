@@ -23,7 +23,7 @@ from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.names.refs import HEADS, short_branch
+from reconciler.names.refs import HEADS, is_group_in, short_branch
 from reconciler.plan.changes import Change, MoveRef, Plan, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
@@ -46,7 +46,8 @@ class ListedPull(NamedTuple):
     """A pull request, the repository it is shown under, its forge and its clone.
 
     `sets` are the PackageVariantSets that its packages were made by, as `namespace/name`, `instance` is
-    another instance that its packages belong to, "" for this one and for none.
+    another instance that its packages belong to, "" for this one and for none. `labels` are those of the
+    variants that its packages are of, as `key` and `key=value`.
     """
 
     view: RepositoryView
@@ -55,6 +56,7 @@ class ListedPull(NamedTuple):
     mirror: Mirror
     sets: frozenset[str] = frozenset()
     instance: str = ""
+    labels: frozenset[str] = frozenset()
 
     @property
     def is_local(self) -> bool:
@@ -76,18 +78,22 @@ class ListedPull(NamedTuple):
 def list_pulls(world: RunInputs) -> list[ListedPull]:
     """Return the pull requests of every repository that was read, by repository and number."""
     listed: list[ListedPull] = []
-    sets = _sets(world.inventory.records.values())
+    sets = dict(_by_place(world.inventory.records.values(), _set_of))
+    labels = dict(_by_place(world.inventory.records.values(), _labels_of))
     for url in sorted({view.url for view in world.inventory.repositories.values() if view.is_available}):
         views = list(world.inventory.views_of(url))
         mirror = world.mirrors.open(views[0].remote)
         forge = world.forges.of(mirror)
         others = dict(_other_instances(views, world.inventory.policy.instance))
         for pull in world.inventory.pulls.get(url, ()):
-            made_by = frozenset(name for head in _about(pull) for name in sets.get((url, head), ()))
+            made_by, labelled = (
+                frozenset(name for head in _about(pull) for name in named.get((url, head), ()))
+                for named in (sets, labels)
+            )
             named = _OWN.match(pull.head)
             instance = named["instance"] if named else others.get(pull.head, "")
             instance = "" if instance == world.inventory.policy.instance else instance
-            listed.append(ListedPull(_view_of(views, pull), pull, forge, mirror, made_by, instance))
+            listed.append(ListedPull(_view_of(views, pull), pull, forge, mirror, made_by, instance, labelled))
     listed += _of_lock(world, {each.view.url for each in listed})
     return sorted(listed, key=lambda f: (f.view.key, f.pull.number))
 
@@ -102,14 +108,25 @@ def _other_instances(views: Iterable[RepositoryView], instance: str) -> Iterator
                     yield from ((head, owner) for head in head_branches(short_branch(draft.ref)))
 
 
-def _sets(records: Iterable[PackageVariantRecord]) -> Mapping[tuple[str, str], frozenset[str]]:
-    """Return the sets by the URL and the path, or the group branch, of the packages that they made."""
-    sets: dict[tuple[str, str], set[str]] = {}
+def _by_place(
+    records: Iterable[PackageVariantRecord], names_of: Callable[[PackageVariantRecord], Iterable[str]]
+) -> Mapping[tuple[str, str], set[str]]:
+    """Return names of records by the URL and the path, or the group branch, of their packages."""
+    named: dict[tuple[str, str], set[str]] = {}
     for record in records:
-        if record.set_name:
-            for about in filter(None, (record.path, record.group)):
-                sets.setdefault((record.url, about), set()).add(f"{record.namespace}/{record.set_name}")
-    return {place: frozenset(names) for place, names in sets.items()}
+        for about in filter(None, (record.path, record.group)):
+            named.setdefault((record.url, about), set()).update(names_of(record))
+    return named
+
+
+def _set_of(record: PackageVariantRecord) -> Iterator[str]:
+    if record.set_name:
+        yield f"{record.namespace}/{record.set_name}"
+
+
+def _labels_of(record: PackageVariantRecord) -> Iterator[str]:
+    for key, value in (record.spec.get("labels") or {}).items():
+        yield from (key, f"{key}={value}")
 
 
 def _about(pull: PullRequest) -> Iterator[str]:
@@ -124,7 +141,7 @@ class PullFilter(Struct, frozen=True):
 
     Attributes:
         sets: PackageVariantSets, as `name` or `namespace/name`; one of them made the packages.
-        labels: Labels of the pull request; it has all of them.
+        labels: Labels of the pull request or of its variant, as `key` or `key=value`; it has all of them.
     """
 
     sets: tuple[str, ...] = ()
@@ -141,7 +158,7 @@ class PullFilter(Struct, frozen=True):
             each
             for each, names in own
             if (not self.sets or not names.isdisjoint(self.sets))
-            and {*each.pull.labels}.issuperset(self.labels)
+            and {*each.pull.labels, *each.labels}.issuperset(self.labels)
         ]
 
     def check_sets(self, inventory: Inventory) -> None:
@@ -268,11 +285,15 @@ def _names(listed: ListedPull) -> Iterator[str]:
 
 
 def _view_of(views: Sequence[RepositoryView], pull: PullRequest) -> RepositoryView:
-    """Return the most specific view that holds the pull request's package."""
-    about = parse_head(pull.head)
+    """Return the view that every command names the pull request by: that of its packages.
+
+    Of a package that is the most specific view which holds it.
+    """
+    ref, about = f"{HEADS}{pull.head}", parse_head(pull.head)
     path = about.path if about else ""
+    own = (v for v in views if is_group_in(ref, v.key.name))
     inside = (v for v in views if not v.directory or path.startswith(f"{v.directory}/"))
-    return next(inside, views[0])
+    return next(chain(own, inside), views[0])
 
 
 def _below(view: RepositoryView, path: str) -> str:
@@ -320,7 +341,9 @@ def withdrawn_error(listed: ListedPull, plan: Plan) -> RefusedError | None:
             and is_unwanted
             and change.reason in unwanted
         ):
-            hint = f"A person left it there. Approve it by name, {listed.name}, or close it."
+            # Closing a group refuses what others want, too.
+            way = f"remove {draft.path} from {heads[0]} with git" if draft.is_grouped else "close it"
+            hint = f"A person left it there. Approve it by name, {listed.name}, or {way}."
             return RefusedError(f"{named}: {change.package.path}", hint=hint)
     return None
 

@@ -1,7 +1,7 @@
 """`validate`: check manifests offline, for editors and before a commit."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from reconciler.git import effects
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
+    from reconciler.names.problems import Problem
     from reconciler.policy import Policy
     from reconciler.run.validate import Validation
 
@@ -100,14 +101,19 @@ def _show(printer: "Printer", result: "Validation", form: Output) -> None:
 
 
 def _lines(result: "Validation") -> Iterator[str]:
-    """Yield `file:line:column: reason: message` for each error, as compilers do, then the counts."""
-    for problem in result.problems:
-        yield message_line(str(problem))
-        yield from (f"  hint: {message_line(line)}" for line in problem.hint.splitlines()[:1])
-        yield from (f"        {message_line(line)}" for line in problem.hint.splitlines()[1:])
+    """Yield the lines of the errors, then the counts."""
+    yield from problem_lines(result.problems)
     checked = f"{plural(result.manifests, 'manifest')} in {plural(result.files, 'file')}"
     wrong = plural(len(result.problems), "error") if result.problems else "valid"
     yield f"{checked}: {wrong}"
+
+
+def problem_lines(problems: Iterable["Problem"]) -> Iterator[str]:
+    """Yield `file:line:column: reason: message` for each error, as compilers do, and its hint below."""
+    for problem in problems:
+        yield message_line(str(problem))
+        yield from (f"  hint: {message_line(line)}" for line in problem.hint.splitlines()[:1])
+        yield from (f"        {message_line(line)}" for line in problem.hint.splitlines()[1:])
 
 
 def _value(result: "Validation") -> dict[str, Any]:

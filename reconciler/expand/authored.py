@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 
 from reconciler.api.meta import ObjectMeta
-from reconciler.api.porch import PackageVariant, PackageVariantSpec, Pipeline, Upstream
+from reconciler.api.porch import PLACEHOLDER, PackageVariant, PackageVariantSpec, Pipeline, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid
 from reconciler.expand.own_checks import check_downstream, check_variant
 from reconciler.expand.porch_checks import validate_variant
 from reconciler.expand.variants import PAUSED, DesiredVariant, OwnerExpansion, VariantCandidate, variant_key
-from reconciler.inventory.inventory import RepositoryView, Sourced
+from reconciler.inventory.inventory import Draft, PackageRevision, RepositoryView, Sourced
 from reconciler.names.ids import PackageKey
 from reconciler.policy import Policy
 
@@ -37,7 +37,7 @@ def expand_variant(
     desired = DesiredVariant(
         key=variant.key,
         uid=metadata.uid or stable_uid(policy.instance, *variant.key),
-        spec=with_defaults(spec),
+        spec=with_defaults(spec, repositories.get((spec.upstream and spec.upstream.repo) or "")),
         source=source,
         paused=is_paused(metadata) or is_paused(view.manifest.metadata),
         times=(source.time,),
@@ -55,27 +55,39 @@ def check_declared_variant(variant: Sourced[PackageVariant]) -> tuple[Finding, .
     return (*validate_variant(spec), *check_variant(variant.key.name, spec))
 
 
-def with_defaults(spec: PackageVariantSpec) -> PackageVariantSpec:
+def with_defaults(
+    spec: PackageVariantSpec, upstream_view: RepositoryView | None = None
+) -> PackageVariantSpec:
     """Fill in Porch's defaults and normalize aliases.
 
-    `spec.mutators` moves to `spec.pipeline.mutators` (D18). Empty selectors of the upstream become absent,
-    because Porch ignores them.
+    `spec.mutators` moves to `spec.pipeline.mutators` (D18), and the upstream is a `normal_upstream`.
     """
     changes: dict[str, object] = {name: value for name, value in DEFAULTS.items() if not getattr(spec, name)}
     if spec.mutators is not None:
         validators = spec.pipeline.validators if spec.pipeline else None
         changes["pipeline"] = Pipeline(mutators=spec.mutators, validators=validators)
         changes["mutators"] = None
-    if spec.upstream is not None and (upstream := normal_upstream(spec.upstream)) != spec.upstream:
-        changes["upstream"] = upstream
+    if spec.upstream is not None:
+        upstream = normal_upstream(spec.upstream, upstream_view)
+        changes |= {"upstream": upstream} if upstream != spec.upstream else {}
     return spec.model_copy(update=changes) if changes else spec
 
 
-def normal_upstream(upstream: Upstream) -> Upstream:
-    """Return an upstream without its empty selectors."""
-    empty: dict[str, None] = {
+def normal_upstream(upstream: Upstream, view: RepositoryView | None) -> Upstream:
+    """Return an upstream without its empty selectors, which Porch ignores.
+
+    What Porch calls the revision of a Repository's branch, -1 or the workspace with its name, is that branch.
+    """
+    empty: dict[str, str | None] = {
         name: None for name in ("workspace_name", "tag", "version", "branch") if getattr(upstream, name) == ""
     }
+    is_branch = upstream.revision == PLACEHOLDER
+    if view is not None and upstream.workspace_name == view.branch and not upstream.revision:
+        state = view.packages.get(view.full_path(upstream.package or ""))
+        made: tuple[PackageRevision | Draft, ...] = (*state.published, *state.drafts) if state else ()
+        is_branch = not any(each.workspace == view.branch for each in made)
+    if view is not None and is_branch:
+        empty |= {"revision": None, "workspace_name": None, "branch": view.branch}
     return upstream.model_copy(update=empty) if empty else upstream
 
 

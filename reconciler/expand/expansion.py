@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import PackageVariant, PackageVariantSet
+from reconciler.api.validation import PartialModel
 from reconciler.base.reasons import Reason
 from reconciler.expand.authored import check_declared_variant, expand_variant
 from reconciler.expand.findings import (
@@ -27,7 +28,7 @@ from reconciler.expand.variants import (
     set_key,
     variant_key,
 )
-from reconciler.inventory.inventory import Inventory, RepositoryView, Sourced
+from reconciler.inventory.inventory import Inventory, RepositoryView, Source, Sourced
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
@@ -137,6 +138,20 @@ def check_declared(
         _, findings = check_declared_set(pvs, limits)
         problems += problems_of(findings, pvs.source, set_key(pvs.key))
     return tuple(problems)
+
+
+def check_partial(partial: PartialModel[Any], source: Source, limits: Limits) -> tuple[Problem, ...]:
+    """Return what else is wrong with a manifest by itself, and nothing about its fields with errors."""
+    model = partial.model
+    if not isinstance(model, PackageVariant | PackageVariantSet):
+        return ()
+    name = ObjectName(model.metadata.namespace, model.metadata.name)
+    if isinstance(model, PackageVariant):
+        owner, findings = variant_key(name), check_declared_variant(Sourced(name, model, source))
+    else:
+        owner, (_, findings) = set_key(name), check_declared_set(Sourced(name, model, source), limits)
+    others = (finding for finding in findings if not partial.concerns(finding.path))
+    return problems_of(others, source, owner)
 
 
 def find_conflicts(candidates: Sequence[VariantCandidate]) -> Mapping[ObjectKey, tuple[Finding, ...]]:

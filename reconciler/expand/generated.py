@@ -12,7 +12,7 @@ from reconciler.cel import Environment
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
 from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
-from reconciler.expand.own_checks import check_downstream, check_name, check_set
+from reconciler.expand.own_checks import check_downstream, check_labels, check_name, check_set
 from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.expand.targets import Context, TargetScope, named_clusters, unroll
 from reconciler.expand.template import RenderedSpec, Renderer, missing_repository
@@ -80,8 +80,9 @@ class _Set:
             return self.stall(*findings, valid=False)
         upstream = self.spec.upstream
         view = self.repositories.get((upstream and upstream.repo) or "")
-        metadata = find_upstream(upstream, view) if upstream else None
-        if upstream is None or metadata is None:
+        normal = normal_upstream(upstream, view) if upstream else None
+        metadata = find_upstream(normal, view) if normal else None
+        if normal is None or metadata is None:
             return self.stall(self.missing_upstream(view))
         snapshot, clusters = self.inventory.snapshot, named_clusters(self.pvs.manifest)
         scope = TargetScope(self.pvs.key.namespace, self.repositories, snapshot, clusters)
@@ -93,7 +94,7 @@ class _Set:
             message = f"the set has {plural(len(contexts), 'target')}, more than {most}"
             return self.stall(Finding(("spec", "targets"), message))
         renderer = Renderer(
-            normal_upstream(upstream),
+            normal,
             metadata,
             self.repositories,
             expressions,
@@ -164,7 +165,8 @@ class _Set:
         """
         has_functions = spec.pipeline is not None
         # One finding per target is enough: any finding stalls the set.
-        for finding in (*validate_variant(spec), *check_name(name, has_functions=has_functions)):
+        labels = check_labels(("spec",), spec)
+        for finding in (*validate_variant(spec), *check_name(name, has_functions=has_functions), *labels):
             path = ("spec", "targets", context.number)
             raise ExpansionError(
                 replace(finding, path=path, message=f"the variant is invalid: {finding.message}")
@@ -177,9 +179,10 @@ class _Set:
             reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
             return Finding((*path, "repo"), view.unread_message, reason, hint, repository=view.key)
         hint = "Register the repository in the namespace of the set."
-        if view is not None and upstream is not None:
-            hint = existing_upstreams(upstream, view)
         message = describe_missing(upstream) if upstream else ""
+        if view is not None and upstream is not None:
+            there, hint = existing_upstreams(upstream, view, self.inventory.repositories.values())
+            message = f"{message}: {there}" if there else message
         return Finding(path, message, Reason.UPSTREAM_NOT_FOUND, hint)
 
     def stall(self, *findings: Finding, valid: bool = True) -> OwnerExpansion:

@@ -1,8 +1,13 @@
 """Checks beyond Porch's: errors that Porch would find only after creating objects, or never."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from pydantic.alias_generators import to_camel
+
+from reconciler.api.meta import key_error, label_error
 from reconciler.api.porch import (
+    PLACEHOLDER,
     Function,
     FunctionTemplate,
     MapExpr,
@@ -14,6 +19,7 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
+from reconciler.api.validation import field_text
 from reconciler.base.reasons import Reason
 from reconciler.cel import Environment, Failure, Program
 from reconciler.expand.findings import (
@@ -36,13 +42,15 @@ _ONE_SELECTOR = (
     " except `revision` with `workspaceName`"
 )
 
+_VARIABLE = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}")
+
 
 def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
     """Return the findings for an authored PackageVariant beyond Porch's own checks.
 
     The name matters to the pipeline: its functions are recognised by a name of four dotted parts.
     """
-    findings = [*_selectors(spec.upstream), *_mutators(spec)]
+    findings = [*_selectors(spec.upstream), *_mutators(spec), *check_labels(("spec",), spec)]
     pipeline = spec.pipeline or Pipeline()
     functions = [
         *_paths(("spec", "pipeline", "validators"), pipeline.validators),
@@ -53,6 +61,18 @@ def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
         findings += _function(function, path)
     findings += check_name(name, has_functions=bool(functions))
     return tuple(findings)
+
+
+def check_labels(path: FieldPath, spec: PackageVariantSpec | VariantTemplate) -> Iterator[Finding]:
+    """Yield findings for labels and annotations of package revisions that Kubernetes would refuse."""
+    errors = [("labels", key, label_error(key, value)) for key, value in (spec.labels or {}).items()]
+    errors += [("annotations", key, key_error(key)) for key in spec.annotations or {}]
+    for name, key, why in errors:
+        if why:
+            at = (*path, name, key)
+            hint = "Correct it, or write it in annotations, which take any text." if name == "labels" else ""
+            message = f"{field_text(at)}: {why}"
+            yield Finding(at, message, hint=hint if not key_error(key) else "Correct the key.")
 
 
 def check_name(name: str, *, has_functions: bool) -> Iterator[Finding]:
@@ -82,9 +102,9 @@ def check_set(spec: PackageVariantSetSpec, expressions: Environment) -> tuple[Fi
 def _selectors(upstream: Upstream | None) -> Iterator[Finding]:
     if upstream is None:
         return
-    if upstream.revision is not None and upstream.revision < 1:
+    if upstream.revision is not None and upstream.revision < 1 and upstream.revision != PLACEHOLDER:
         message = f"spec.upstream.revision must be 1 or greater, not {upstream.revision}"
-        hint = "Remove the field to follow the latest published revision, or set spec.upstream.branch."
+        hint = "Remove the field to follow the latest published revision, or write -1 to follow the branch."
         yield Finding(("spec", "upstream", "revision"), message, hint=hint)
     given = [
         name for name in ("revision", "workspace_name", "tag", "version", "branch") if getattr(upstream, name)
@@ -92,6 +112,13 @@ def _selectors(upstream: Upstream | None) -> Iterator[Finding]:
     # Revision and workspace together must name one revision, which is checked when it is resolved (D9).
     if len(given) > 1 and given != ["revision", "workspace_name"]:
         yield Finding(("spec", "upstream"), _ONE_SELECTOR, hint=ONE_OF_SEVERAL)
+    for name in ("repo", "package", "workspace_name", "tag", "version", "branch"):
+        if variable := _VARIABLE.search(getattr(upstream, name) or ""):
+            path = ("spec", "upstream", to_camel(name))
+            message = (
+                f"{field_name(path)} contains the variable {variable.group()}, which nothing substitutes"
+            )
+            yield Finding(path, message, hint="Write its value, as the script or template that had it would.")
 
 
 def _mutators(spec: PackageVariantSpec) -> Iterator[Finding]:
@@ -145,6 +172,7 @@ def _template(template: VariantTemplate, compiled: Template, path: FieldPath) ->
         for expression in compiled.expressions
         if isinstance(expression.step, Program)
     }
+    yield from check_labels(path, template)
     if template.package_context is not None:
         yield from _context(template.package_context, constants, path)
     pipeline = template.pipeline

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.api.porch import Upstream
+from reconciler.api.porch import PLAIN_PACKAGES, Upstream
 from reconciler.base.suggestions import suggest
 from reconciler.inventory.inventory import (
     Draft,
@@ -17,7 +17,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import Lifecycle, ObjectName, Oid
 from reconciler.names.objects import Commit
-from reconciler.names.refs import TAGS, object_name, relative_package
+from reconciler.names.refs import TAGS, is_within, object_name, parent_directories, relative_package
 
 LATEST = "kpt.dev/latest-revision"
 _SHOWN = 5
@@ -59,16 +59,51 @@ def describe_missing(upstream: Upstream) -> str:
     )
 
 
-def existing_upstreams(upstream: Upstream, view: RepositoryView) -> str:
-    """Return the hint for a missing upstream: which packages there are, or revisions of the package."""
+def existing_upstreams(
+    upstream: Upstream, view: RepositoryView, views: Iterable[RepositoryView]
+) -> tuple[str, str]:
+    """Return a description of the thing in place of a missing upstream, or "", and the hint."""
     package = upstream.package or ""
     state = view.packages.get(view.full_path(package))
     if state is None:
-        return missing_package(package, (relative_package(path, view.directory) for path in view.packages))
+        existing = (relative_package(path, view.directory) for path in view.packages)
+        return find_in_place(package, view, views) or ("", missing_package(package, existing))
     numbers = sorted(each.revision for each in state.published if each.revision > 0)
     if not numbers:
-        return "Publish a revision of it, or set spec.upstream.workspaceName or branch."
-    return f"Ask for one that is published: {', '.join(f'v{number}' for number in numbers[-_SHOWN:])}."
+        return "", "Publish a revision of it, or set spec.upstream.workspaceName or branch."
+    return "", f"Ask for one that is published: {', '.join(f'v{number}' for number in numbers[-_SHOWN:])}."
+
+
+def find_in_place(
+    package: str, view: RepositoryView, views: Iterable[RepositoryView]
+) -> tuple[str, str] | None:
+    """Describe the thing at the path of a package that a Repository does not have, with the next step.
+
+    Args:
+        package: The package as the manifest names it.
+        view: The Repository that it names.
+        views: Every Repository: a more specific one of the same Git repository may have the package.
+    """
+    path = view.full_path(package)
+    inner = [each for each in views if each.url == view.url and is_within(path, each.directory)]
+    closest = max((view, *inner), key=lambda each: len(each.directory))
+    if path in closest.packages:
+        name = relative_package(path, closest.directory)
+        what = (
+            f"{package} is a package of Repository {closest.key}, which has the directory {closest.directory}"
+        )
+        return what, f"Set spec.upstream.repo to {closest.key.name} and spec.upstream.package to {name}."
+    for above in parent_directories(path):
+        if above in closest.packages:
+            what = f"{package} is inside of package {relative_package(above, closest.directory)}"
+            return what, "Name that package: what is inside of it is a part of it, and has no revisions."
+    if package and path in closest.directories:
+        hint = (
+            f"Make it one: `reconciler package init {path}` in a clone of that repository, commit and tag;"
+            f' or annotate Repository {closest.key} with {PLAIN_PACKAGES}: "true", and name a branch or tag.'
+        )
+        return f"{package} is a directory without a Kptfile, and so no package", hint
+    return None
 
 
 def missing_package(name: str, existing: Iterable[str]) -> str:

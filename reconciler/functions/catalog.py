@@ -5,6 +5,7 @@ version outside of the range needs a container: another version would silently g
 """
 
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
@@ -25,6 +26,8 @@ _REFERENCE: Final = re.compile(
     r"(?P<name>[a-zA-Z0-9][a-zA-Z0-9._-]*(?::[0-9]+)?(?:/[a-zA-Z0-9][a-zA-Z0-9._-]*)*)"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>[a-z0-9]+:[0-9a-f]{32,}))?"
 )
+
+_PATCHES: Final = 20
 
 Triple = tuple[int, int, int]
 
@@ -58,6 +61,10 @@ class Image(NamedTuple):
         return f"{self.qualified}@{self.digest}" if self.digest else self.tagged
 
 
+UNSTUDIED: Final = "unstudied"
+"""The profile of released versions that no builtin implements, between others that one does."""
+
+
 class VersionClaim(NamedTuple):
     """The versions from `low` to below `high` that a profile of a builtin implements."""
 
@@ -82,18 +89,26 @@ CLAIMS: Final[dict[str, tuple[VersionClaim, ...]]] = {
     ),
     "create-setters": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
     "delete-annotations": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
+    "enable-gcp-services": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
     "ensure-name-substring": _claims((0, 1, 0), (0, 3, 0), (0, 2, 0)),
+    "generate-folders": _claims((0, 1, 0), (0, 2, 0), (0, 1, 1)),
     "kubeconform": _claims((0, 1, 0), (0, 2, 0), (0, 1, 1)),
     "kubeval": _claims((0, 1, 0), (0, 4, 0), (0, 3, 0)),
     "list-setters": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
     "remove-local-config-resources": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
+    "render-helm-chart": _claims((0, 1, 0), (0, 4, 0), (0, 3, 0)),
     "search-replace": _claims((0, 1, 0), (0, 3, 0), (0, 2, 1)),
     "set-annotations": _claims((0, 1, 0), (0, 2, 0), (0, 1, 5)),
     "set-image": _claims((0, 1, 0), (0, 2, 0), (0, 1, 2)),
-    "set-labels": _claims((0, 2, 0), (0, 3, 0), (0, 2, 2)),
+    "set-labels": _claims((0, 2, 0), (0, 3, 0), (0, 2, 5)),
     "set-namespace": (
+        VersionClaim((0, 1, 0), (0, 1, 4), (0, 1, 3), UNSTUDIED),
+        VersionClaim((0, 1, 4), (0, 2, 0), (0, 1, 4), "default-subjects"),
+        VersionClaim((0, 2, 0), (0, 3, 0), (0, 2, 0), "account-subjects"),
+        VersionClaim((0, 3, 0), (0, 4, 0), (0, 3, 4), UNSTUDIED),
         VersionClaim((0, 4, 0), (0, 4, 2), (0, 4, 1), "plain"),
-        VersionClaim((0, 4, 2), (0, 5, 0), (0, 4, 5)),
+        VersionClaim((0, 4, 2), (0, 4, 5), (0, 4, 4), "one-origin"),
+        VersionClaim((0, 4, 5), (0, 5, 0), (0, 4, 5)),
     ),
     "set-project-id": _claims((0, 1, 0), (0, 3, 0), (0, 2, 1)),
     STARLARK: _claims((0, 3, 0), (0, 6, 0), (0, 5, 5)),
@@ -135,7 +150,8 @@ def find_claim(image: Image, *, floating: bool = True, pinned: str = "") -> Vers
     if image.tag in _FLOATING:
         return claims[-1] if floating else None
     version = _VERSION.fullmatch(image.tag)
-    return _by_constraint(image.tag, claims) if version is None else _by_version(version, claims)
+    claim = _by_constraint(image.tag, claims) if version is None else _by_version(version, claims)
+    return None if claim is None or claim.profile == UNSTUDIED else claim
 
 
 def _by_version(version: re.Match[str], claims: tuple[VersionClaim, ...]) -> VersionClaim | None:
@@ -151,12 +167,29 @@ def _by_version(version: re.Match[str], claims: tuple[VersionClaim, ...]) -> Ver
 
 
 def _by_constraint(text: str, claims: tuple[VersionClaim, ...]) -> VersionClaim | None:
+    """Return the claim of the highest version that a constraint allows, as kpt takes the highest tag.
+
+    Source: kpt pkg/fn/runtime/tag_resolution.go, ResolveFunctionImage.
+    """
     try:
         constraint = parse_constraint(text, Grammar.MASTERMINDS)
-        fitting = [c for c in claims if constraint.allows(parse_strict(_dotted(c.newest)))]
+        fitting = [
+            claim
+            for claim in claims
+            if any(constraint.allows(parse_strict(_dotted(version))) for version in _versions(claim))
+        ]
     except VersionError:
         return None
     return fitting[-1] if fitting else None
+
+
+def _versions(claim: VersionClaim) -> Iterator[Triple]:
+    """Yield versions that may have been released, up to the newest; of minors before it, enough patches."""
+    for minor in range(claim.low[1], claim.newest[1] + 1):
+        last = claim.newest[2] if minor == claim.newest[1] else _PATCHES
+        for patch in range(last + 1):
+            if claim.low <= (claim.low[0], minor, patch) <= claim.newest:
+                yield claim.low[0], minor, patch
 
 
 def _dotted(version: Triple) -> str:

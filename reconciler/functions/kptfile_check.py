@@ -5,22 +5,21 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE, KPTFILE_VERSION
+from reconciler.base.errors import Location
 from reconciler.base.suggestions import suggest
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, Path, YamlError, load_documents, path_text
 from reconciler.names.objects import File, Files, Mode
 
 
 class KptfileError(NamedTuple):
-    """One fault of a Kptfile: its file, its line from 1, what is wrong, and what to do."""
+    """One fault of a Kptfile: its place, what is wrong, and what to do."""
 
-    path: str
-    line: int
+    place: Location
     message: str
     hint: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.path}:{self.line}" if self.line else self.path
-        return f"{place}: {self.message}{f'. {self.hint}' if self.hint else ''}"
+        return f"{self.place}: {self.message}{f'. {self.hint}' if self.hint else ''}"
 
 
 TEXT: Final = "text"
@@ -78,41 +77,58 @@ _HINT: Final = "Write `apiVersion: kpt.dev/v1`, `kind: Kptfile` and `metadata.na
 def check_kptfiles(files: Files) -> tuple[KptfileError, ...]:
     """Return the faults of all Kptfiles of a package, by file and line."""
     kptfiles = sorted(path for path in files if path.rpartition("/")[2] == KPTFILE)
-    return tuple(error._replace(path=path) for path in kptfiles for error in _faults(files[path]))
+    return tuple(
+        error._replace(place=error.place._replace(path=path))
+        for path in kptfiles
+        for error in _faults(files[path])
+    )
 
 
 @lru_cache(maxsize=1024)
 def _faults(file: File) -> tuple[KptfileError, ...]:
     if file.mode == Mode.SYMLINK:
-        return (KptfileError(KPTFILE, 0, "The Kptfile is a symbolic link", "Put the file itself there."),)
+        return (
+            KptfileError(Location(KPTFILE), "The Kptfile is a symbolic link", "Put the file itself there."),
+        )
     try:
+        file.data.decode()
         documents = load_documents(file.data, PACKAGE_LIMITS)
+    except UnicodeDecodeError:
+        # YAML may be UTF-16, and nothing else here reads that.
+        return (KptfileError(Location(KPTFILE, 1), "The Kptfile is no UTF-8 text", "Save it as UTF-8."),)
     except YamlError as error:
         message = f"The Kptfile cannot be read: {error.message}"
-        return (KptfileError(KPTFILE, error.line, message, error.hint),)
+        return (KptfileError(Location(KPTFILE, error.line, error.column), message, error.hint),)
     value = documents[0].value if documents else None
     if not isinstance(value, dict):
-        return (KptfileError(KPTFILE, 1, "The Kptfile cannot be read: it has no fields", _HINT),)
+        return (KptfileError(Location(KPTFILE, 1), "The Kptfile cannot be read: it has no fields", _HINT),)
     document = documents[0]
+    if len(documents) > 1:
+        message = "The Kptfile has a second document, which nothing reads"
+        return (
+            KptfileError(
+                Location(KPTFILE, documents[1].line), message, "Remove it, or give it its own file."
+            ),
+        )
     errors = _version_faults(document) or [
-        KptfileError(KPTFILE, document.key_mark(path)[0], message, hint)
+        KptfileError(Location(KPTFILE, *document.key_mark(path)), message, hint)
         for path, message, hint in check_fields(value, _KPTFILE, (), "a Kptfile")
     ]
-    return tuple(sorted(errors, key=lambda error: error.line))
+    return tuple(sorted(errors, key=lambda error: error.place))
 
 
 def _version_faults(document: Document) -> list[KptfileError]:
     version, kind = document.value.get("apiVersion"), document.value.get("kind")
     if (version, kind) == (KPTFILE_VERSION, KPTFILE):
         return []
-    line, _ = document.key_mark(("kind" if version == KPTFILE_VERSION else "apiVersion",))
+    place = Location(KPTFILE, *document.key_mark(("kind" if version == KPTFILE_VERSION else "apiVersion",)))
     if kind == KPTFILE and version in _OLD_VERSIONS:
         message = f"The Kptfile has an old version ({version}) of its schema"
-        return [KptfileError(KPTFILE, line, message, _MIGRATION)]
+        return [KptfileError(place, message, _MIGRATION)]
     message = (
         f"The Kptfile has an unknown resource type ({version or 'no apiVersion'}, kind {kind or 'none'})"
     )
-    return [KptfileError(KPTFILE, line, message, _HINT)]
+    return [KptfileError(place, message, _HINT)]
 
 
 class FieldFault(NamedTuple):

@@ -74,10 +74,24 @@ class PackageResources(Struct, frozen=True):
     split: Mapping[str, PackageFile]
     resources: Mapping[str, list[Resource]]
 
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """The directories of all packages, sub-packages before their parents; the root is "" and last."""
-        return tuple(sorted(self.resources, key=_depth_first))
+    def packages(self, *, parents_first: bool = False) -> list[str]:
+        """Return the directories of all packages, sub-packages before their parents; the root is "".
+
+        With `parents_first` level by level from the root, by name in each level.
+        """
+        return sorted(self.resources, key=self._level if parents_first else _depth_first)
+
+    def _level(self, package: str) -> tuple[int, list[str]]:
+        above = sum(f"{package}/".startswith(f"{other}/") for other in self.resources if other)
+        return (above, package.split("/"))
+
+    def asks(self, annotation: str) -> bool:
+        """Whether the root Kptfile has an annotation with the value `true`.
+
+        Source: kpt pkg/lib/kptops/render_executor.go, Execute.
+        """
+        kptfile = next((each for each in self.resources[""] if each.path == KPTFILE), None)
+        return kptfile is not None and str(kptfile.annotations.get(annotation)).lower() == "true"
 
 
 def read_resources(files: Files) -> PackageResources:

@@ -12,11 +12,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
+from reconciler.base.errors import Location
 from reconciler.base.wording import plural
 from reconciler.functions import builtin
 from reconciler.functions.builtin.configuration import check_configuration
 from reconciler.functions.catalog import find_claim, parse_image
-from reconciler.functions.kptfile_check import check_kptfiles
+from reconciler.functions.chart_resources import to_resources
+from reconciler.functions.charts import RENDER_HELM_CHART, ChartError, read_charts
+from reconciler.functions.kptfile_check import FieldFault, check_kptfiles
 from reconciler.functions.package_files import (
     IGNORE_FILE,
     PackageResources,
@@ -49,6 +52,10 @@ Measure = Callable[[str], AbstractContextManager[object]]
 RunPipelines = Callable[[Sequence[Files]], Sequence[PipelineResult]]
 """Renders packages independently; the results have the order of the packages."""
 
+PARENTS_FIRST: Final = "kpt.dev/bfs-rendering"
+"""Annotation of a root Kptfile: a package is rendered before its sub-packages, and still sees them."""
+SAVE_ON_FAILURE: Final = "kpt.dev/save-on-render-failure"
+"""Annotation of a root Kptfile: what was made before a function failed is of use."""
 _ABSENT: Final = object()
 
 
@@ -79,8 +86,9 @@ def run_pipeline(
 
 
 def may_have_pipeline(files: Files) -> bool:
-    """Return whether a Kptfile has the word: most packages have none, and need not be parsed."""
-    return any(b"pipeline" in file.data for path, file in files.items() if _is_kptfile(path))
+    """Return whether a Kptfile has the word, or may escape it: most have none, and need not be parsed."""
+    kptfiles = (file.data for path, file in files.items() if _is_kptfile(path))
+    return any(b"pipeline" in data or b"\\" in data for data in kptfiles)
 
 
 def declared_steps(files: Files) -> tuple[Step, ...]:
@@ -92,7 +100,7 @@ def declared_steps(files: Files) -> tuple[Step, ...]:
     names = (KPTFILE, IGNORE_FILE)
     package = read_resources({path: f for path, f in files.items() if path.rpartition("/")[2] in names})
     steps: list[Step] = []
-    for directory in package.packages:
+    for directory in package.packages(parents_first=package.asks(PARENTS_FIRST)):
         path = f"{directory}/{KPTFILE}" if directory else KPTFILE
         documents = (each for each in package.resources[directory] if each.path == path)
         kptfile = next((each for each in documents if each.kind == "Kptfile"), None)
@@ -100,8 +108,8 @@ def declared_steps(files: Files) -> tuple[Step, ...]:
             try:
                 steps += parse_steps(kptfile.value, directory)
             except InvalidPipelineError as error:
-                line, _ = kptfile.tree.mark(error.path)
-                raise InvalidPipelineError(f"{path}:{line}: {error}", error.path) from error
+                place = Location(path, *kptfile.tree.mark(error.path))
+                raise InvalidPipelineError(f"{place}: {error}", error.path) from error
     return tuple(steps)
 
 
@@ -124,30 +132,31 @@ def run_steps(
         return PipelineResult(files, error=message, unrunnable=listed, declared=True)
     package = read_resources(files)
     run = _Run(package, policy)
+    saved = run.copy_resources() if package.asks(SAVE_ON_FAILURE) else None
     step, engine = steps[0], engines[0]
+
+    def failed(error: str) -> PipelineResult:
+        # Files that lost their resources stay, as kpt leaves them.
+        partial = {**files, **write_resources(package, saved)} if saved is not None else None
+        return PipelineResult(files, tuple(run.done), error, declared=True, partial=partial)
+
     try:
         for step, engine in zip(steps, engines, strict=True):
             if isinstance(engine, StepEngine):
                 with measure(step.function):
                     run.step(step, engine)
+                saved = run.copy_resources() if saved is not None else None
         rendered = write_resources(package, run.all_resources())
-    except _StepError as failed:
-        return PipelineResult(
-            files,
-            tuple(run.done),
-            str(failed),
-            declared=True,
-            changes_protected=isinstance(failed, _ProtectedFieldError),
-            repeats=isinstance(engine, StepEngine) and engine.runtime is None,
-        )
-    except FunctionTimeoutError as late:
-        return PipelineResult(files, tuple(run.done), f"{step}: {late}", declared=True, is_late=True)
-    except RunTimeoutError as late:
-        done = tuple(run.done)
-        is_late = late.is_running
-        return PipelineResult(files, done, str(late), declared=True, is_late=is_late, is_postponed=True)
+    except _StepError as error:
+        changes_protected = isinstance(error, _ProtectedFieldError)
+        repeats = isinstance(engine, StepEngine) and engine.runtime is None
+        return replace(failed(str(error)), changes_protected=changes_protected, repeats=repeats)
+    except FunctionTimeoutError as error:
+        return replace(failed(f"{step}: {error}"), is_late=True)
+    except RunTimeoutError as error:
+        return replace(failed(str(error)), is_late=error.is_running, is_postponed=True)
     except YamlError as error:
-        return PipelineResult(files, tuple(run.done), error.message, declared=True)
+        return failed(error.message)
     return PipelineResult(rendered, tuple(run.done), declared=True)
 
 
@@ -208,6 +217,7 @@ class _Run:
 
     def __init__(self, package: PackageResources, policy: FunctionPolicy) -> None:
         self._policy = policy
+        self._files = package.files
         self._resources = {path: list(resources) for path, resources in package.resources.items()}
         self.done: list[StepRun] = []
         self._secrets: frozenset[str] = frozenset()
@@ -215,6 +225,10 @@ class _Run:
     def all_resources(self) -> list[Resource]:
         """Return the current resources of all packages."""
         return [resource for resources in self._resources.values() for resource in resources]
+
+    def copy_resources(self) -> list[Resource]:
+        """Return copies of the current resources, which a step that fails does not change."""
+        return [resource.copy() for resource in self.all_resources()]
 
     def step(self, step: Step, engine: StepEngine) -> None:
         """Run one step on the resources of its package and of the packages below it."""
@@ -224,8 +238,13 @@ class _Run:
         config = self._config(step, visible)
         if step.stage is Stage.VALIDATORS:
             selected = [resource.copy() for resource in selected]
-        if engine.builtin and config.value is not None:
-            self._check_configuration(step, engine.builtin, config, visible)
+        function = engine.builtin or engine.call.claimed
+        if config.value is not None and function:
+            faults = list(check_configuration(function, config.value, engine.profile))
+            if faults:
+                raise _StepError(f"{step}: {_located(step, config, visible, faults)}")
+        if engine.call.claimed == RENDER_HELM_CHART:
+            engine = self._with_charts(step, engine, config, visible)
         # A function may turn a Secret into another object, whose values a later one prints.
         self._secrets |= secret_values(self.all_resources())
         output, run = _execute(step, engine, selected, config, self._policy)
@@ -266,22 +285,18 @@ class _Run:
             raise _StepError(f"{step}: its configPath {step.config_path} has {count}; exactly one is needed")
         return _Config(matches[0].value, file)
 
-    @staticmethod
-    def _check_configuration(step: Step, function: str, config: _Config, visible: Iterable[Resource]) -> None:
-        """Refuse fields of a configuration that the builtin would not read."""
-        faults = list(check_configuration(function, config.value or {}))
-        if not faults:
-            return
-        file = config.file or KPTFILE
-        holder = next((each for each in visible if each.package == step.package and each.file == file), None)
-        inline = ("pipeline", step.stage.value, step.index, "configMap")
-        places = (each.path if config.file else (*inline, *each.path[1:]) for each in faults)
-        texts = (
-            (f"{holder.path}:{holder.tree.mark(place)[0]}: " if holder is not None else "")
-            + f"{each.message}{f'. {each.hint}' if each.hint else ''}"
-            for place, each in zip(places, faults, strict=True)
-        )
-        raise _StepError(f"{step}: {'; '.join(texts)}")
+    def _with_charts(
+        self, step: Step, engine: StepEngine, config: _Config, visible: Iterable[Resource]
+    ) -> StepEngine:
+        """Return the engine with the charts of the package that the configuration asks for."""
+        start = f"{step.package}/" if step.package else ""
+        own = {path.removeprefix(start): f for path, f in self._files.items() if path.startswith(start)}
+        try:
+            charts = read_charts(config.value, own)
+        except ChartError as error:
+            fault = FieldFault(error.path, str(error), error.hint)
+            raise _StepError(f"{step}: {_located(step, config, visible, [fault])}") from error
+        return replace(engine, call=replace(engine.call, charts=charts))
 
     def _check_run(self, step: Step, run: StepRun) -> None:
         errors = [result.message for result in run.results if result.severity == "error"]
@@ -305,6 +320,19 @@ class _Run:
             self._resources[package] = [each for each in kept if each.package == package]
 
 
+def _located(step: Step, config: _Config, visible: Iterable[Resource], faults: Iterable[FieldFault]) -> str:
+    """Return the faults of a configuration, each with its file and line."""
+    file = config.file or KPTFILE
+    holder = next((each for each in visible if each.package == step.package and each.file == file), None)
+    inline = ("pipeline", step.stage.value, step.index, "configMap")
+    texts = []
+    for each in faults:
+        place = each.path if config.file else (*inline, *each.path[1:])
+        where = f"{holder.path}:{holder.tree.mark(place)[0]}: " if holder is not None else ""
+        texts.append(f"{where}{each.message}{f'. {each.hint}' if each.hint else ''}")
+    return "; ".join(texts)
+
+
 def _execute(
     step: Step, engine: StepEngine, selected: list[Resource], config: _Config, policy: FunctionPolicy
 ) -> tuple[list[Resource], StepRun]:
@@ -321,9 +349,31 @@ def _execute(
         text = "\n".join(part for part in (answer.error, answer.stderr.strip()) if part)
         return selected, replace(run, exit_code=run.exit_code or 1, stderr=text)
     try:
-        return from_items(answer.items or (), selected, step.package), run
-    except ProtocolError as error:
+        items = from_items(answer.items or (), selected, step.package)
+        for chart, rendered in zip(engine.call.charts, answer.charts, strict=True):
+            items = _joined(items, to_resources(chart, rendered, step.package), chart.own)
+    except (ProtocolError, ChartError) as error:
         return selected, replace(run, exit_code=1, stderr=str(error))
+    return items, run
+
+
+def _joined(present: list[Resource], made: list[Resource], own: frozenset[str]) -> list[Resource]:
+    """Return the resources with those of a chart with the files `own`. One in its file is made anew.
+
+    Source: krm-functions-catalog render-helm-chart, run: a resource that is elsewhere already is kept.
+    """
+    places = {
+        (each.group, each.kind, each.namespace, each.name): each.path
+        for each in present
+        if each.file not in own
+    }
+    new = {
+        (each.group, each.kind, each.namespace, each.name): each
+        for each in made
+        if places.get((each.group, each.kind, each.namespace, each.name), each.path) == each.path
+    }
+    kept = [each for each in present if (each.group, each.kind, each.namespace, each.name) not in new]
+    return [*kept, *new.values()]
 
 
 def _run_builtin(step: Step, engine: StepEngine, call: "builtin.call.BuiltinCall") -> StepRun:

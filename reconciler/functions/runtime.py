@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from reconciler.functions.charts import ChartCall, RenderedTemplate
+
 
 class FunctionResult(Struct, frozen=True):
     """One result of a function in the ResourceList protocol."""
@@ -18,20 +20,21 @@ class FunctionResult(Struct, frozen=True):
 
 
 class FunctionRun(Struct, frozen=True):
-    """Output of one function; `items` is None if it failed."""
+    """Output of one function; `items` is None if it failed, `charts` what each chart of the call gave."""
 
     items: Sequence[Mapping[str, Any]] | None
     results: tuple[FunctionResult, ...] = ()
     exit_code: int = 0
     stderr: str = ""
     error: str = ""
+    charts: tuple[tuple[RenderedTemplate, ...], ...] = ()
 
 
 class FunctionCall(Struct, frozen=True):
     """One function with its configuration and input items.
 
     `image` includes the registry and the tag or digest; `claimed` is the catalog's name of the function if
-    the catalog claims this version.
+    the catalog claims this version. `charts` are those that its configuration asks for.
     """
 
     image: str = ""
@@ -39,6 +42,7 @@ class FunctionCall(Struct, frozen=True):
     config: Mapping[str, Any] | None = None
     items: Sequence[Mapping[str, Any]] = ()
     claimed: str = ""
+    charts: tuple[ChartCall, ...] = ()
 
 
 class FunctionRuntime(Protocol):

@@ -207,7 +207,7 @@ class PipelineResult(Struct, frozen=True):
     has a pipeline, `changes_protected` if a function changed a protected field of the Kptfile. `is_late` is
     set if a function was stopped because of the time, `is_postponed` if the time of all functions was over
     before the package was done: another run may render it. `repeats` is set if a builtin failed: every run
-    would fail alike.
+    would fail alike. `partial` is what was made before the failure, if the package asks for it.
     """
 
     files: Files
@@ -219,6 +219,7 @@ class PipelineResult(Struct, frozen=True):
     is_late: bool = False
     is_postponed: bool = False
     repeats: bool = False
+    partial: Files | None = None
 
     @property
     def results(self) -> tuple[FunctionResult, ...]:

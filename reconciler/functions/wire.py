@@ -83,6 +83,10 @@ def from_items(given: Iterable[Mapping[str, Any]], sent: Sequence[Resource], pac
         source = by_id.pop(annotations.get(_ID, annotations.get(_OLD_ID, "")), None)
         if source is None and not annotations.keys() & {_ID, _OLD_ID}:
             source = _same_object(by_id.pop(by_place.get((path, index), ""), None), value, by_id, sent)
+        if source is not None:
+            # Functions change the old or the new annotation of a place: the one that differs counts.
+            path = _newer(_differing(annotations, _PATHS, source.file), _PATHS, path)
+            index = _newer(_differing(annotations, _INDEXES, str(source.index or 0)), _INDEXES, index)
         resources.append(_updated(source, value, path, index, package))
     return resources
 
@@ -102,11 +106,11 @@ def _updated(source: Resource | None, value: dict[str, Any], path: str, index: s
     _restore_annotations(value, source)
     if source is None:
         new = Resource(value, package=package, index=_number(index))
-        new.path = _absolute(package, path or default_path(new))
+        new.path = path_below(package, path or default_path(new))
         return new
     source.value = value
     if path and path != source.file:
-        source.path, source.index = _absolute(source.package, path), _number(index)
+        source.path, source.index = path_below(source.package, path), _number(index)
     elif index and index != str(source.index or 0):
         source.index = _number(index)
     return source
@@ -182,6 +186,10 @@ def _newer(annotations: Mapping[str, str], names: tuple[str, str], default: str)
     return annotations.get(names[0], annotations.get(names[1], default))
 
 
+def _differing(annotations: Mapping[str, str], names: Iterable[str], before: str) -> Mapping[str, str]:
+    return {name: annotations[name] for name in names if annotations.get(name, before) != before}
+
+
 def _restore_annotations(value: dict[str, Any], source: Resource | None) -> None:
     """Remove the annotations of the protocol; those that the package itself has get their former values."""
     metadata = value.get("metadata")
@@ -204,5 +212,7 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None  # noqa: PLR2004
 
 
-def _absolute(package: str, path: str) -> str:
+def path_below(package: str, path: str) -> str:
+    """Return the path from the root; `/a` is below the package, as kpt joins them."""
+    path = posixpath.normpath(path).lstrip("/") if path.startswith("/") else path
     return f"{package}/{path}" if package else path

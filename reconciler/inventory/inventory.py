@@ -333,9 +333,8 @@ class PullRequest(Struct, frozen=True):
     `redraft` converts an open one back into a draft. `closed` is the time when it was closed, in seconds, 0
     if unknown. With `unreadable`, a reason, only number and head are known; the head may be "" then.
     `reviewers` (teams as `owner/team`) and `assignees` are whom to ask, each once; they are never read.
-    `difference` is the address of everything that it changes, for a text that is too long.
-    `auto_merge` is the head that the forge was asked to merge by itself, `is_dropped` that it does no
-    more. `status` is that of its head, None where none was set. `proposes` is the package tree of its text.
+    `difference` is the address of all that it changes, `proposes` the package tree of its text, `status` that
+    of its head if one was set. The forge is to merge head `auto_merge` by itself, unless that `is_dropped`.
     """
 
     head: str

@@ -124,6 +124,11 @@ def group_number(ref: str, instance: str, scope: Iterable[str]) -> int:
     return int(last) if last.isascii() and last.isdecimal() else 0
 
 
+def is_group_in(ref: str, repository: str) -> bool:
+    """Tell whether a branch belongs to a group of packages of this Repository: every scope ends with it."""
+    return is_group(ref) and ref.split("/")[-2] == _segment(repository)
+
+
 def is_group(ref: str) -> bool:
     """Tell whether a branch belongs to a group, of any instance."""
     return _GROUP.match(ref) is not None

@@ -76,6 +76,7 @@ def build_plan(
             *inventory.notes,
             *context.resolution.notes,
             *empty_selections(fleet.desired, inventory),
+            *_relabelled(changes, context),
             *rendered.deliveries.notes,
             *(f"{warning}" for warning in locks.warnings),
         ),
@@ -90,6 +91,21 @@ def build_plan(
     plan = _with_files(plan, context, decided, fleet, lock=lock, shard=shard)
     plan = replace(plan, version_changes=(*plan.version_changes, *_upstream_moves(plan, inventory)))
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))
+
+
+def _relabelled(changes: Iterable[Change], context: PlanContext) -> Iterator[str]:
+    """Yield a sentence about each variant that only gets other labels: the plan has no row for it."""
+    with_rows = {change.variant for change in changes if change.pending}
+    for resolved in context.resolution.variants:
+        record = context.inventory.records.get(resolved.variant.key)
+        if record is None or resolved.variant.key in with_rows:
+            continue
+        for field in ("labels", "annotations"):
+            now, before = getattr(resolved.variant.spec, field) or {}, record.spec.get(field) or {}
+            parts = [f"{key}={value}" for key, value in sorted(now.items()) if before.get(key) != value]
+            parts += [f"{key} removed" for key in sorted(before.keys() - now.keys())]
+            if parts:
+                yield f"PackageVariant {resolved.variant.key} gets other {field}: {', '.join(parts)}"
 
 
 def _upstream_moves(plan: Plan, inventory: Inventory) -> Iterator[lock_changes.VersionChange]:

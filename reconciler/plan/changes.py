@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from reconciler.api.meta import Condition
 from reconciler.base.errors import Exit, Location
@@ -305,23 +304,6 @@ class Change(Struct, frozen=True):
     def pending(self) -> bool:
         """Whether applying this change writes anything."""
         return bool(self.writes or self.close or self.pull or self.approve)
-
-    def without_effects(
-        self, op: Op, reason: Reason, message: str, writes: tuple[Write, ...] = ()
-    ) -> "Change":
-        """Return the change with no effect but these writes."""
-        return replace(
-            self,
-            op=op,
-            reason=reason,
-            message=message,
-            after=self.before,
-            writes=writes,
-            pull=None,
-            close=(),
-            approve=None,
-            ready=False,
-        )
 
 
 class PinChange(NamedTuple):

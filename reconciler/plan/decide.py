@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.names.problems import Problem
@@ -9,9 +11,9 @@ from reconciler.plan.adoption import claim_package
 from reconciler.plan.changes import Op
 from reconciler.plan.compose import Decision, Held, Veto
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.deletions import decide_unwanted, left_drafts
+from reconciler.plan.deletions import decide_unwanted, left_drafts, left_to_people
 from reconciler.plan.draft_decision import Case, decide_output, wave_veto
-from reconciler.plan.drafts import close_drafts, close_pulls, revision_tags
+from reconciler.plan.drafts import close_drafts, close_pulls, is_rejected, revision_tags
 from reconciler.plan.path_conflicts import find_obstacle
 from reconciler.resolve.ownership import find_pause
 
@@ -35,8 +37,11 @@ def decide(target: PlanTarget, context: PlanContext) -> Decision:
     op, after = Op.KEEP, draft.tree if draft else main
     # What a variant that is gone proposed would be merged for nobody, unless this one takes it over later.
     is_denied = held.by in {Veto.OWNER, Veto.PATH}
-    left = [each for each in left_drafts(target, context) if is_denied and not each.append_only]
-    comment = "Its PackageVariant is gone."
+    every = left_drafts(target, context) if is_denied else ()
+    left, comment = [each for each in every if not each.append_only], "Its PackageVariant is gone."
+    if touched := [each for each in every if each.append_only and not is_rejected(target, each)]:
+        why = ". ".join(filter(None, (held.why, left_to_people(target, touched))))
+        held = replace(held, why=why, waits=True)
     if held.by is Veto.WAVE and main is None and draft is not None and not draft.append_only:
         # It waits for its first revision, and this is a draft of another one.
         op, after, held = Op.CLOSE, None, wave_veto(variant, context, Op.CLOSE)

@@ -35,7 +35,7 @@ from reconciler.plan.deletion_guard import (
     moved_branch,
     pending_consent,
 )
-from reconciler.plan.drafts import close_drafts, close_pulls, next_workspace, write_draft
+from reconciler.plan.drafts import close_drafts, close_pulls, is_rejected, next_workspace, write_draft
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import find_owner, find_pause, package_name
@@ -148,6 +148,18 @@ def _cause(owner: ObjectName, context: PlanContext) -> str:
     return context.gone[owner].message
 
 
+def left_to_people(target: PlanTarget, drafts: Sequence[Draft]) -> str:
+    """Return that people committed to drafts that no variant wants, and how each of them ends."""
+    ways = []
+    for draft in drafts:
+        pull = newest_pull(target.pulls, draft.ref)
+        is_open = pull is not None and pull.state is PullState.OPEN
+        way = f"close pull request #{pull.number}" if pull is not None and is_open else "delete the branch"
+        ways.append(f"remove {draft.path} from it with git" if draft.is_grouped else way)
+    named = " and ".join(short_branch(draft.ref) for draft in drafts)
+    return f"A person committed to {named}, which no variant wants: {' and '.join(ways)} to let it go"
+
+
 def _policy(owner: ObjectName, context: PlanContext) -> str:
     desired = context.variants.get(owner)
     if desired is not None:
@@ -157,19 +169,22 @@ def _policy(owner: ObjectName, context: PlanContext) -> str:
 
 def _delete(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Decision:
     # What people committed to a draft that main has is not lost with its branch.
-    touched = [d for d in target.drafts if d.append_only and d not in target.merged]
-    untouched = [d for d in target.drafts if d not in touched]
+    theirs = [d for d in target.drafts if d.append_only and d not in target.merged]
+    untouched = [d for d in target.drafts if d not in theirs]
+    # Who closes the pull request of a draft lets it go: its branch stays, and nobody is waited for.
+    touched = [d for d in theirs if not is_rejected(target, d)]
     comment = SUPERSEDED if target.package.main_tree is not None else NEVER_PUBLISHED
     branches, waits = close_drafts(untouched), bool(touched)
     close = close_pulls(target, [d.ref for d in untouched], comment)
     if target.main_owner is not None:
-        return _propose(target, owner, context, branches=branches, close=close, waits=waits)
+        return _propose(target, owner, context, branches=branches, close=close, touched=touched)
     op, reason, message = Op.DELETE, Reason.NOT_DESIRED, _cause(owner, context)
     if touched:
-        op, reason = Op.KEEP, Reason.DRAFT_EDITED
-        grouped = [draft for draft in touched if draft.is_grouped]
-        way = f"remove it from {short_branch(grouped[0].ref)}" if grouped else "delete the branch"
-        message = f"A person committed to its draft; {way} to let it go"
+        op, reason, message = Op.KEEP, Reason.DRAFT_EDITED, left_to_people(target, touched)
+    elif theirs:
+        op, reason = Op.KEEP, Reason.REJECTED
+        kept = " and ".join(short_branch(draft.ref) for draft in theirs)
+        message = f"Its pull request was closed, and nothing wants it: delete {kept} when it is not needed"
     after = (
         target.package.main_tree
         if op is Op.DELETE
@@ -187,7 +202,7 @@ def _propose(
     *,
     branches: tuple[Write, ...],
     close: tuple[ClosePull, ...],
-    waits: bool,
+    touched: Sequence[Draft],
 ) -> Decision:
     """Propose the deletion of a package on main: a branch that removes it, and a pull request."""
     view, path, deletion = target.view, target.package.path, target.package.deletion
@@ -196,11 +211,10 @@ def _propose(
     pull, standing = newest_pull(target.pulls, head), view.branches.get(head)
     is_open = pull is not None and pull.state is PullState.OPEN
     request = None if is_open else _request(target, head, "Delete")
-    parts: dict[str, Any] = {"branches": branches, "close": close, "waits": waits}
+    parts: dict[str, Any] = {"branches": branches, "close": close, "waits": bool(touched)}
     message = _cause(owner, context)
-    if waits:
-        theirs = (short_branch(d.ref) for d in target.drafts if d.append_only and d not in target.merged)
-        message += f"; a person committed to {', '.join(theirs)}: merge it, or delete the branch"
+    if touched:
+        message += f". {left_to_people(target, touched)}"
     if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(owner, context)):
         return _declined(target, owner, context, pull, **parts)
     # Where main changed a proposal cannot be approved: its pull request does not list what it removes.

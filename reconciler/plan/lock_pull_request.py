@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec.structs import replace
+from msgspec import Struct
 
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, visible
@@ -12,7 +12,7 @@ from reconciler.dependencies.lock.paths import is_lock_file
 from reconciler.dependencies.update import changes as lock_changes
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.expand import Desired
-from reconciler.inventory.inventory import Inventory, PullRequest, PullState, ReviewedLock
+from reconciler.inventory.inventory import Inventory, LockBranch, PullRequest, PullState, ReviewedLock
 from reconciler.inventory.standing import Position
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File, Files, tree_id
@@ -24,10 +24,12 @@ from reconciler.plan.changes import (
     MoveRef,
     Op,
     PinChange,
+    Write,
     WriteDraft,
     WriteRemoval,
 )
 from reconciler.plan.compare import pin_change
+from reconciler.plan.compose import Held, Veto
 from reconciler.plan.context import by_weight
 from reconciler.plan.requests import close_duplicates, is_right, lock_pull
 from reconciler.records.state import WANTED_LOCK, WantedLockRecord, record_bytes
@@ -218,44 +220,70 @@ def plan_lock(inventory: Inventory, fleet: ResolvedFleet) -> LockPlan:
     is_proposed = reviewed.is_open and not inventory.policy.suspend
     tree = _tree(lock.files) if is_proposed else reviewed.computed_tree
     records = {WANTED_LOCK: record_bytes(WantedLockRecord(tree=tree))} if tree else {}
-    proposal = propose_lock(lock, reviewed, inventory)
-    standing = inventory.control.standing
-    if standing.is_outdated and proposal is not None:
-        message = f"{standing.sentence}: the pins are decided at the tip"
-        change = proposal.change.without_effects(Op.KEEP, Reason.LOCK_PENDING, message)
-        proposal = replace(proposal, change=replace(change, waits=False))
-    if inventory.policy.suspend and proposal is not None and proposal.change.pending:
-        change = proposal.change.without_effects(Op.KEEP, Reason.PAUSED, SUSPENDED)
-        proposal = replace(proposal, change=change)
+    proposal = propose_lock(lock, reviewed, inventory, _find_veto(inventory))
     return LockPlan(proposal, records, {WANTED_LOCK: lock_package(inventory)})
 
 
-def propose_lock(lock: ComputedLock, reviewed: ReviewedLock, inventory: Inventory) -> LockProposal | None:
+def _find_veto(inventory: Inventory) -> Held | None:
+    """Return why this run proposes no lock."""
+    if inventory.control.standing.is_outdated:
+        why = f"{inventory.control.standing.sentence}: the pins are decided at the tip"
+        return Held(Veto.UPSTREAM, Reason.LOCK_PENDING, why)
+    return Held(Veto.PAUSE, Reason.PAUSED, SUSPENDED) if inventory.policy.suspend else None
+
+
+class _Step(Struct, frozen=True):
+    """Effect on the branch and the pull request of the lock, or why there is none."""
+
+    op: Op = Op.KEEP
+    reason: Reason = Reason.LOCK_PENDING
+    message: str = ""
+    waits: bool = False
+    writes: tuple[Write, ...] = ()
+    pull: PullRequest | None = None
+    close: tuple[ClosePull, ...] = ()
+
+
+def propose_lock(
+    lock: ComputedLock, reviewed: ReviewedLock, inventory: Inventory, veto: Held | None = None
+) -> LockProposal | None:
     """Return what happens to the branch and the pull request that propose another lock; None for nothing.
 
     A fixed point: what was proposed is recognised by its branch and pull request, without any state.
     People's changes on the branch stay, file by file. A proposal that a person closed, or reverted on
-    main, is not made again until another lock is computed.
+    main, is not made again until another lock is computed. `veto` holds every effect back.
     """
     if not reviewed.is_open:
         return None
     branch = reviewed.branch
     kept = branch.edited_files if branch else frozenset()
     files = _with_edits(lock.files, branch.files if branch else {}, kept)
+    before, after = _tree(branch.files if branch else reviewed.files), _tree(files)
+    is_done = after == _tree(reviewed.files)
+    if is_done and branch is None:
+        return None
+    step = (
+        _obsolete(branch, reviewed, inventory)
+        if is_done and branch
+        else _proposed(files, lock, reviewed, inventory)
+    )
+    is_outdated = veto is not None and veto.reason is Reason.LOCK_PENDING
+    if veto is not None and (is_outdated or step.writes or step.pull or step.close):
+        step, after = _Step(veto.op, veto.reason, veto.why), before
     change = Change(
         package=lock_package(inventory),
         repository=CONTROL,
-        op=Op.KEEP,
-        reason=Reason.UP_TO_DATE,
-        before=_tree(branch.files if branch else reviewed.files),
-        after=_tree(files),
+        op=step.op,
+        reason=step.reason,
+        message=step.message,
+        before=before,
+        after=after,
+        writes=step.writes,
+        pull=step.pull,
+        close=step.close,
+        waits=step.waits,
     )
-    pulls = _pulls(inventory)
-    if _tree(files) == _tree(reviewed.files):
-        done = _obsolete(change, reviewed, pulls, inventory)
-        return LockProposal(done) if done else None
-    change = _proposed(change, files, lock, reviewed, inventory)
-    return LockProposal(change, lock.pins, tuple(sorted(kept)))
+    return LockProposal(change) if is_done else LockProposal(change, lock.pins, tuple(sorted(kept)))
 
 
 def lock_package(inventory: Inventory) -> PackageKey:
@@ -283,26 +311,20 @@ def _pulls(inventory: Inventory) -> tuple[PullRequest, ...]:
     return tuple(sorted((pull for pull in pulls if pull.head == head), key=by_weight))
 
 
-def _obsolete(
-    change: Change, reviewed: ReviewedLock, pulls: Iterable[PullRequest], inventory: Inventory
-) -> Change | None:
+def _obsolete(branch: LockBranch, reviewed: ReviewedLock, inventory: Inventory) -> _Step:
     """Main is what the lock should be: a branch without a person's content goes, and its pull request."""
-    branch = reviewed.branch
-    if branch is None:
-        return None
     is_theirs = branch.edited_files and _tree(branch.files) != _tree(reviewed.files)
-    opened = [pull for pull in pulls if pull.state is PullState.OPEN]
+    opened = [pull for pull in _pulls(inventory) if pull.state is PullState.OPEN]
     if is_theirs or not branch.only_locks:
         name = short_branch(lock_ref(inventory.policy.instance))
         steps = [*(f"close pull request #{pull.number}" for pull in opened), f"delete branch {name}"]
         message = f"The lock is what it should be; the branch has a person's changes: {' and '.join(steps)}"
-        return replace(change, reason=Reason.DRAFT_EDITED, message=message, waits=True)
+        return _Step(reason=Reason.DRAFT_EDITED, message=message, waits=True)
     comment = "The lock of the main branch is what it should be; nothing is left to propose."
     closes = (ClosePull(pull.number, pull.head, comment) for pull in opened)
-    return replace(
-        change,
-        op=Op.CLOSE,
-        reason=Reason.DRAFT_SUPERSEDED,
+    return _Step(
+        Op.CLOSE,
+        Reason.DRAFT_SUPERSEDED,
         writes=(MoveRef(lock_ref(inventory.policy.instance), branch.tip.oid, None),),
         close=tuple(closes),
     )
@@ -322,9 +344,7 @@ def _refused_text(last: PullRequest, *, stands: bool) -> str:
     return f"{what}. They are proposed again when they change; {step}"
 
 
-def _proposed(
-    change: Change, files: Files, lock: ComputedLock, reviewed: ReviewedLock, inventory: Inventory
-) -> Change:
+def _proposed(files: Files, lock: ComputedLock, reviewed: ReviewedLock, inventory: Inventory) -> _Step:
     """Propose another lock: one commit on its branch, and one open pull request."""
     branch, pulls = reviewed.branch, _pulls(inventory)
     last = pulls[-1] if pulls else None
@@ -335,9 +355,8 @@ def _proposed(
         is_unmerged = inventory.control.standing.position is Position.UNMERGED
         if is_unmerged and last.state is PullState.MERGED:
             message = f"Pull request #{last.number} was merged; this commit is not, and has other pins"
-            return replace(change, reason=Reason.LOCK_PENDING, message=message)
-        message = _refused_text(last, stands=stands)
-        return replace(change, reason=Reason.REJECTED, message=message, waits=True)
+            return _Step(message=message)
+        return _Step(reason=Reason.REJECTED, message=_refused_text(last, stands=stands), waits=True)
     if branch is not None and branch.renews:
         stands = False  # made anew from main, or merged with it, so that it merges without a conflict
     reason = Reason.DRAFT_EDITED if branch and branch.edited_files else Reason.LOCK_PENDING
@@ -356,12 +375,12 @@ def _proposed(
     )
     doubles = close_duplicates(opened, pulls) if opened else ()
     if stands and opened and is_right(opened, pull) and not doubles:
-        return replace(change, reason=reason, message=f"Pull request #{opened.number} waits for a review")
+        return _Step(reason=reason, message=f"Pull request #{opened.number} waits for a review")
     writes = () if stands else (_write(files, lock, reviewed, inventory),)
     if stands and opened:
         reason = Reason.PULL_REQUEST_DUPLICATE if doubles else Reason.PULL_REQUEST_OUTDATED
     op = Op.UPDATE if opened else Op.CREATE
-    return replace(change, op=op, reason=reason, writes=writes, pull=pull, close=doubles)
+    return _Step(op, reason, writes=writes, pull=pull, close=doubles)
 
 
 def _write(

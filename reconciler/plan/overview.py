@@ -16,6 +16,7 @@ _WAITING = {
     Phase.NOT_READY: "its functions and readiness gates",
     Phase.CONFLICT: "an answer to its conflicts",
     Phase.REJECTED: "another change, or reconciler.dev/retry",
+    Phase.HELD_BACK: "a person",
     Phase.PAUSED: "the end of the pause",
     Phase.PENDING: "the next apply",
     Phase.STALLED: "a fix of its manifest or repository",
@@ -78,25 +79,28 @@ def _overview(
 ) -> PackageOverview:
     set_name = variant_set(status.variant, context) if status.variant else ""
     if target is None or change is None:
-        return PackageOverview(set_name, waiting_for=_waiting(status, ()))
+        return PackageOverview(set_name, waiting_for=_waiting(status, (), is_wanted=True))
     people = find_people([change], context).reviewers if status.phase is Phase.IN_REVIEW else ()
+    waiting = _waiting(status, people, is_wanted=target.key in context.downstreams)
+    if status.phase is Phase.IN_REVIEW and status.variant in context.stopped:
+        waiting = "its rollout"  # its pull request says not to merge it now
     draft = target.draft.header if target.draft else None
     return PackageOverview(
         set_name,
         target.view.cluster,
         version_label(target.package.main_header) if target.package.main_tree else "",
         version_label(draft),
-        _waiting(status, people),
+        waiting,
     )
 
 
-def _waiting(status: PackageStatus, people: Iterable[str]) -> str:
+def _waiting(status: PackageStatus, people: Iterable[str], *, is_wanted: bool) -> str:
     if status.phase is Phase.IN_REVIEW:
         if status.reason == Reason.AWAITING_CHECKS:
             return "its checks"
         what = "review of its deletion" if status.reason == Reason.DELETION_PROPOSED else "review"
         names = ", ".join(people)
         return f"{what} by {names}" if names else what
-    if status.phase is Phase.HELD_BACK:
-        return find_facts(status.reason).waits_for
-    return _WAITING[status.phase]
+    if status.phase is Phase.REJECTED and not is_wanted:
+        return "nothing"
+    return find_facts(status.reason).waits_for or _WAITING[status.phase]

@@ -57,6 +57,7 @@ def find_origins(
         fields.context,
         fields.pipeline,
         fields.injection,
+        fields.labels,
     )
     return tuple(origin for step in steps for origin in step())
 
@@ -154,6 +155,13 @@ class _Provenance(Struct, frozen=True):
                 source, at = self._origin(*path, index)
                 name = function_name(self.variant.key.name, function.name or "", index)
                 yield Origin(KPTFILE, f"pipeline.{path[-1]}[{name}]", function.image or "", source, at)
+
+    def labels(self) -> Iterator[Origin]:
+        """Yield the labels and annotations of the package revision, which are in no file of the package."""
+        for field in ("labels", "annotations"):
+            for key, value in sorted((getattr(self.variant.spec, field) or {}).items()):
+                source, at = self._origin(field, key)
+                yield Origin(field, key, value, source, at)
 
     def injection(self) -> Iterator[Origin]:
         injectors, namespace = self.variant.spec.injectors or (), self.variant.key.namespace

@@ -27,6 +27,11 @@ from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.rollout_model import RolloutPhase
 
 _DIGITS = 16
+_LONGEST_LABEL = 50
+"""Characters of a label that every forge takes.
+
+Source: the documentation of the REST APIs of GitHub and Gitea.
+"""
 _LONGEST_STATUS = 140
 _TEXT_VERSION = 3
 """Another number lets every open pull request get its text anew: for when the texts themselves change."""
@@ -71,11 +76,15 @@ class _Described(NamedTuple):
 
 def is_right(there: PullRequest, planned: PullRequest) -> bool:
     """Tell whether an open pull request is as it should be. A title that a person gave it stays."""
-    # Forges differ in whether case distinguishes labels.
-    labels = {label.casefold() for label in there.labels}
-    has_labels = all(label.casefold() in labels for label in planned.labels)
+    has_labels = not _lacks_labels(there, planned)
     has_status = planned.status is None or there.status == planned.status
     return (there.digest, there.base) == (planned.digest, planned.base) and has_labels and has_status
+
+
+def _lacks_labels(there: PullRequest, planned: PullRequest) -> bool:
+    # Forges differ in whether case distinguishes labels.
+    labels = {label.casefold() for label in there.labels}
+    return any(label.casefold() not in labels for label in planned.labels)
 
 
 def lock_pull(planned: PullRequest, pins: Iterable[PinChange], edited: Iterable[str]) -> PullRequest:
@@ -222,13 +231,27 @@ def _content(pull: PullRequest, members: Sequence[_Described], context: PlanCont
         title=title,
         body="",
         base=view.branch,
-        labels=tuple(sorted(context.inventory.policy.pull_requests.labels)),
+        labels=_labels(changes, context),
         reviewers=people.reviewers,
         assignees=people.assignees,
         status=_status(changes, context),
         proposes=content.after or "" if len(members) == 1 and (content := members[0].content) else "",
     )
     return replace(planned, digest=_digest(planned, [_facts(*member) for member in members]))
+
+
+def _labels(members: Iterable[Change], context: PlanContext) -> tuple[str, ...]:
+    """Return the labels of a pull request: those of the policy, and of the variants it is about.
+
+    A key loses its prefix where the label is longer than a forge takes; what is too long then is left out.
+    """
+    labels = set(context.inventory.policy.pull_requests.labels)
+    for change in members:
+        resolved = context.resolved.get(change.variant) if change.variant else None
+        for key, value in (resolved.variant.spec.labels or {} if resolved else {}).items():
+            texts = (f"{name}={value}" if value else name for name in (key, key.rpartition("/")[2]))
+            labels |= set(next(([text] for text in texts if len(text) <= _LONGEST_LABEL), []))
+    return tuple(sorted(labels))
 
 
 def _status(members: Sequence[Change], context: PlanContext) -> HeadStatus | None:
@@ -302,5 +325,6 @@ def _repair(opened: PullRequest, planned: PullRequest) -> str:
     """Return what of an open pull request is written anew."""
     parts = ["text"] if opened.digest != planned.digest else []
     parts += ["base"] if opened.base != planned.base else []
+    parts += ["labels"] if _lacks_labels(opened, planned) else []
     parts += ["status"] if planned.status is not None and opened.status != planned.status else []
-    return f"Pull request #{opened.number} gets its {' and '.join(parts or ['labels'])}"
+    return f"Pull request #{opened.number} gets its {' and '.join(parts)}"

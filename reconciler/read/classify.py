@@ -1,7 +1,7 @@
 """Classify objects of manifest files: valid manifests, foreign objects, dependencies, invalid owners."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -11,15 +11,17 @@ from reconciler.api import porch
 from reconciler.api.annotations import check_keys
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.api.validation import FieldError, parse_model
+from reconciler.api.validation import FieldError, parse_model, parse_partly, type_error
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.dialects import GROUPS
+from reconciler.expand import check_partial
 from reconciler.expand.migration import migrate_set, untranslated_fields
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.names.ids import GroupKind, ObjectKey, group_of
 from reconciler.names.problems import Problem
+from reconciler.policy import Policy
 from reconciler.read.documents import BrokenDocument, ParsedObject, SourcePosition
 
 _SIMILAR = 0.85
@@ -161,8 +163,8 @@ class Classification(Struct, frozen=True):
     claim: tuple[str, str] | None = None
 
 
-def classify_object(parsed: ParsedObject, default_namespace: str) -> Classification:
-    """Classify an object. Total."""
+def classify_object(parsed: ParsedObject, policy: Policy) -> Classification:
+    """Classify an object. Total. Of an invalid one all checks yield their problems."""
     value, place = parsed
     source = Source(place.location, marks=place)
     if not isinstance(value, Mapping):
@@ -171,20 +173,35 @@ def classify_object(parsed: ParsedObject, default_namespace: str) -> Classificat
     if kind is None:
         return _foreign(value, place)
     group_kind = kind.kind if isinstance(kind, UnsupportedObject) else kind.group_kind
-    key, problem = _identity(value, place, group_kind, default_namespace)
+    key, wrong = _identity(value, group_kind, policy.default_namespace)
+    problems = list[Problem]()
     if isinstance(kind, UnsupportedObject):
-        problem = Problem(_at(place, (kind.field,)), kind.reason, kind.message, kind.hint)
-        problem = problem.owned_by(key) if key else problem
-        return Classification(key, None, source, (problem,), broken="" if key else place.path)
+        problems.append(Problem(_at(place, (kind.field,)), kind.reason, kind.message, kind.hint))
+    current = MANIFEST_KINDS.get(group_kind) if group_kind else None
+    # A version with fields of its own is translated as a whole.
+    if current is not None and not (problems and value.get("apiVersion") in current.migrate):
+        read = {k: v for k, v in value.items() if k != "status"}
+        read |= {"apiVersion": current.api_version, "kind": current.kind} if problems else {}
+        manifest = parse_model(current.model, read)
+        # A misspelt safety annotation leaves the intent unknown: its owner stalls, and nothing of it changes.
+        keys = check_keys(current.kind, value)
+        if key is not None and not problems and not keys and not isinstance(manifest, tuple):
+            return Classification(key, manifest, source)
+        partial = parse_partly(current.model, read)
+        partial = partial._replace(errors=(*wrong, *partial.errors, *keys))
+        problems += [_problem(error, place) for error in dict.fromkeys(partial.errors)]
+        problems += check_partial(partial, source, policy.limits)
+    return _stalled(key, source, problems, value)
+
+
+def _stalled(
+    key: ObjectKey | None, source: Source, problems: Iterable[Problem], value: Mapping[str, Any]
+) -> Classification:
+    """Return the classification of an invalid object; of one without identity, its file is broken."""
     if key is None:
-        return Classification(None, None, source, (problem,) if problem else (), broken=place.path)
-    manifest = parse_model(kind.model, {k: v for k, v in value.items() if k != "status"})
-    # A misspelt safety annotation leaves the intent unknown: its owner stalls, and nothing of it changes.
-    errors = manifest if isinstance(manifest, tuple) else check_keys(key.kind, value)
-    if isinstance(manifest, tuple) or errors:
-        problems = tuple(_problem(error, place, key) for error in errors)
-        return Classification(key, None, source, problems, claim=_claim(key, value))
-    return Classification(key, manifest, source)
+        return Classification(None, None, source, tuple(problems), broken=source.location.path)
+    owned = tuple(problem.owned_by(key) for problem in problems)
+    return Classification(key, None, source, owned, claim=_claim(key, value))
 
 
 def classify_broken(broken: BrokenDocument, path: str, default_namespace: str) -> Classification:
@@ -235,30 +252,35 @@ def _is_dependency(value: Mapping[str, Any]) -> bool:
 
 
 def _identity(
-    value: Mapping[str, Any], place: SourcePosition, kind: GroupKind | None, default_namespace: str
-) -> tuple[ObjectKey | None, Problem | None]:
-    """Return the identity of an object, or the problem with its name or namespace."""
-    metadata = value.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
-    name, namespace = metadata.get("name"), metadata.get("namespace") or default_namespace
+    value: Mapping[str, Any], kind: GroupKind | None, default_namespace: str
+) -> tuple[ObjectKey | None, tuple[FieldError, ...]]:
+    """Return the identity of an object, or what is wrong with its name and namespace."""
+    metadata: Any = value.get("metadata") or {}
     if kind is None:
-        return None, None
-    if not name:
-        hint = "; generateName is not enough" if "generateName" in metadata else ""
-        where = _at(place, ("metadata", "name"))
-        message = "Missing required field metadata.name"
-        return None, Problem(where, Reason.MISSING_FIELD, message, f"Give it a name{hint}.")
-    for name_field, text, pattern in (("name", name, _SUBDOMAIN), ("namespace", namespace, _LABEL)):
-        if not isinstance(text, str) or len(text) > _MAX_NAME or not pattern.fullmatch(text):
-            message = f"metadata.{name_field} {str(text)[:80]!r} is not a valid Kubernetes name"
+        return None, ()
+    if not isinstance(metadata, Mapping):
+        return None, (type_error(("metadata",), "a mapping", metadata),)
+    name: Any = metadata.get("name", "")
+    namespace: Any = default_namespace if metadata.get("namespace") in (None, "") else metadata["namespace"]
+    errors = list[FieldError]()
+    for field_name, text, pattern in (("name", name, _SUBDOMAIN), ("namespace", namespace, _LABEL)):
+        path = ("metadata", field_name)
+        if text is None or text == "":
+            hint = "; generateName is not enough" if "generateName" in metadata else ""
+            message = "Missing required field metadata.name"
+            errors.append(FieldError(path, Reason.MISSING_FIELD, message, f"Give it a name{hint}."))
+        elif not isinstance(text, str):
+            errors.append(type_error(path, "a string", text))
+        elif len(text) > _MAX_NAME or not pattern.fullmatch(text):
+            message = f"metadata.{field_name} {text[:80]!r} is not a valid Kubernetes name"
             hint = "Use lower-case letters, digits and dashes, and start and end with a letter or digit."
-            return None, Problem(_at(place, ("metadata", name_field)), Reason.INVALID_NAME, message, hint)
-    return ObjectKey(*kind, namespace, name), None
+            errors.append(FieldError(path, Reason.INVALID_NAME, message, hint))
+    return (None, tuple(errors)) if errors else (ObjectKey(*kind, namespace, name), ())
 
 
-def _problem(error: FieldError, place: SourcePosition, key: ObjectKey) -> Problem:
+def _problem(error: FieldError, place: SourcePosition) -> Problem:
     where = _at(place, error.path, of_key=error.of_key)
-    return Problem(where, error.reason, error.message, error.hint).owned_by(key)
+    return Problem(where, error.reason, error.message, error.hint)
 
 
 def _at(place: SourcePosition, path: tuple[str | int, ...], *, of_key: bool = False) -> Location:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import Struct
 
+from reconciler.api.kptfile import KPTFILE, new_kptfile
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import track
 from reconciler.base.wording import plural
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.names.ids import Oid
-from reconciler.names.objects import Files
+from reconciler.names.objects import File, Files
 from reconciler.policy import Limits
 from reconciler.resolve.resolution import Needs
 
@@ -49,6 +50,8 @@ def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None)
             _fetch(mirrors.of(url), missing, fetched)
         except UnavailableError as error:
             refused.update({tree: str(error) for tree in missing if tree not in files})
+    for tree in needs.plain & files.keys():
+        files[tree] = {KPTFILE: File.of(new_kptfile("package", {})), **files[tree]}
     return PackageContents(files, {tree: why for tree, why in refused.items() if tree not in files})
 
 

@@ -132,10 +132,11 @@ def read_package(root: Path) -> dict[str, File]:
         hint = f"Name the directory of a package{f', as {below}' if below else ': one with a Kptfile'}."
         raise ConfigurationError(f"No Kptfile found at {root.absolute()}", hint=hint)
     if faults := check_kptfiles(files):
-        first, *others = faults
-        more = "".join(f"; {root / each.path}:{each.line}: {each.message}" for each in others)
-        where = Location(str(root / first.path), first.line)
-        raise ConfigurationError(first.message + more, location=where, hint=first.hint)
+        first, *others = (
+            each._replace(place=each.place._replace(path=str(root / each.place.path))) for each in faults
+        )
+        more = "".join(f"; {each.place}: {each.message}" for each in others)
+        raise ConfigurationError(first.message + more, location=first.place, hint=first.hint)
     return files
 
 

@@ -199,7 +199,7 @@ def _classify(contents: _Contents, paths: Iterable[str], policy: Policy) -> list
     classified: list[Classification] = []
     for path in paths:
         content = contents.by_path[path]
-        classified += (classify_object(o, policy.default_namespace) for o in content.objects)
+        classified += (classify_object(o, policy) for o in content.objects)
         classified += (classify_broken(b, path, policy.default_namespace) for b in content.broken)
     return classified
 

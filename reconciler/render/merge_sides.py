@@ -65,7 +65,8 @@ def render_sides(
     """Render both upstream sides of every update with files that need a merge. Total.
 
     At most two pipeline runs for each update, and two more where both sides changed the configuration of a
-    function, all in one batch; none without a pipeline. An update is omitted if a pipeline fails.
+    function, all in one batch; none without a pipeline, and one where upstream is the same. An update is
+    omitted if a pipeline fails.
     """
     inputs: dict[UpdateTrees, _Inputs] = {}
     for update in sorted({each for resolved in variants for each in updates_of(resolved)}):
@@ -77,6 +78,7 @@ def render_sides(
     rendered: dict[UpdateTrees, RenderedUpstreams] = {}
     for update, needed in inputs.items():
         done = [next(results) for _ in needed.runs]
+        done = done * 2 if len(done) == 1 else done
         if late := next((each.error for each in done if each.is_postponed), ""):
             # Compared unrendered, what the functions would do would count as an edit.
             rendered[update] = RenderedUpstreams({}, {}, postponed=late)
@@ -106,7 +108,10 @@ def _is_edited(inputs: "_Inputs", sides: RenderedUpstreams) -> bool:
 
 
 class _Inputs(NamedTuple):
-    """The packages to render for an update: both sides with local's configuration, then with their own."""
+    """The packages to render for an update: both sides with local's configuration, then with their own.
+
+    One alone where both sides are the same.
+    """
 
     runs: tuple[Files, ...]
     local: Files
@@ -127,7 +132,7 @@ def updates_of(resolved: ResolvedVariant) -> Iterator[UpdateTrees]:
     if resolved.settled is not None:
         return
     pin, draft = resolved.pin, resolved.draft
-    if resolved.local is not None and resolved.base is not None and resolved.base.tree != pin.tree:
+    if resolved.local is not None and resolved.base is not None:
         yield UpdateTrees(resolved.base.tree, pin.tree, resolved.local)
     if draft is not None and draft.append_only:
         bases = (resolved.draft_base.tree if resolved.draft_base is not None else None, resolved.asked_from)
@@ -186,16 +191,15 @@ def _inputs(update: UpdateTrees, contents: Mapping[Oid, Files]) -> _Inputs | Non
     marked = with_identifiers(original, upstream, local)
     three = {path: FileSides(*(side.get(path) for side in marked)) for path in local if path != KPTFILE}
     configuration = _configuration(local)
-    # With another pipeline, what the old one made of an unedited file is made anew.
-    is_configured_anew = any(
-        not is_equal(original.get(path), upstream.get(path)) for path in {*configuration, KPTFILE}
-    ) and any(not is_equal(each.base, each.local) for each in three.values())
-    if not is_configured_anew and not any(map(needs_merge, three.values())):
+    # What the pipeline made of an unedited file is made anew, also where upstream did not change the file.
+    if all(is_equal(each.base, each.local) for each in three.values()):
         return None
     filled = with_own_fields(marked)
     own = {path: _without_validators(path, local[path]) for path in configuration}
     both = (filled.original, filled.upstream)
     runs = tuple(_with_configuration(side, own) for side in both)
+    if update.original == update.upstream:
+        return _Inputs(runs[:1], filled.local)
     changed = _changed_configuration(marked)
     if not changed:
         return _Inputs(runs, filled.local)

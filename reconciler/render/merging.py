@@ -64,20 +64,22 @@ def update_local(
     """Return `local` with upstream's changes since `base`; `tree` is the package that `local` is based on."""
     resolved, contents = inputs.resolved, inputs.contents
     pin = resolved.pin
-    if base is None and resolved.lost_base:
-        return base_not_found(resolved.lost_base)
     if base is None:
-        return _adopt(inputs, local, policy)
-    # Another commit with the same tree needs a new upstreamLock only.
-    if base.tree == pin.tree:
+        lost = resolved.lost_base
+        return base_not_found(lost) if lost else _adopt(inputs, local, policy)
+    rendered = inputs.sides.get(UpdateTrees(base.tree, pin.tree, tree)) if tree is not None else None
+    # Another commit with the same tree needs a new upstreamLock, and what functions made is made anew.
+    if base.tree == pin.tree and rendered is None:
         return PackageInProgress(local)
     original, upstream = strip_ownership(contents[base.tree]), strip_ownership(contents[pin.tree])
     if isinstance(original, Blocked) or isinstance(upstream, Blocked):
         return original if isinstance(original, Blocked) else upstream  # type: ignore[return-value]
-    rendered = inputs.sides.get(UpdateTrees(base.tree, pin.tree, tree)) if tree is not None else None
     context = resolved.variant.spec.package_context
     keys = {*(context.data or {}), *(context.remove_keys or ())} if context else set()
     sides = prepare_sides(original, upstream, local, rendered, keys)
+    if base.tree == pin.tree:
+        old, new, _ = sides
+        return PackageInProgress({**local, **{p: f for p, f in new.items() if old.get(p) == local.get(p)}})
     merged = merge_three_way(sides, policy, new_upstream=_upstream_ref(pin))
     if isinstance(merged, PackageInProgress) and rendered is not None and rendered.unsettled:
         warning = f"{rendered.unsettled}. Compare it: this package has local edits"

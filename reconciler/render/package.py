@@ -17,6 +17,7 @@ from reconciler.names.objects import Files, tree_id
 from reconciler.policy import FunctionPolicy
 from reconciler.records.state import FUNCTIONS, PackageVariantRecord
 from reconciler.render.answers import DraftConflicts, classify_fresh
+from reconciler.render.charts import render_charts
 from reconciler.render.conflicts import recorded_answers, recorded_conflicts
 from reconciler.render.context import ensure_context
 from reconciler.render.draft import draft_context, package_policy, update_draft
@@ -56,17 +57,23 @@ def render_packages(
     not be read; only the packages that need it are blocked.
     """
     run = run or _builtins(inventory.policy.functions)
-    rendered: dict[ObjectName, RenderedVariant] = {}
-    for shared in find_classes(resolution.variants, contents, inventory):
+    charts = render_charts(
+        resolution.variants, contents, inventory, run, lambda f, r: _write_own_fields(f, r, inventory)
+    )
+    times = {r.variant.key: input_time(r, inventory) for r in resolution.variants}
+    rendered = {key: RenderedVariant(key, why, time=times[key]) for key, why in charts.blocked.items()}
+    variants = tuple(each for each in charts.variants if each.variant.key not in charts.blocked)
+    contents = charts.contents
+    for shared in find_classes(variants, contents, inventory):
         sample = _render_variants((shared.sample,), shared.contents, shared.inventory, run)
         for resolved, package in shared.fill(sample[shared.sample.variant.key].fresh):
             key = resolved.variant.key
-            rendered[key] = RenderedVariant(key, package, time=input_time(resolved, inventory))
+            rendered[key] = RenderedVariant(key, package, time=times[key])
     shared_keys = frozenset(rendered)
-    others = [resolved for resolved in resolution.variants if resolved.variant.key not in shared_keys]
+    others = [resolved for resolved in variants if resolved.variant.key not in shared_keys]
 
     def tracked(_: Sequence[ResolvedVariant]) -> Iterator[ResolvedVariant]:
-        return (r for r in each(resolution.variants) if r.variant.key not in shared_keys)
+        return (r for r in each(variants) if r.variant.key not in shared_keys)
 
     rendered |= _render_variants(others, contents, inventory, run, tracked)
     return Rendered(

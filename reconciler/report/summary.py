@@ -142,7 +142,7 @@ def _kept(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[str]
     kept = [change.package for change in plan.changes if change.op is Op.KEEP]
     phases = Counter(statuses[package].phase for package in kept if package in statuses)
     counts = [f"{phases[phase]} {phase}" for phase in Phase if phases[phase]]
-    if statuses and len(kept) > phases.total():
+    if (statuses or plan.context) and len(kept) > phases.total():
         counts.append(f"{len(kept) - phases.total()} not ours")
     where = ", ".join(counts)
     return [f"{len(kept)} kept{f' ({where})' if where else ''}"] if kept else []

@@ -75,7 +75,7 @@ class ResolvedFleet(Struct, frozen=True):
             url = delivery.resolved.downstream.url
             if oids := frozenset(delivery_trees(delivery.resolved)):
                 trees[url] = trees.get(url, frozenset()) | oids
-        return Needs(trees)
+        return Needs(trees, self.resolution.needs.plain)
 
 
 def resolve_fleet(

@@ -25,7 +25,7 @@ class Pin(Struct, frozen=True):
     `ref` is the short name a Kptfile shows (`F/v3`, `drafts/F/w`, a branch), `revision` the
     number or -1, `tree` the package's tree, `remote` the repository as git is called with it,
     `repo` as its registration writes it: what a Kptfile shows. `repository` is the registration's
-    name and `name` the package's in it.
+    name and `name` the package's in it. A plain package has no Kptfile: it gets one.
     """
 
     package: PackageKey
@@ -37,6 +37,7 @@ class Pin(Struct, frozen=True):
     repo: str = ""
     repository: str = ""
     name: str = ""
+    is_plain: bool = False
 
     @property
     def urls(self) -> frozenset[str]:
@@ -68,7 +69,8 @@ class ResolvedVariant(Struct, frozen=True):
     there. `moved` describes how its numbered
     upstream tag moved without a person's consent, empty if it did not. `offers` is what a floating
     upstream means by itself, which a lock may keep from being the pin; None for an exact one.
-    `candidates` are the revisions that a package without upstreamLock may have been made from. `target` is
+    `candidates` are the revisions that a package without upstreamLock may have been made from. `has_charts`
+    is set if the upstream may have charts of Helm, which are rendered anew for other values. `target` is
     the pin that a rollout keeps from being the pin, None if none does; `held` tells why, and `held_at` where
     that was ordered.
     """
@@ -90,6 +92,7 @@ class ResolvedVariant(Struct, frozen=True):
     asked_from: Oid | None = None
     offers: Pin | None = None
     candidates: tuple[Pin, ...] = ()
+    has_charts: bool = False
     target: Pin | None = None
     held: str = ""
     held_at: Location | None = None
@@ -125,9 +128,10 @@ class Release(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """The package trees to fetch, by repository URL: one batch per repository."""
+    """The package trees to fetch, by repository URL: one batch per repository. `plain` ones get a Kptfile."""
 
     trees: Mapping[str, frozenset[Oid]] = field(default_factory=dict)
+    plain: frozenset[Oid] = frozenset()
 
 
 class Resolution(Struct, frozen=True):
@@ -159,19 +163,30 @@ class Resolution(Struct, frozen=True):
 
 def collect_needs(variants: Iterable[ResolvedVariant], releases: Iterable[Release]) -> Needs:
     """Return the trees that rendering these variants and releases reads, by repository URL."""
-    trees: dict[str, set[Oid]] = {}
+    variants, trees = tuple(variants), dict[str, set[Oid]]()
     for resolved in variants:
         for url, tree in variant_trees(resolved):
             trees.setdefault(url, set()).add(tree)
     for release in releases:
         trees.setdefault(release.package.url, set()).add(release.tree)
-    return Needs({url: frozenset(oids) for url, oids in trees.items()})
+    plain = frozenset(oid for resolved in variants for oid in _plain_trees(resolved))
+    return Needs({url: frozenset(oids) for url, oids in trees.items()}, plain)
+
+
+def _plain_trees(resolved: ResolvedVariant) -> Iterator[Oid]:
+    """Yield the trees of upstreams that may be packages without a Kptfile."""
+    if resolved.pin.is_plain:
+        pins = (resolved.pin, resolved.base, resolved.draft_base, *resolved.candidates)
+        # A base may have been found through another Repository at the same address, which says nothing.
+        yield from (pin.tree for pin in pins if pin is not None)
+        yield from filter(None, [resolved.asked_from])
 
 
 def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
     """Yield the trees that rendering one variant reads.
 
-    Source: D15; a base with the tree of the new upstream needs neither.
+    The upstream of a package that is made anew is among them, though it did not change: what functions made
+    of it is made from it again, not from their own output.
     """
     if resolved.settled is not None:
         return
@@ -182,8 +197,9 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
     else:
         yield here, resolved.local
         yield from update_trees(resolved.base, pin)
-        if resolved.base is None and not resolved.lost_base:
+        if resolved.has_charts or resolved.base is not None or not resolved.lost_base:
             yield pin.package.url, pin.tree
+        if resolved.base is None and not resolved.lost_base:
             yield from ((base.package.url, base.tree) for base in resolved.candidates)
     draft = resolved.draft
     if draft is not None and draft.append_only:

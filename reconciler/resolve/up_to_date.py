@@ -59,9 +59,26 @@ def input_facts(
         policies["default"] = inventory.policy.on_conflict
     if policies:
         facts["policies"] = policies
+    if has_charts(pin, variant, inventory):
+        facts["cluster"] = _cluster(inventory.snapshot.of(view.cluster))
     if inventory.function_facts:
         facts["functions"] = inventory.function_facts
     return facts
+
+
+def has_charts(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> bool:
+    """Tell whether an upstream package has charts of Helm, on main or in a draft."""
+    view = inventory.repositories.get(ObjectName(variant.key.namespace, pin.repository))
+    state = view.packages.get(pin.package.path) if view is not None else None
+    if state is None:
+        return False
+    headers = [state.main_header, *(each.header for each in state.drafts)]
+    return any(header is not None and header.has_charts for header in headers)
+
+
+def _cluster(snapshot: Snapshot) -> list[Any]:
+    """Return what charts may ask of a cluster: its version of Kubernetes and its APIs."""
+    return [snapshot.versions.get("kubernetes"), None if snapshot.served is None else sorted(snapshot.served)]
 
 
 def _rendered_spec(variant: DesiredVariant) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
-from reconciler.api.porch import Downstream, Upstream
+from reconciler.api.porch import PLACEHOLDER, Downstream, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.dependencies.versions import (
@@ -16,7 +16,7 @@ from reconciler.dependencies.versions import (
     parse_constraint,
     parse_loose,
 )
-from reconciler.expand.upstream import missing_package
+from reconciler.expand.upstream import find_in_place, missing_package
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -32,8 +32,6 @@ NOT_FOUND = "could not find upstream package revision"
 
 _ZERO = "upstream cannot be published with revision number 0"
 _SHOWN = 5
-_PLACEHOLDER = -1
-"""Porch's revision number of a package on the branch of its repository."""
 
 
 def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Problem:
@@ -148,6 +146,7 @@ def pin_at(
         repo=repo,
         repository=view.key.name,
         name=package_name(view, path),
+        is_plain=view.manifest.has_plain_packages,
     )
 
 
@@ -169,7 +168,7 @@ class _Lookup(Struct, frozen=True):
         yield upstream.branch, _Lookup.by_branch
 
     def by_revision(self, number: str) -> Pin | Problem:
-        if int(number) == _PLACEHOLDER:
+        if int(number) == PLACEHOLDER:
             return self.by_branch(self.view.branch)
         for revision in self.package.published:
             if revision.revision == int(number):
@@ -245,6 +244,8 @@ class _Lookup(Struct, frozen=True):
         if self.package.path not in self.view.packages:
             existing = [package_name(self.view, path) for path in self.view.packages]
             field, hint = "package", missing_package(name, existing) if name else _near(name, existing)
+            if there := find_in_place(name, self.view, self.inventory.repositories.values()):
+                message, hint = f"{NOT_FOUND}: in repository {self.view.key.name} {there[0]}", there[1]
         return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:

@@ -27,6 +27,7 @@ from reconciler.resolve.rollouts import Rollouts, find_rollouts, with_hold
 from reconciler.resolve.up_to_date import (
     ObjectIndex,
     find_settled,
+    has_charts,
     index_objects,
     input_facts,
     inputs_digest,
@@ -204,6 +205,7 @@ def resolve_variant(
         moved=find_moved_tag((draft_header, package.main_header), pin, variant),
         offers=choice.offers,
         candidates=candidates,
+        has_charts=has_charts(pin, variant, inventory),
     )
     return replace(resolved, settled=find_settled(resolved, record))
 

@@ -1,25 +1,30 @@
 """Convert objects that kubectl exported from a cluster with Porch to manifests of a control repository."""
 
-from collections import Counter, defaultdict
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
+from itertools import chain, count
 from typing import Any, NamedTuple
 
-from reconciler.api.meta import Manifest
+from reconciler.api.meta import Manifest, label_error
 from reconciler.api.porch import (
     GROUP,
     PACKAGE_VARIANT_SET,
+    REPOSITORY,
     SET_LABEL,
     PackageVariant,
     PackageVariantSet,
     Repository,
 )
-from reconciler.api.validation import FieldError, field_text, parse_model
+from reconciler.api.validation import field_text, parse_model, parse_partly
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.wording import plural, verb
+from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint
 from reconciler.expand.migration import migrate_set, untranslated_fields
 from reconciler.krm.yaml import YamlError, emit, load_documents
 from reconciler.krm.yaml.limits import SNAPSHOT_LIMITS
+from reconciler.names.ids import normalise_url
 
 _MODELS: Mapping[str, type[Manifest]] = {
     "Repository": Repository,
@@ -28,11 +33,20 @@ _MODELS: Mapping[str, type[Manifest]] = {
 }
 _METADATA = ("name", "namespace", "labels", "annotations")
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_SUBJECTS = 3
-_ADOPTED = "packages that exist are taken over: adoptionPolicy is adoptExisting"
+_SHOWN = 3
+_ADOPTED = "adoptionPolicy -> adoptExisting (Porch has made packages of it, and they are taken over)"
 _IN_GIT = "what it describes is in Git, and is read there"
+_FOLLOWED = "that is what Porch calls the head of the branch; each change of the package on it is proposed"
+_NEPHIO_APPROVAL = "approval.nephio.org/policy"
+_NO_APPROVAL = (
+    f"{_NEPHIO_APPROVAL} says nothing here: approval.auto of reconciler.yaml approves without people"
+)
 _DROPPED: Mapping[tuple[str, ...], str] = {
-    ("spec", "git", "secretRef"): "credentials come from the environment: write spec.credentials",
+    (
+        "spec",
+        "git",
+        "secretRef",
+    ): "credentials come from the environment: see spec.credentials of reconciler.yaml",
     ("spec", "sync"): "repositories are read by every run",
     ("spec", "mutators"): "no equivalent: write functions into Kptfiles or spec.pipeline of a variant",
     ("spec", "validators"): "no equivalent: write functions into Kptfiles or spec.pipeline of a variant",
@@ -42,10 +56,11 @@ _DROPPED: Mapping[tuple[str, ...], str] = {
 
 
 class Note(NamedTuple):
-    """A difference between an exported object and its manifest, or why it has none."""
+    """A change of an object, or the reason why it is left out; those that concern `many` are printed once."""
 
     text: str
     subject: str
+    many: bool = False
 
 
 class Conversion(NamedTuple):
@@ -55,29 +70,31 @@ class Conversion(NamedTuple):
     notes: tuple[Note, ...]
 
     def lines(self) -> Iterator[str]:
-        """Yield the notes, one line for each text."""
-        subjects: dict[str, list[str]] = defaultdict(list)
-        for note in self.notes:
-            subjects[note.text].append(note.subject)
-        for text, group in subjects.items():
-            more = f" and {len(group) - _SUBJECTS} more" if len(group) > _SUBJECTS else ""
-            yield f"{', '.join(group[:_SUBJECTS])}{more}: {text}"
+        """Yield the notes, one line for each object and change."""
+        yield from (f"{note.subject}: {note.text}" for note in self.notes if not note.many)
+        for text in dict.fromkeys(note.text for note in self.notes if note.many):
+            group = [note.subject for note in self.notes if note.text == text]
+            more = f" and {len(group) - _SHOWN} more" if len(group) > _SHOWN else ""
+            yield f"{', '.join(group[:_SHOWN])}{more}: {text}"
 
 
 def convert_export(exports: Mapping[str, bytes]) -> Conversion:
     """Convert Repositories, PackageVariantSets and PackageVariants.
 
     Status, fields that a cluster sets and variants that a set of the export owns are left out. A variant
-    of a package that Porch has created adopts it.
+    of a package that Porch has created adopts it. Addresses in place of Repositories become Repositories.
 
     Args:
         exports: The exported files by name.
 
     Raises:
-        ConfigurationError: A file is not YAML or JSON, or it has no object of these kinds.
+        ConfigurationError: The only file is not YAML or JSON, or no file has an object of these kinds.
     """
-    objects = [item for name, data in exports.items() for item in _objects(name, data)]
     notes: list[Note] = []
+    items = [
+        (name, item) for name, data in exports.items() for item in _objects(name, data, notes, len(exports))
+    ]
+    objects = [item for _, item in items]
     sets = {
         _key(item): str(_mapping(item.get("metadata")).get("uid", ""))
         for item in objects
@@ -85,13 +102,23 @@ def convert_export(exports: Mapping[str, bytes]) -> Conversion:
     }
     owners = [_owner(item, sets) for item in objects]
     owned = Counter(owner for owner in owners if owner)
-    kinds = defaultdict[str, dict[str, Any]](dict)
-    for item, owner in zip(objects, owners, strict=True):
-        if not owner and (manifest := _convert(item, notes, owned)) is not None:
-            kinds[manifest["kind"]][_key(manifest)] = manifest
-    if not kinds:
+    converted: dict[str, dict[str, Any]] = {}
+    files: dict[str, str] = {}
+    for (file, item), owner in zip(items, owners, strict=True):
+        if owner or (manifest := _convert(item, notes, owned)) is None:
+            continue
+        subject = _key(manifest)
+        if converted.setdefault(subject, manifest) != manifest:
+            text = f"the one of {file} is left out (that of {files[subject]} has the same name)"
+            notes.append(Note(text, subject))
+        files.setdefault(subject, file)
+    if not converted:
         message = f"{', '.join(exports)} has no Repository, PackageVariant or PackageVariantSet of {GROUP}"
-        raise ConfigurationError(message, hint="Export them: kubectl get packagevariants -A -o yaml")
+        hint = "Export them: kubectl get packagevariants -A -o yaml. Name packages themselves to read inside."
+        raise ConfigurationError(message, hint=hint)
+    _settle_repositories(converted, notes)
+    for subject, manifest in converted.items():
+        notes += (Note(text, subject, text == _NO_APPROVAL) for text in _settle(manifest, converted))
     notes += [
         Note(
             f"{plural(n, 'PackageVariant')} of a set {verb(n, 'is', 'are')} left out: the set makes them",
@@ -99,17 +126,23 @@ def convert_export(exports: Mapping[str, bytes]) -> Conversion:
         )
         for owner, n in owned.items()
     ]
+    kinds = {
+        kind: [converted[key] for key in sorted(converted) if key.startswith(f"{kind} ")] for kind in _MODELS
+    }
     texts = {
-        kind: "---\n".join(f"{emit(group[key])}\n" for key in sorted(group)) for kind, group in kinds.items()
+        kind: "---\n".join(f"{emit(each)}\n" for each in group) for kind, group in kinds.items() if group
     }
     return Conversion(texts, tuple(dict.fromkeys(notes)))
 
 
-def _objects(name: str, data: bytes) -> Iterator[dict[str, Any]]:
+def _objects(name: str, data: bytes, notes: list[Note], files: int) -> Iterator[dict[str, Any]]:
     try:
         documents = load_documents(data, SNAPSHOT_LIMITS)
     except YamlError as error:
-        raise ConfigurationError(str(error), location=Location(name)) from error
+        if files == 1:
+            raise ConfigurationError(str(error), location=Location(name)) from error
+        notes.append(Note(f"left out, it is not YAML: {error}", name))
+        return
     for document in documents:
         yield from _flatten(document.value)
 
@@ -152,7 +185,11 @@ def _convert(item: dict[str, Any], notes: list[Note], owned: Mapping[str, int]) 
         notes.append(Note("left out, only Git repositories are read", subject))
         return None
     if kind == "Repository":
-        notes += [Note(text, subject) for path, text in _DROPPED.items() if _remove(manifest, path)]
+        notes += [
+            Note(f"{field_text(path)} is left out ({why})", subject)
+            for path, why in _DROPPED.items()
+            if _remove(manifest, path)
+        ]
     elif owned.get(subject) or _mapping(item.get("status")).get("downstreamTargets"):
         _adopt(manifest)
         notes.append(Note(_ADOPTED, subject))
@@ -163,12 +200,15 @@ def _convert(item: dict[str, Any], notes: list[Note], owned: Mapping[str, int]) 
 def _migrate(manifest: dict[str, Any], notes: list[Note]) -> dict[str, Any] | None:
     """Return a set of v1alpha1 as one of v1alpha2, None if it cannot be translated."""
     current = {**manifest, "apiVersion": PACKAGE_VARIANT_SET}
+    version = f"apiVersion: {manifest['apiVersion']} -> {PACKAGE_VARIANT_SET}"
     if isinstance(parse_model(PackageVariantSet, current), PackageVariantSet):
+        notes.append(Note(f"{version} (its fields are of that version)", _key(manifest)))
         return current
     if lost := untranslated_fields(manifest):
-        text = f"left out, {', '.join(lost[:_SUBJECTS])} of v1alpha1 cannot be translated"
+        text = f"left out, {', '.join(lost[:_SHOWN])} of v1alpha1 cannot be translated"
         notes.append(Note(text, _key(manifest)))
         return None
+    notes.append(Note(f"{version}, with its fields (no Porch serves the old one any more)", _key(manifest)))
     (document,) = load_documents(migrate_set(manifest).encode())
     migrated: dict[str, Any] = document.value
     return migrated
@@ -185,18 +225,141 @@ def _adopt(manifest: dict[str, Any]) -> None:
 
 
 def _without_unknown(manifest: dict[str, Any], subject: str) -> Iterator[Note]:
-    """Remove the fields that do not exist here; yield them, and what else is wrong."""
-    for error in _errors(manifest):
-        if error.of_key:
+    """Remove the fields that do not exist here, apart from misspelt ones; yield them."""
+    for error in parse_partly(_MODELS[manifest["kind"]], manifest).errors:
+        if error.of_key and not error.meant:
             _remove(manifest, error.path)
-            yield Note(f"{field_text(error.path)} has no equivalent", subject)
-    for error in _errors(manifest):
-        yield Note(f"{error.message}{f'. {error.hint}' if error.hint else ''}", subject)
+            yield Note(f"{field_text(error.path)} is left out (it has no equivalent)", subject)
 
 
-def _errors(manifest: dict[str, Any]) -> tuple[FieldError, ...]:
-    parsed = parse_model(_MODELS[manifest["kind"]], manifest)
-    return parsed if isinstance(parsed, tuple) else ()
+# Several objects
+
+
+def _settle_repositories(converted: dict[str, dict[str, Any]], notes: list[Note]) -> None:
+    """Replace addresses by the names of Repositories, and note the Repositories that are missing."""
+    named: dict[str, str] = {}
+    for subject, manifest in list(converted.items()):
+        namespace = _namespace(manifest)
+        for place, field, is_deployed in _repository_fields(manifest):
+            name = place.get(field)
+            if not isinstance(name, str) or not name:
+                continue
+            if "/" in name or "@" in name:
+                place[field] = _repository_at(name, namespace, converted, notes, is_deployed=is_deployed)
+                notes.append(
+                    Note(f"{name} -> {place[field]} (manifests name Repositories, not addresses)", subject)
+                )
+            elif f"Repository {namespace}/{name}" not in converted:
+                options = f" --namespace {namespace}" if namespace != "default" else ""
+                options += " --deployment" if is_deployed else ""
+                named[f"Repository {namespace}/{name}"] = f"reconciler repo add {name} URL{options}"
+    text = "it is named and was not exported: register it with"
+    notes += (Note(f"{text} `{command}`", subject) for subject, command in sorted(named.items()))
+
+
+def _repository_fields(manifest: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, bool]]:
+    """Yield the places that name a Repository: mapping and key, and whether packages are made in it."""
+    if manifest["kind"] == "Repository":
+        return
+    spec = manifest["spec"]
+    yield _mapping(spec.get("upstream")), "repo", False
+    yield _mapping(spec.get("downstream")), "repo", True
+    for target in map(_mapping, _items(spec.get("targets"))):
+        yield from ((_mapping(each), "name", True) for each in _items(target.get("repositories")))
+        yield _mapping(_mapping(target.get("template")).get("downstream")), "repo", True
+
+
+def _repository_at(
+    address: str,
+    namespace: str,
+    converted: dict[str, dict[str, Any]],
+    notes: list[Note],
+    *,
+    is_deployed: bool,
+) -> str:
+    """Return the name of the Repository at an address; one is made if there is none."""
+    url, names = normalise_url(address), set[str]()
+    for manifest in converted.values():
+        if manifest["kind"] == "Repository" and _namespace(manifest) == namespace:
+            names.add(manifest["metadata"]["name"])
+            if normalise_url(str(_mapping(manifest["spec"].get("git")).get("repo", ""))) == url:
+                return str(manifest["metadata"]["name"])
+    last = re.sub(r"[^a-z0-9]+", "-", url.rpartition("/")[2].lower()).strip("-") or "repository"
+    candidates = chain([last], (f"{last}-{number}" for number in count(2)))
+    name = next(candidate for candidate in candidates if candidate not in names)
+    spec = {"type": "git", **({"deployment": True} if is_deployed else {}), "git": {"repo": address}}
+    metadata = {"name": name, "namespace": namespace}
+    made = {"apiVersion": REPOSITORY, "kind": "Repository", "metadata": metadata, "spec": spec}
+    converted[_key(made)] = made
+    notes.append(Note(f"made for the address {address}, with its branch main", _key(made)))
+    return name
+
+
+def _settle(manifest: dict[str, Any], converted: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Write a variant or set as it is meant here; yield what was changed and why."""
+    if manifest["kind"] == "Repository":
+        return
+    spec = manifest["spec"]
+    if upstream := _mapping(spec.get("upstream")):
+        repository = converted.get(f"Repository {_namespace(manifest)}/{upstream.get('repo')}", {})
+        git = _mapping(_mapping(repository.get("spec")).get("git"))
+        yield from _settle_upstream(upstream, str(git.get("branch") or "main") if git else "")
+    targets = _items(spec.get("targets"))
+    templates = [("spec", spec)] if manifest["kind"] == "PackageVariant" else []
+    templates += [
+        (f"spec.targets[{index}].template", template)
+        for index, target in enumerate(targets)
+        if (template := _mapping(_mapping(target).get("template")))
+    ]
+    for place, template in templates:
+        if injector := _mapping(template.get("injectors")):
+            template["injectors"] = [injector]
+            yield f"{place}.injectors -> a list of one (it is a list)"
+        for name, value in list(_mapping(template.get("labels")).items()):
+            if label_error(name, "") == "" and (why := label_error(name, value)):
+                del template["labels"][name]
+                template["annotations"] = {**_mapping(template.get("annotations")), name: value}
+                yield f"{place}.labels.{name} -> annotations ({why})"
+        if _NEPHIO_APPROVAL in _mapping(template.get("annotations")):
+            yield _NO_APPROVAL
+
+
+def _settle_upstream(upstream: dict[str, Any], branch: str) -> Iterator[str]:
+    """Write what selects the upstream as it is called here; `branch` is its Repository's, "" if unknown."""
+    revision, workspace = upstream.get("revision"), upstream.get("workspaceName")
+    number = str(revision).removeprefix("v")
+    is_name = isinstance(revision, str) and not number.lstrip("-").isdecimal()
+    if number == "-1" and workspace:
+        del upstream["revision"]
+        yield "spec.upstream.revision: -1 is left out (Porch ignores it beside a workspaceName)"
+    if is_name and workspace not in (None, "", revision):
+        return
+    name = workspace or (revision if is_name else "")
+    if branch and (name == branch or (number == "-1" and not workspace)):
+        before = f"workspaceName: {workspace}" if workspace else f"revision: {revision}"
+        for field in ("revision", "workspaceName"):
+            upstream.pop(field, None)
+        upstream["branch"] = branch
+        yield f"spec.upstream.{before} -> branch: {branch} ({_FOLLOWED})"
+    elif is_name:
+        del upstream["revision"]
+        field = "version" if _is_range(str(revision)) else "workspaceName"
+        upstream[field] = revision
+        why = (
+            "it is a range of versions"
+            if field == "version"
+            else "numbers are revisions, names are workspaces"
+        )
+        yield f"spec.upstream.revision: {revision} -> {field}: {revision} ({why})"
+
+
+def _is_range(text: str) -> bool:
+    """Tell whether a text is a range of versions and no version, nor the name of a workspace."""
+    try:
+        parse_constraint(text, Grammar.MASTERMINDS)
+    except VersionError:
+        return False
+    return re.search(r"[<>=^~*, ]|\.x\b", text) is not None
 
 
 def _metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,7 +380,7 @@ def _owner(item: Mapping[str, Any], sets: Mapping[str, str]) -> str:
 
 def _key(item: Mapping[str, Any]) -> str:
     metadata = _mapping(item.get("metadata"))
-    return f"{item.get('kind')} {metadata.get('namespace', 'default')}/{metadata.get('name', '')}"
+    return f"{item.get('kind')} {metadata.get('namespace') or 'default'}/{metadata.get('name', '')}"
 
 
 def _remove(value: Any, path: Iterable[str | int]) -> bool:
@@ -229,6 +392,14 @@ def _remove(value: Any, path: Iterable[str | int]) -> bool:
         except (KeyError, IndexError, TypeError):
             return False
     return isinstance(value, dict) and value.pop(last, None) is not None
+
+
+def _namespace(manifest: Mapping[str, Any]) -> str:
+    return str(_mapping(manifest.get("metadata")).get("namespace") or "default")
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _mapping(value: Any) -> dict[str, Any]:

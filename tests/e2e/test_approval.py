@@ -27,21 +27,6 @@ def tags(world: World) -> set[str]:
     return {ref for ref in edge(world).refs() if ref.startswith("refs/tags/")}
 
 
-def test_what_stands_is_approved_by_the_next_run_and_published(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "w", "{}")
-    world.run("apply")
-    assert tags(world) == set()
-
-    said = world.run("apply")
-
-    assert "2 to approve" in said.out
-    assert tags(world) == {"refs/tags/web/v1", "refs/tags/db/v1"}
-    world.run("apply")
-    before = world.all_refs()
-    assert world.run("apply", cache="another").code == Exit.DONE
-    assert world.all_refs() == before
-
-
 def test_a_required_check_never_passes_where_nobody_runs_checks(tmp_path: Path) -> None:
     world = make_world(tmp_path / "w", "{checks: [ci]}")
     world.run("apply")

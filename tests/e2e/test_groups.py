@@ -262,21 +262,6 @@ def test_a_closed_group_rejects_each_package_with_exactly_its_content(fleet: Fle
     }
 
 
-def test_a_person_asks_again_for_one_rejected_package_of_a_group(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.world.run("pr", "close", "edge#1")
-    fleet.apply()
-    fleet.want(["p01"], revision=1, retry=1)
-    fleet.apply()
-
-    assert fleet.pulls() == [("closed", BRANCH), ("open", NEXT)]
-    assert fleet.image("p01", NEXT) == "v1"
-    assert {n: one["reason"] for n, one in fleet.plan().items() if n != "p01"} == {
-        "p00": "Rejected",
-        "p02": "Rejected",
-    }
-
-
 def test_a_closed_group_whose_branch_is_gone_stays_rejected(fleet: Fleet) -> None:
     fleet.apply()
     fleet.world.run("pr", "close", "edge#1")
@@ -335,21 +320,6 @@ def test_what_a_person_took_out_is_not_put_back(fleet: Fleet) -> None:
     assert fleet.image("p01", NEXT) == "v1"
 
 
-def test_what_nobody_wants_any_more_leaves_the_group(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.drop("p01")
-    assert fleet.apply().code == Exit.DONE
-    names = {entry.name for entry in fleet.edge.git[fleet.edge.oid(BRANCH)].tree}
-    assert names == {"README.md", "p00", "p02"}
-    assert "Create 2 packages" in fleet.world.run("pr", "list").out
-
-    fleet.drop("p00")
-    fleet.drop("p02")
-    assert fleet.apply().code == Exit.DONE
-    assert fleet.heads() == []
-    assert fleet.pulls() == [("closed", BRANCH)]
-
-
 def test_what_leaves_a_group_that_people_committed_to_is_put_back_as_it_was(fleet: Fleet) -> None:
     fleet.apply()
     person = fleet.edge.commit({"p00/notes.txt": "Mine\n"}, branch=BRANCH, message="Note\n")
@@ -362,16 +332,6 @@ def test_what_leaves_a_group_that_people_committed_to_is_put_back_as_it_was(flee
         "p00",
         "p02",
     }
-
-
-def test_a_new_package_joins_the_open_group(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.want(["p99"], revision=1)
-    fleet.apply()
-
-    assert fleet.pulls() == [("open", BRANCH)]
-    assert fleet.image("p99") == "v1"
-    assert len(fleet.edge.git[fleet.edge.oid(BRANCH)].parents[0].parents) == 0
 
 
 def test_an_orphaned_package_is_released_in_a_draft_of_its_own(fleet: Fleet) -> None:
@@ -626,3 +586,48 @@ def test_approving_all_publishes_nothing_that_no_manifest_wants(
     assert fleet.image("p01", "main") == "v1"
     fleet.apply()
     assert fleet.world.run("approve", "--all").code == Exit.DONE
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+def test_closing_the_edited_draft_of_a_package_that_nobody_wants_ends_its_row(
+    tmp_path: Path, group_by: str
+) -> None:
+    fleet = make_fleet(tmp_path / "w", 2, group_by=group_by)
+    fleet.apply()
+    head = next(head for head in fleet.heads() if group_by != "package" or "p01" in head)
+    note = fleet.edge.commit({"p01/notes.txt": "Mine\n"}, branch=head, message="Note\n")
+    fleet.drop("p01")
+    fleet.apply()
+    way = "close pull request #2" if group_by == "package" else f"{head}, which no variant wants: remove p01"
+    assert way in fleet.plan()["p01"]["message"]
+    refused = fleet.world.run("approve", "--all").out
+    assert ("or close it." if group_by == "package" else f"or remove p01 from {head} with git.") in refused
+
+    fleet.world.run("pr", "close", "edge#2" if group_by == "package" else "edge#1")
+    fleet.apply()
+
+    assert (fleet.plan()["p01"]["reason"], fleet.plan()["p01"]["waits"]) == ("Rejected", False)
+    assert fleet.edge.oid(head) == note
+    assert "nothing: Its pull request was closed" in fleet.world.run("status").out
+
+
+@pytest.mark.parametrize("group_by", GROUPINGS)
+def test_edited_draft_of_a_variant_that_is_gone_says_how_it_ends(tmp_path: Path, group_by: str) -> None:
+    fleet = make_fleet(tmp_path / "w", 1, group_by=group_by, deployment=False)
+    fleet.edge.commit({"web/Kptfile": kptfile("web"), "web/app.yaml": app("web", 1)}, message="Mine\n")
+    web = VARIANT.format(name="web", revision=1, retry=0, deletion="delete")
+    fleet.control.commit({"manifests/web.yaml": f"{web}  adoptionPolicy: adoptExisting\n"}, message="Adopt\n")
+    fleet.apply()
+    head = next(head for head in fleet.heads() if group_by != "package" or "web" in head)
+    fleet.edge.commit({"web/notes.txt": "Mine\n"}, branch=head, message="Note\n")
+    other = web.replace("{name: web", "{name: two")
+    fleet.control.commit({"manifests/web.yaml": None, "manifests/two.yaml": other}, message="Other\n")
+    fleet.world.run("apply")
+
+    row = fleet.plan()["web"]
+    assert (row["reason"], row["waits"]) == ("PackageExists", True)
+    assert f"A person committed to {head}, which no variant wants: " in row["message"]
+
+    number = 1 + fleet.pulls().index(("open", head))
+    fleet.world.run("pr", "close", f"edge#{number}")
+    assert not fleet.plan()["web"]["waits"]

@@ -1,5 +1,6 @@
 """What `init` writes is planned: a fleet of one's own, and one that Porch had."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -62,10 +63,9 @@ def test_fleet_of_a_cluster_with_porch(tmp_path: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     commit(tmp_path / "fleet")
 
-    assert (
-        "Repository default/blueprints, Repository default/edge-1, Repository default/edge-2 and 1 more: "
-        in said
-    )
+    assert [f"Repository default/{name}: spec.git.secretRef is left out" in said for name in EDGES] == [
+        True
+    ] * 3
     planned = plan(tmp_path, capsys)
     assert [f"create  {edge}/web" in planned for edge in EDGES] == [True] * 3
     assert planned.startswith("3 to create")
@@ -90,3 +90,21 @@ def test_package_that_porch_made_is_adopted(tmp_path: Path, capsys: pytest.Captu
     commit(tmp_path / "fleet")
 
     assert "adopt   edge-1/web" in plan(tmp_path, capsys)
+
+
+def test_what_no_rule_can_mend_is_told_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "porch/sub").mkdir(parents=True)
+    (tmp_path / "porch/sub/web.yaml").write_text(
+        variant("edge-1", "web").replace("package: web", "package: 5")
+    )
+
+    assert invoke(["init", "fleet", "--from-porch", "porch"]) == 3
+
+    said = capsys.readouterr().out
+    where = "fleet/manifests/package-variants.yaml"
+    assert re.search(rf"(?m)^{where}:\d+:\d+: InvalidManifest: spec.upstream.package must be a string", said)
+    assert "until this finds nothing: reconciler validate" in said
+    assert (tmp_path / where).is_file()

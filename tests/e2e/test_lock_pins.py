@@ -64,20 +64,6 @@ def test_check_and_frozen_see_a_moved_tag(world: World) -> None:
     assert (world.run("lock", "--check").code, world.run("lock", "--frozen").code) == (0, 0)
 
 
-def test_held_where_it_is_a_variant_stays(world: World) -> None:
-    assert world.run("lock", "hold", "default/web").code == 0
-
-    assert re.search(r"keep +edge/web +UpToDate .*upstream offers web/stable@", world.run("plan").out)
-    assert world.run("lock", "--check").code == 0
-    world.run("apply")
-    before = world.all_refs()
-    world.run("apply", cache="another")
-    assert world.all_refs() == before
-
-    assert world.run("lock", "follow", "web").code == 0
-    assert re.search(r"update +edge/web", world.run("plan").out)
-
-
 def test_a_variant_is_held_before_it_is_ever_applied(tmp_path: Path) -> None:
     world = build_world(WORLDS / "11-floating-tag", tmp_path / "w")
     world.tag("blueprints", "web/stable", "web/v3")

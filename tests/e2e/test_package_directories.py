@@ -164,20 +164,20 @@ BROKEN = {
     "no Kptfile": (None, "error: No Kptfile found at {root}"),
     "a Kptfile that is no YAML": (
         "apiVersion: kpt.dev/v1\nkslsls\n;s;s;s\n",
-        "error: {path}:3: The Kptfile cannot be read: Could not find expected ':'",
+        "error: {path}:3:1: The Kptfile cannot be read: Could not find expected ':'",
     ),
     "an empty Kptfile": ("", "error: {path}:1: The Kptfile cannot be read: it has no fields"),
     "an old version": (
         "apiVersion: kpt.dev/v1alpha1\nkind: Kptfile\nmetadata:\n  name: a\n",
-        "error: {path}:1: The Kptfile has an old version (kpt.dev/v1alpha1) of its schema",
+        "error: {path}:1:1: The Kptfile has an old version (kpt.dev/v1alpha1) of its schema",
     ),
     "another kind": (
         "apiVersion: kpt.dev/v1\nkind: Kptfiel\nmetadata:\n  name: a\n",
-        "error: {path}:2: The Kptfile has an unknown resource type (kpt.dev/v1, kind Kptfiel)",
+        "error: {path}:2:1: The Kptfile has an unknown resource type (kpt.dev/v1, kind Kptfiel)",
     ),
     "no apiVersion": (
         "kind: Kptfile\nmetadata:\n  name: a\n",
-        "error: {path}:1: The Kptfile has an unknown resource type (no apiVersion, kind Kptfile)",
+        "error: {path}:1:1: The Kptfile has an unknown resource type (no apiVersion, kind Kptfile)",
     ),
 }
 
@@ -223,7 +223,7 @@ def test_a_sub_package_that_cannot_be_read_is_an_error_at_its_line(package: Path
     done = run_reconciler(["package", "render", "web"], cwd=package.parent)
 
     assert done.returncode == Exit.INVALID_INPUT
-    assert done.stderr.startswith("error: web/db/Kptfile:2: The Kptfile cannot be read: ")
+    assert done.stderr.startswith("error: web/db/Kptfile:2:1: The Kptfile cannot be read: ")
     assert (package / "cm.yaml").read_text() == OBJECT.format("small")
 
 

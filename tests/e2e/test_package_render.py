@@ -135,6 +135,36 @@ def test_results_are_written_as_kpt_writes_them_also_on_failure(tmp_path: Path) 
     assert value["items"][0]["results"] == [{"message": "set 2 labels in total", "severity": "info"}]
 
 
+@pytest.mark.parametrize(
+    ("saves", "elsewhere"), [(False, False), (True, False), (True, True)], ids=["not", "here", "elsewhere"]
+)
+def test_what_was_made_before_a_failure_is_written_where_the_kptfile_says_so(
+    saves: bool,
+    elsewhere: bool,
+    tmp_path: Path,
+) -> None:
+    pipeline = "  mutators:\n  - image: set-labels:v0.2\n    configMap: {a: b}\n  - image: set-labels:v0.2\n"
+    directory = package(tmp_path / "p", pipeline, a="apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+    if saves:
+        kptfile = (directory / "Kptfile").read_text()
+        mark = '  name: p\n  annotations:\n    kpt.dev/save-on-render-failure: "true"\n'
+        (directory / "Kptfile").write_text(kptfile.replace("  name: p\n", mark))
+    before = content(directory)
+    out = ("--out-dir", tmp_path / "out") if elsewhere else ()
+
+    done = reconciler("package", "render", directory, *out)
+
+    assert done.returncode == 3
+    assert not (tmp_path / "out").exists()
+    if saves and not elsewhere:
+        assert "changed  a.yaml\n" in done.stdout
+        assert done.stdout.endswith("What was changed before is written\n")
+        assert b"a: b" in content(directory)["a.yaml"]
+    else:
+        assert done.stdout.endswith("Nothing was written\n")
+        assert content(directory) == before
+
+
 def test_an_executable_runs_only_when_it_is_mapped_and_allowed(tmp_path: Path) -> None:
     directory = package(tmp_path / "p", "  mutators:\n  - exec: rename\n", map=CONFIG_MAP)
     script = tmp_path / "rename"

@@ -217,16 +217,6 @@ def test_a_set_that_renames_its_package_leaves_no_cluster_without_it(tmp_path: P
     assert world.is_quiet()
 
 
-def test_a_renamed_package_says_what_its_deletion_waits_for(tmp_path: Path) -> None:
-    world = make(tmp_path / "w")
-    world.want(1, name="shop")
-
-    out = world.run("plan").out
-
-    assert "delete" not in out
-    assert "It goes when eu1/shop, which takes its place in the rollout of its set, is published" in out
-
-
 def test_a_set_follows_a_moved_tag_by_one_annotation(tmp_path: Path) -> None:
     world = make(tmp_path / "w")
     world.want(2)
@@ -283,3 +273,18 @@ def test_a_closed_pull_request_fails_its_wave_without_its_branch(tmp_path: Path)
     assert "wave canary: failed, 0 of 1 published, 1 failed (ap1/web: pull request 2 was closed)" in ran.out
     assert f'{SKIP}: "web/v2/canary"' in ran.out
     assert world.is_quiet()
+
+
+@pytest.mark.parametrize("group_by", ["repository", "wave"])
+def test_every_command_names_a_pull_request_of_a_monorepo_alike(tmp_path: Path, group_by: str) -> None:
+    world = make_monorepo(tmp_path / "w")
+    world.configure(f"  pullRequests: {{groupBy: {group_by}}}\n{WAVES if group_by == 'wave' else ''}")
+    world.want(2)
+    world.run("apply")
+    rows = world.run("status", "--output", "csv").out.splitlines()[1:]
+    named = {row.split(",")[6] for row in rows} - {""}
+    listed = {line.split()[0]: line for line in world.run("pr", "list").out.splitlines()[1:]}
+
+    assert listed.keys() == named
+    assert all("in review" in line for line in listed.values())
+    assert all(world.run("pr", "show", name).code == Exit.DONE for name in named)

@@ -19,63 +19,19 @@ RUNS: Mapping[str, Sequence[Callable[[Session, Path], None]]] = {
 }
 
 
-def _of(run: str, names: str = "") -> frozenset[str]:
-    return frozenset(f"{run}:{name}" for name in names.split())
-
-
 class KnownFault(AssertionError):  # noqa: N818 - what a test expects
     """An input breaks laws by known faults only."""
 
 
 class Known(NamedTuple):
-    """A known fault: how to tell it from the words of a broken law, and the inputs that have it."""
+    """A known fault: how to tell it from the words of a broken law, and the inputs (`run:name`)."""
 
     row: str
     words: str
     inputs: frozenset[str]
 
 
-KNOWN: tuple[Known, ...] = (
-    Known("A3", r"after the climb", _of("run_fleet", "cluster-capi-kind nephio-workload-cluster")),
-    Known(
-        "A7",
-        r"spec\.template: kpt <absent>, ours \{'metadata': \{'labels'",
-        _of(
-            "run_render",
-            """
-        basicpipeline basicpipeline-out-of-place basicpipeline-symlink default-runtime
-        fnconfig-ancestorfn-not-mutate-subpkg-config fnconfig-in-subdir generator no-pipeline-in-subpackage
-        preserve-order-null-values selectors-basicpipeline selectors-selectors-with-exclude short-image-path
-        subpkgs subpkgs-with-krmignore success-stdout krm-check-exclude-kustomize
-    """,
-        ),
-    ),
-    Known(
-        "A10",
-        r"unlike kpt: (save-on-render-failure|bfs-rendering)",
-        _of(
-            "run_render",
-            """
-        save-on-render-failure-bfs-basicpipeline save-on-render-failure-bfs-deep-nested-middle-fails
-        save-on-render-failure-bfs-parent-and-subpkg-both-fail save-on-render-failure-bfs-parent-mutator-fails
-        save-on-render-failure-bfs-parent-validator-fails save-on-render-failure-bfs-subpkg-validator-fails
-        save-on-render-failure-dfs-basicpipeline save-on-render-failure-dfs-deep-nested-middle-fails
-        save-on-render-failure-dfs-parent-and-subpkg-both-fail save-on-render-failure-dfs-parent-mutator-fails
-        save-on-render-failure-dfs-parent-validator-fails save-on-render-failure-dfs-subpkg-validator-fails
-    """,
-        ),
-    ),
-    Known(
-        "A11",
-        r"outside of package: resource has path /|unlike kpt: \S+ \w+ \S+ : kpt",
-        _of(
-            "run_render",
-            """
-        generator-absolute-path modify-legacy-path-annotation mutate-legacy-path-index no-resources
-    """,
-        ),
-    ),
-)
+KNOWN: tuple[Known, ...] = ()
 """Each input here must still have its fault: a mended one fails until it is taken off the list."""
 
 

@@ -11,13 +11,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from tests.support.kpt_rules import ABSENT, differences, documents_of
-from tests.support.merges import files_of_bytes
+from tests.support.merges import files_of_bytes, is_yaml
 
 Files = Mapping[str, bytes]
-
-
-MODES = ("save-on-render-failure", "bfs-rendering")
-"""Annotations of a Kptfile that say how it is rendered."""
 
 
 class Render(NamedTuple):
@@ -40,10 +36,8 @@ def unexplained(render: Render) -> list[str]:
     if bool(render.kpts_code) is not bool(render.code):
         words = (render.kpts_words or "rendered", render.words)
         return [f"kpt exits {render.kpts_code}: {words[0][:300]}; ours {render.code}: {words[1][:600]}"]
-    kptfile = render.before.get("Kptfile", b"")
-    asked = [mode for mode in MODES if mode.encode() in kptfile and b"true" in kptfile]
     kpts, ours = (_without_kustomizations(files, render) for files in (render.kpts, render.ours))
-    return [" ".join((*asked, words)) for words in _differing(kpts, ours)]
+    return _differing(kpts, ours)
 
 
 def _without_kustomizations(files: Files, render: Render) -> Files:
@@ -77,9 +71,18 @@ def _is_not_built_in(render: Render) -> bool:
 
 
 def _is_no_resource(render: Render) -> bool:
-    """kpt stops at YAML documents that are no resources; here they stay as they are."""
+    """kpt stops at YAML documents that are no resources; here their files stay as they are."""
     refused = "must contain only KRM resources" in render.kpts_words
-    return refused and render.code == 0 and _differing(render.before, render.ours) == []
+    documents = documents_of(files_of_bytes(render.before)).items()
+    others = {key[0] for key, document in documents if is_yaml(key[0]) and not _is_resource(document)}
+    kept = all(render.ours.get(path) == render.before[path] for path in others)
+    return refused and render.code == 0 and bool(others) and kept
+
+
+def _is_resource(document: Any) -> bool:
+    if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
+        return False
+    return all((document.get("apiVersion"), document.get("kind"), document["metadata"].get("name")))
 
 
 def _is_printed(render: Render) -> bool:

@@ -8,6 +8,7 @@ from reconciler.dependencies.lock.format import (
     ActivationBlocker,
     ClusterLock,
     LockedDependency,
+    LockedInstance,
     LockedPackage,
     LockedRevision,
     LockOp,
@@ -18,7 +19,7 @@ from reconciler.dependencies.lock.format import (
     package_name,
 )
 from reconciler.dependencies.lock.write import USER
-from reconciler.dependencies.model.packages import Dialect, version_range
+from reconciler.dependencies.model.packages import Dialect, Ecosystem, version_range
 from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.update.locks import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed
@@ -37,6 +38,8 @@ class MoveOp(StrEnum):
     """A kind or composition stays without a controller."""
     ROLL_BACK = "roll back"
     """An older revision of a package runs again."""
+    REPLACE = "replace"
+    """Packages use another instance than before; what the old one holds may be data."""
     ACTIVATE = "activate"
     DEACTIVATE = "deactivate"
     REMOVE = "remove"
@@ -73,7 +76,7 @@ _SUBJECTS = {
     **dict.fromkeys((MoveOp.DROP, MoveOp.HAND_OVER, MoveOp.RELEASE, MoveOp.TAKE), "kind"),
     **dict.fromkeys((MoveOp.ROLL_BACK, MoveOp.ACTIVATE, MoveOp.DEACTIVATE), "revision"),
     **dict.fromkeys((MoveOp.WAIT, MoveOp.DISCARD), "revision"),
-    **dict.fromkeys((MoveOp.RETIRE, MoveOp.USE, MoveOp.REASSIGN), "package"),
+    **dict.fromkeys((MoveOp.REPLACE, MoveOp.RETIRE, MoveOp.USE, MoveOp.REASSIGN), "package"),
     MoveOp.RESOLVE: "lock",
 }
 
@@ -234,15 +237,25 @@ def _kind_change(name: str, was: OwnershipEntry, entry: OwnershipEntry) -> Versi
 
 
 def _package_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
-    """Yield the packages with another owner, those that became unused, and those that are used again."""
+    """Yield the packages that others take the place of, those with another owner, and those out of use."""
     before = {package.instance: package for package in old.packages}
+    moved: dict[tuple[str, str], list[str]] = {}
     for package in fresh.packages:
         was = before.get(package.instance)
+        used = dict(_met_needs(was)) if was is not None else {}
+        for need, now in _met_needs(package):
+            # A package in Git has a row of its own, also where it changes hands at its place.
+            if used.get(need, now) != now and now.ecosystem != Ecosystem.KPT:
+                moved.setdefault((str(used[need]), str(now)), []).append(str(package.instance))
         if was is not None and was.owner != package.owner and package.owner:
             owners = (_owner(was), _owner(package))
             yield VersionChange(
                 MoveOp.REASSIGN, str(package.instance), *owners, "its owner is another one", ()
             )
+    for (left, taken), users in sorted(moved.items()):
+        more = f" and {len(users) - _SHOWN} more" if len(users) > _SHOWN else ""
+        why = f"{taken} takes its place for {', '.join(users[:_SHOWN])}{more}"
+        yield VersionChange(MoveOp.REPLACE, left, "", "", why, ())
     names = {str(package.instance) for package in fresh.packages}
     unused = (set(map(str, old.unused)), set(map(str, fresh.unused)))
     for instance in sorted(unused[1] - unused[0]):
@@ -250,6 +263,13 @@ def _package_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChan
         yield VersionChange(MoveOp.RETIRE, instance, "", "", why, ())
     for instance in sorted((unused[0] - unused[1]) & names):
         yield VersionChange(MoveOp.USE, instance, "", "", "something needs it again", ())
+
+
+def _met_needs(package: LockedPackage) -> Iterator[tuple[tuple[str, str], LockedInstance]]:
+    """Yield the requirements of a package, by what its author calls each, with what meets them."""
+    for need in package.dependencies:
+        if need.resolved is not None:
+            yield (need.need, need.alias or need.id), need.resolved
 
 
 def _owner(package: LockedPackage) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 from reconciler.functions.builtin.apply_replacements import apply_replacements
 from reconciler.functions.builtin.call import Builtin
 from reconciler.functions.builtin.ensure_name_substring import ensure_name_substring
+from reconciler.functions.builtin.gcp import enable_gcp_services, generate_folders
 from reconciler.functions.builtin.metadata import delete_annotations, set_annotations, set_labels
 from reconciler.functions.builtin.resources import (
     gen_pkg_context,
@@ -23,7 +24,9 @@ BUILTINS: Final[Mapping[str, Builtin]] = {
     "builtins/gen-pkg-context": gen_pkg_context,
     "create-setters": create_setters,
     "delete-annotations": delete_annotations,
+    "enable-gcp-services": enable_gcp_services,
     "ensure-name-substring": ensure_name_substring,
+    "generate-folders": generate_folders,
     "list-setters": list_setters,
     "remove-local-config-resources": remove_local_config_resources,
     "search-replace": search_replace,

@@ -82,8 +82,11 @@ def find_spec(value: Any, path: Sequence[str], *, create: bool) -> Iterator[Fiel
     if not is_list:
         yield from find_spec(value[key], rest, create=create)
         return
-    for item in value[key] if isinstance(value[key], list) else ():
-        yield from find_spec(item, rest, create=create)
+    for index, item in enumerate(value[key] if isinstance(value[key], list) else ()):
+        if rest:
+            yield from find_spec(item, rest, create=create)
+        else:
+            yield FieldRef(value[key], index)
 
 
 def parse_specs(given: Any, where: str) -> list[FieldSpec]:

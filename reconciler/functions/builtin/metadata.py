@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text, file_of
-from reconciler.functions.builtin.fields import FieldSpec, find_spec, parse_specs
+from reconciler.functions.builtin.fields import FieldRef, FieldSpec, find_spec, parse_specs
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 
@@ -107,7 +107,8 @@ def _delete_annotations(resource: Resource, keys: list[str]) -> Iterator[Functio
 class _LabelRule(NamedTuple):
     """Label fields of some kinds: `create` makes absent ones, `present` only overwrites labels.
 
-    An object of the core group fits every group, as in the Go SDK's comparison.
+    What is above a `/` is never made: without a pod template, none gets labels. An object of the core group
+    fits every group, as in the Go SDK's comparison.
     """
 
     kinds: frozenset[str]
@@ -120,7 +121,7 @@ def _constraints(pod: str) -> str:
     return f"{pod}.spec.topologySpreadConstraints[].labelSelector.matchLabels"
 
 
-_TEMPLATE: Final = "spec.template.metadata.labels"
+_TEMPLATE: Final = "spec.template/metadata.labels"
 _SELECTOR: Final = "spec.selector.matchLabels"
 _LABEL_RULES: Final = (
     _LabelRule(frozenset({"Service", "ReplicationController"}), "", ("spec.selector",)),
@@ -134,7 +135,7 @@ _LABEL_RULES: Final = (
     _LabelRule(
         frozenset({"StatefulSet"}),
         "apps",
-        (_SELECTOR, _TEMPLATE, "spec.volumeClaimTemplates[].metadata.labels"),
+        (_SELECTOR, _TEMPLATE, "spec.volumeClaimTemplates[]/metadata.labels"),
         (_constraints("spec.template"),),
     ),
     _LabelRule(frozenset({"Job"}), "batch", (_TEMPLATE,), (_SELECTOR, _constraints("spec.template"))),
@@ -142,7 +143,7 @@ _LABEL_RULES: Final = (
     _LabelRule(
         frozenset({"CronJob"}),
         "batch",
-        ("spec.jobTemplate.metadata.labels", "spec.jobTemplate.spec.template.metadata.labels"),
+        ("spec.jobTemplate/metadata.labels", "spec.jobTemplate.spec.template/metadata.labels"),
         ("spec.jobTemplate.spec.selector.matchLabels", _constraints("spec.jobTemplate.spec.template")),
     ),
     _LabelRule(
@@ -229,7 +230,10 @@ def _set_labels(resource: Resource, labels: dict[str, str]) -> int:
 def _put_labels(value: dict[str, Any], path: str, labels: dict[str, str], *, create: bool) -> int:
     """Write labels into the mappings at a path, and return the number of labels written."""
     count = 0
-    for field in find_spec(value, path.split("."), create=create):
+    above, _, path = path.rpartition("/")
+    holders = find_spec(value, above.split("."), create=False) if above else (FieldRef({"": value}, ""),)
+    fields = (field for each in holders for field in find_spec(each.value, path.split("."), create=create))
+    for field in fields:
         if field.value is None and create:
             field.put({})
         existing = field.value

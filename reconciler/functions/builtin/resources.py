@@ -8,7 +8,7 @@ from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, 
 from reconciler.functions.resource import LOCAL_CONFIG, Resource
 from reconciler.functions.runtime import FunctionResult
 from reconciler.functions.values import copy_value, mapping_at, value_at
-from reconciler.functions.wire import PROTOCOL_ANNOTATIONS, default_path
+from reconciler.functions.wire import PROTOCOL_ANNOTATIONS, default_path, path_below
 
 TARGET_PATH: Final = "config.kubernetes.io/target-path"
 _FUNCTION: Final = ("config.kubernetes.io/function", "config.k8s.io/function")
@@ -40,7 +40,7 @@ def _upsert(call: BuiltinCall, given: Mapping[str, Any]) -> None:
     value = copy_value(dict(given))
     new = Resource(value, package=call.package)
     target = new.annotations.get(TARGET_PATH)
-    target = target if isinstance(target, str) else ""
+    target = path_below("", target) if isinstance(target, str) else ""
     _drop_annotations(value)
     replaced = False
     for resource in call.items:
@@ -51,8 +51,7 @@ def _upsert(call: BuiltinCall, given: Mapping[str, Any]) -> None:
             resource.value = copy_value(value)
             replaced = True
     if not replaced:
-        prefix = f"{call.package}/" if call.package else ""
-        new.path = prefix + (target or default_path(new))
+        new.path = path_below(call.package, target or default_path(new))
         call.items.append(new)
 
 

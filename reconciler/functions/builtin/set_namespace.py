@@ -1,19 +1,23 @@
 """set-namespace: move every namespaced object, and the references to it, into one namespace."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
+from reconciler.functions.builtin.fields import FieldSpec, parse_specs
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.values import mappings_at
 from reconciler.krm.schema import is_namespaced_kind
 
 _ORIGIN: Final = "internal.kpt.dev/upstream-identifier"
 _DEPENDS_ON: Final = "config.kubernetes.io/depends-on"
 _CLUSTER: Final = "~C"
 _NAMESPACED_REFERENCE: Final = re.compile(r"([^/]*)/namespaces/([^/]+)/([^/]+)/([^/]+)\Z")
+_KUSTOMIZE: Final = ("default-subjects", "account-subjects")
+"""Profiles of v0.1 and v0.2: kustomize's transformer, and with it the accounts of the package."""
 _EXPECT: Final = "Expect `ConfigMap.v1` or `SetNamespace.v1alpha1.fn.kpt.dev`"
 
 
@@ -39,6 +43,9 @@ def set_namespace(call: BuiltinCall) -> Iterator[FunctionResult]:
     Differs: a field that is absent is never made in a CustomResourceDefinition or an APIService, and
         objects without an upstream are no warning, unless upstream's behaviour is asked for.
     """
+    if call.profile in _KUSTOMIZE:
+        _like_kustomize(call)
+        return
     try:
         replacement = _read_replacement(call)
     except FunctionFailedError as failed:
@@ -55,9 +62,10 @@ def set_namespace(call: BuiltinCall) -> Iterator[FunctionResult]:
     if call.profile == "plain":
         yield from _plain(resources, replacement.new, before, call)
         return
-    if call.compatible:
+    one_origin = call.profile == "one-origin"
+    if call.compatible and one_origin:
         yield from _without_origin(resources)
-    problem = "" if replacement.matcher else _origin_problem(resources)
+    problem = _origin_problem(resources) if one_origin and not replacement.matcher else ""
     if problem:
         yield FunctionResult(problem, "error")
         return
@@ -156,10 +164,9 @@ def _slots(resource: Resource, call: BuiltinCall) -> Iterator[_Slot]:
     kind = resource.kind
     if kind == "Namespace" and resource.group == "":
         yield _Slot(resource.metadata, "name", origin.name)
-    if kind in _SERVICES and resource.group == _SERVICES[kind].group:
-        holder = _holder(resource.value, _SERVICES[kind].path, create=call.compatible)
-        if holder is not None and ("namespace" in holder or call.compatible):
-            yield _Slot(holder, "namespace", origin.namespace)
+    service = _service(resource, create=call.compatible)
+    if service is not None:
+        yield _Slot(service, "namespace", origin.namespace)
     if kind in ("ClusterRoleBinding", "RoleBinding"):
         yield from _subjects(resource, origin.namespace)
 
@@ -184,15 +191,20 @@ _SERVICES: Final = {
 }
 
 
-def _holder(value: dict[str, Any], path: tuple[str, ...], *, create: bool) -> dict[str, Any] | None:
-    for step in path:
+def _service(resource: Resource, *, create: bool) -> dict[str, Any] | None:
+    """Return the service of a cluster-scoped object that has a namespace, or may get one."""
+    service = _SERVICES.get(resource.kind)
+    if service is None or service.group != resource.group:
+        return None
+    value = resource.value
+    for step in service.path:
         child = value.get(step)
         if child is None and create:
             child = value[step] = {}
         if not isinstance(child, dict):
             return None
         value = child
-    return value
+    return value if create or "namespace" in value else None
 
 
 def _replace(slots: Iterable[_Slot], replacement: _Replacement) -> list[str]:
@@ -258,6 +270,61 @@ def _plain(
             pass
     for message in _duplicates(resources):
         yield FunctionResult(message, "error")
+
+
+def _like_kustomize(call: BuiltinCall) -> None:
+    """Set namespaces as v0.1.4 and v0.2.0 do: in every object, the Kptfile included, if it may have one.
+
+    Source: kustomize api/filters/namespace and its default field specs, v0.8.11; of v0.2.0 also
+        krm-functions-catalog functions/go/set-namespace/namespace_transformer.go.
+    """
+    new, specs = _read_fields(call)
+    accounts = {each.name for each in call.items if each.kind == "ServiceAccount"}
+    if call.profile == "default-subjects":
+        accounts = set()
+    for resource in call.items:
+        if is_namespaced_kind(resource.api_version, resource.kind) is not False:
+            resource.value.setdefault("metadata", {})["namespace"] = new
+        elif resource.kind == "Namespace":
+            resource.metadata["name"] = new
+        for place in (place for spec in specs for place in spec.find(resource)):
+            place.put(new)
+        service = _service(resource, create=call.compatible and resource.kind == "APIService")
+        if service is not None:
+            service["namespace"] = new
+        if resource.kind in ("RoleBinding", "ClusterRoleBinding"):
+            for subject in mappings_at(resource.value, "subjects"):
+                is_account = subject.get("kind") == "ServiceAccount" and subject.get("name") in accounts
+                if is_account or subject.get("name") == "default":
+                    subject["namespace"] = new
+
+
+def _read_fields(call: BuiltinCall) -> tuple[str, list[FieldSpec]]:
+    """Read the configuration of v0.1 and v0.2: the namespace, and more fields that hold one.
+
+    Raises:
+        FunctionFailedError: As `_read_replacement`.
+    """
+    config: Mapping[str, Any] = call.config or {}
+    specs: list[FieldSpec] = []
+    if call.config_kind == "ConfigMap" and call.config_api_version == "v1":
+        new = call.data.get("namespace", "")
+    elif (
+        call.config_kind in ("SetNamespace", "SetNamespaceConfig")
+        and call.config_api_version == "fn.kpt.dev/v1alpha1"
+    ):
+        new = str(config.get("namespace") or "")
+        if config.get("fieldSpecs") and config.get("additionalNamespaceFields"):
+            raise FunctionFailedError("only one of fieldSpecs and additionalNamespaceFields may be set")
+        field = "fieldSpecs" if config.get("fieldSpecs") else "additionalNamespaceFields"
+        specs = parse_specs(config.get(field), field)
+    else:
+        raise FunctionFailedError(
+            "failed to configure function: `functionConfig` must be a `ConfigMap` or `SetNamespace`"
+        )
+    if not new:
+        raise FunctionFailedError("failed to configure function: input namespace cannot be empty")
+    return new, specs
 
 
 def _duplicates(resources: Iterable[Resource]) -> Iterator[str]:

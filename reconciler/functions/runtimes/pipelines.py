@@ -22,6 +22,7 @@ from reconciler.functions.pipeline import (
 )
 from reconciler.functions.runtime import FunctionRuntime
 from reconciler.functions.runtimes.container import ContainerRuntime
+from reconciler.functions.runtimes.helm import HelmRuntime
 from reconciler.functions.runtimes.process import ExecRuntime
 from reconciler.functions.runtimes.result_cache import PackageCache
 from reconciler.functions.runtimes.schemas import SchemaRuntime
@@ -48,9 +49,9 @@ def open_runtimes(
 
     `cache` is a directory for the results of containers; what `check` raises ends a function that runs.
     """
-    with StarlarkRuntime(policy, check) as starlark:
+    with StarlarkRuntime(policy, check) as starlark, HelmRuntime(policy, check) as helm:
         containers = ContainerRuntime(policy, cache, check)
-        yield (starlark, SchemaRuntime(definitions), ExecRuntime(policy, check), containers)
+        yield (starlark, helm, SchemaRuntime(definitions), ExecRuntime(policy, check), containers)
 
 
 @contextmanager

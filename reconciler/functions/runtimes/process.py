@@ -63,7 +63,7 @@ class ExecRuntime:
             environment={},
             timeout_s=self._policy.timeout_s,
             output_bytes=self._policy.output_bytes,
-            prepare=lambda: _prepare(memory),
+            prepare=lambda: limit_process(memory),
             check=self._check,
         )
         return read_run(ended, self._policy.output_bytes)
@@ -233,7 +233,7 @@ def _close(pipe: IO[bytes]) -> None:
         pipe.close()
 
 
-def _prepare(memory_bytes: int) -> None:
+def limit_process(memory_bytes: int) -> None:
     """Limit this process before it becomes the function, and let it end with a run that is killed."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))

@@ -27,7 +27,14 @@ _FORMAT: Final = 2
 """Incremented when the meaning of cached bytes changes."""
 MOST_BYTES: Final = 256 << 20
 _SLOW: Final = "slow"
-_LIBRARIES: Final = ("google-re2", "jsonschema-rs", "kubernetes-validate", "pyyaml", "starlark-pyo3")
+_LIBRARIES: Final = (
+    "google-re2",
+    "helm-python-sdk",
+    "jsonschema-rs",
+    "kubernetes-validate",
+    "pyyaml",
+    "starlark-pyo3",
+)
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _CODE: Final = ("api", "functions", "krm", "render", "runtime")
 """The folders with the code on which results depend."""

@@ -1,12 +1,7 @@
 """Starlark functions, in a worker process without environment and with little memory."""
 
-import selectors
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -14,18 +9,12 @@ import orjson
 
 from reconciler.functions.catalog import STARLARK
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
+from reconciler.functions.runtimes.worker import Worker
 from reconciler.policy import FunctionPolicy
 
-_ROOT: Final = str(Path(__file__).resolve().parents[3])
-_START: Final = (
-    f"import sys; sys.path.insert(0, {_ROOT!r}); "
-    "from reconciler.functions.runtimes.starlark_worker import main; main()"
-)
+_WORKER: Final = "reconciler.functions.runtimes.starlark_worker"
 _BASE_BYTES: Final = 256 << 20
 """The memory of the interpreter itself, beside that of a script."""
-
-_CHECK_S: Final = 0.1
-"""How often a wait looks whether the time of all functions is over."""
 _FAILURE: Final = "failed to evaluate function: error: function failure"
 
 
@@ -34,8 +23,7 @@ class StarlarkRuntime:
 
     def __init__(self, policy: FunctionPolicy, check: Callable[[], None] = lambda: None) -> None:
         self._policy = policy
-        self._check = check
-        self._worker: subprocess.Popen[bytes] | None = None
+        self._worker = Worker(_WORKER, _BASE_BYTES, policy, check)
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -48,13 +36,7 @@ class StarlarkRuntime:
 
     def close(self) -> None:
         """End the worker, if there is one."""
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.kill()
-            worker.wait()
-            for pipe in (worker.stdin, worker.stdout):
-                if pipe is not None:
-                    pipe.close()
+        self._worker.close()
 
     def can_run(self, call: FunctionCall) -> str:
         """Return "" for a version of the starlark function that the catalog claims, else the reason."""
@@ -82,75 +64,10 @@ class StarlarkRuntime:
             }
         )
         with self._lock:
-            reply = self._exchange(request)
-        return _failed(reply) if isinstance(reply, str) else _parse_reply(reply)
-
-    def _exchange(self, request: bytes) -> dict[str, Any] | str:
-        """Return the worker's reply; if it has none, end the worker and return the reason."""
-        worker = self._worker = self._worker or self._start()
-        if worker.stdin is None or worker.stdout is None:
-            return "The worker has no pipes"
-        deadline = time.monotonic() + self._policy.timeout_s
-        try:
-            worker.stdin.write(len(request).to_bytes(4) + request)
-            worker.stdin.flush()
-            body = self._read(worker, deadline)
-        except BrokenPipeError:
-            body = None
-        except BaseException:
-            self.close()  # it would answer the next request with the result of this one
-            raise
-        if body is None:
-            late = time.monotonic() >= deadline
-            self.close()
-            limit = (
-                f"{self._policy.timeout_s} s" if late else f"{self._policy.memory_bytes >> 20} MiB of memory"
-            )
-            return f"The script was stopped: it needs more than {limit}"
-        reply: dict[str, Any] = orjson.loads(body)
-        return reply
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        memory = self._policy.memory_bytes + _BASE_BYTES
-        # Isolated (-I): no variable and no directory of the user decides what is imported.
-        command = [sys.executable, "-I", "-c", _START, str(memory)]
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={},
-            cwd="/",
-            bufsize=0,
-        )
-
-    def _read(self, worker: subprocess.Popen[bytes], deadline: float) -> bytes | None:
-        """Return the worker's next frame, None if it died, is late or exceeds the limit of output."""
-        head = self._take(worker, 4, deadline)
-        if head is None or (length := int.from_bytes(head)) > self._policy.output_bytes:
-            return None
-        return self._take(worker, length, deadline)
-
-    def _take(self, worker: subprocess.Popen[bytes], size: int, deadline: float) -> bytes | None:
-        pipe = worker.stdout
-        data = bytearray()
-        if pipe is None:
-            return None
-        # Not select.select(): it refuses descriptors above 1,023, and a large fleet has that many open.
-        with selectors.DefaultSelector() as selector:
-            selector.register(pipe, selectors.EVENT_READ)
-            while len(data) < size:
-                self._check()
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return None
-                if not selector.select(min(left, _CHECK_S)):
-                    continue
-                chunk = pipe.read(min(size - len(data), 1 << 20))
-                if not chunk:
-                    return None
-                data += chunk
-        return bytes(data)
+            reply = self._worker.ask(request)
+        if isinstance(reply, str):
+            return _failed(f"The script was stopped: it needs more than {reply}")
+        return _parse_reply(orjson.loads(reply))
 
 
 def _source(config: Mapping[str, Any] | None) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from reconciler.krm.merge.result import (
     Steps,
     Winner,
 )
-from reconciler.krm.schema import Shape
+from reconciler.krm.schema import CHART, Shape
 from reconciler.krm.yaml.comments import NO_COMMENTS
 
 ElementKey = tuple[str, ...]
@@ -322,7 +322,12 @@ def _kpt_function(element: Node) -> str:
     return _field_text(element, "exec") or _field_text(element, "image").partition(":")[0]
 
 
-_COMPUTED = {FUNCTION: _function, KPT_FUNCTION: _kpt_function}
+def _chart(element: Node) -> str:
+    args = element.children.get("chartArgs")
+    return _field_text(args, "name") if args is not None else ""
+
+
+_COMPUTED = {FUNCTION: _function, KPT_FUNCTION: _kpt_function, CHART: _chart}
 
 
 def _field_text(element: Node, name: str) -> str:

@@ -16,6 +16,9 @@ from msgspec.structs import replace
 Served = tuple[str, str]
 """An apiVersion and a kind."""
 
+CHART = "$chart"
+"""Merge key of the charts of a RenderHelmChart: the name in `chartArgs`."""
+_CHARTS = ("fn.kpt.dev/", "RenderHelmChart")
 _DEFINITIONS = "#/definitions/"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _MAX_DEPTH = 64
@@ -53,6 +56,8 @@ class Schemas(Struct, frozen=True):
             return _type_shape(name) or Shape()
         metadata = {"metadata": _type_shape(_OBJECT_META) or Shape()}
         custom = self.crds.get((api_version, kind), Shape())
+        if api_version.startswith(_CHARTS[0]) and kind == _CHARTS[1]:
+            custom = Shape(fields={"helmCharts": Shape(keys=(CHART,), items=Shape())})
         return replace(custom, fields={**metadata, **custom.fields})
 
 

@@ -239,7 +239,9 @@ def _content(
     if tip is None:
         return ViewContent(None, tuple(refs))
     head = mirror.commit(tip)
-    survey = survey_packages(mirror, head.tree, view.directory, inside.__contains__)
+    survey = survey_packages(
+        mirror, head.tree, view.directory, inside.__contains__, plain=view.manifest.has_plain_packages
+    )
     return ViewContent(head, tuple(refs), survey)
 
 

@@ -1,6 +1,6 @@
 """Discover packages in trees and refs: on main, in drafts and at tags."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import PackageRevision
 from reconciler.names.ids import Lifecycle, Oid
-from reconciler.names.objects import Commit, Mode
+from reconciler.names.objects import Commit, Mode, TreeEntry
 from reconciler.names.refs import RevisionRef, deletion_proposed_ref, parse_ref
 
 MAX_DEPTH = 50
@@ -20,13 +20,15 @@ MAX_DEPTH = 50
 class PackageDirectory(NamedTuple):
     """One package in one commit: full path, tree and the blob of its Kptfile, None in a malformed tree.
 
-    `is_link` is True if its Kptfile is a symbolic link, which is no package at any other commit.
+    `is_link` is True if its Kptfile is a symbolic link, which is no package at any other commit. A plain one
+    has no Kptfile, and is a package by the annotation of its Repository.
     """
 
     path: str
     tree: Oid
     kptfile: Oid | None
     is_link: bool = False
+    is_plain: bool = False
 
 
 class PackageAtRef(NamedTuple):
@@ -46,11 +48,14 @@ class Survey(NamedTuple):
     files: frozenset[str] = frozenset()
 
 
-def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Callable[[str], bool]) -> Survey:
+def survey_packages(
+    mirror: Mirror, tree: Oid, directory: str, is_excluded: Callable[[str], bool], *, plain: bool = False
+) -> Survey:
     """Return the content of a directory of a tree.
 
-    A directory with a Kptfile is a package and is not descended. Paths that `is_excluded` accepts belong
-    to another view. Refused names are files, because no package can be there.
+    A directory with a Kptfile is a package and is not descended; with `plain`, one with manifests is, too.
+    Paths that `is_excluded` accepts belong to another view. Refused names are files, because no package can
+    be there.
 
     Source: porch pkg/externalrepo/git, package_tree.go, DiscoverPackagesInTree.
     """
@@ -69,8 +74,11 @@ def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Call
         if path and any(not unsafe.name for unsafe in mirror.unsafe_entries(oid)):
             packages.append(PackageDirectory(path, oid, None))
             continue
-        directories[path] = oid
         entries = mirror.entries(oid)
+        if plain and path and not path.rpartition("/")[2].startswith(".") and _has_manifests(entries):
+            packages.append(PackageDirectory(path, oid, None, is_plain=True))
+            continue
+        directories[path] = oid
         inside = f"{path}/" if path else ""
         files.update(f"{inside}{e.name}" for e in entries if e.mode != Mode.TREE)
         files.update(f"{inside}{unsafe.name}" for unsafe in mirror.unsafe_entries(oid))
@@ -79,6 +87,10 @@ def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Call
         below = ((f"{inside}{e.name}", e.oid) for e in entries if e.mode == Mode.TREE)
         pending += [(inner, tree) for inner, tree in below if not is_excluded(inner)]
     return Survey(tuple(packages), directories, frozenset(files))
+
+
+def _has_manifests(entries: Iterable[TreeEntry]) -> bool:
+    return any(e.mode != Mode.TREE and e.name.endswith((".yaml", ".yml", ".json")) for e in entries)
 
 
 def _find_file_above(mirror: Mirror, tree: Oid, directory: str) -> str:

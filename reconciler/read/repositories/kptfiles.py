@@ -31,6 +31,7 @@ def read_header(data: bytes) -> KptfileHeader:
         location=text.at("metadata", "annotations", LOCATION),
         upstream=_upstream(text, "upstream"),
         upstream_lock=_upstream(text, "upstreamLock"),
+        has_charts=b"render-helm-chart" in data,
     )
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.api.kptfile import KptfileHeader
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, PackageRevision, PackageState, UnpublishedRevision
@@ -128,7 +129,7 @@ def _main_packages(
         package.path: PackageState(
             package.path,
             main_tree=package.tree,
-            main_header=index.header(package.kptfile),
+            main_header=KptfileHeader() if package.is_plain else index.header(package.kptfile),
             unpublished=tuple(_revisions(walked.get(package.path, ()), index)),
         )
         for package in content.survey.packages

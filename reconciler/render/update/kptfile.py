@@ -212,7 +212,12 @@ def _merge_root(
 ) -> MergedCollection:
     base, upstream, local = sides
     result = MergedCollection(local)
-    order = (*local.children, *(name for name in _MERGED if name not in local.children))
+    order = [*local.children]
+    for number, name in enumerate(names := [*upstream.children]):
+        if name in _MERGED and name not in order:
+            # Where a fresh clone has it: behind the field that is before it upstream.
+            before = next((each for each in reversed(names[:number]) if each in order), order[-1])
+            order.insert(order.index(before) + 1, name)
     for name in order:
         mine = child(local, name)
         value: Merged | None = mine

@@ -34,6 +34,7 @@ CASES = [
             "Unknown field spec.upstreem",
             "Did you mean upstream?",
             of_key=True,
+            meant="upstream",
         ),
     ),
     Case(
@@ -45,6 +46,7 @@ CASES = [
             "Unknown field spec.upstream.workspacename",
             "Did you mean workspaceName?",
             of_key=True,
+            meant="workspaceName",
         ),
     ),
     Case(
@@ -56,6 +58,7 @@ CASES = [
             "Unknown field spec.adoption_policy",
             "Did you mean adoptionPolicy?",
             of_key=True,
+            meant="adoptionPolicy",
         ),
     ),
     Case(
@@ -77,6 +80,7 @@ CASES = [
             "Unknown field spec.injectors[1].nam",
             "Did you mean name?",
             of_key=True,
+            meant="name",
         ),
     ),
     Case(
@@ -200,3 +204,17 @@ def test_a_field_of_two_types_has_the_error_of_the_type_that_is_meant(crd: objec
 
     assert isinstance(errors, tuple)
     assert [error.message for error in errors] == [message]
+
+
+def test_field_of_another_place_is_told_with_its_place() -> None:
+    document = {"apiVersion": "x", "kind": "y", "spec": {"downstream": {}, "target": []}}
+    faults = parse_model(PackageVariantSet, document)
+
+    assert isinstance(faults, tuple)
+    assert [(fault.hint, fault.meant) for fault in faults] == [
+        (
+            "spec.targets[].template.downstream is where a PackageVariantSet has it.",
+            "spec.targets[].template.downstream",
+        ),
+        ("Did you mean targets?", "targets"),
+    ]

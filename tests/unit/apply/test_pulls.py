@@ -51,6 +51,8 @@ class Forge:
     bodies: dict[str, str] = field(default_factory=dict)
     merging: frozenset[int] = frozenset()
     """The pull requests that the forge merges at once."""
+    queues: bool = False
+    """Whether the branch takes only what its merge queue merges."""
 
     def ensure(self, pull: PullRequest) -> PullRequest:
         self.bodies[pull.head] = pull.body
@@ -62,7 +64,7 @@ class Forge:
 
     def approve(self, number: int, *, expect: str) -> str:
         self._call(f"approve {expect}", number)
-        return ""
+        return "" if self.queues else "c0ffee"
 
     def enable_auto_merge(self, number: int, *, expect: str) -> bool:
         self._call(f"let the forge merge {expect}", number)
@@ -253,7 +255,8 @@ def test_what_a_budget_leaves_is_summed_over_its_repositories(edge: Edge) -> Non
 @pytest.mark.parametrize(
     ("by_forge", "at_once", "call", "kind"),
     [
-        (False, False, "approve", EffectKind.MERGED),
+        (False, True, "approve", EffectKind.MERGED),
+        (False, False, "approve", EffectKind.QUEUED),
         (True, False, "let the forge merge", EffectKind.AUTO_MERGE),
         (True, True, "let the forge merge", EffectKind.MERGED),
     ],
@@ -261,7 +264,7 @@ def test_what_a_budget_leaves_is_summed_over_its_repositories(edge: Edge) -> Non
 def test_approved_pull_request_is_merged_by_us_or_by_the_forge(
     edge: Edge, by_forge: bool, at_once: bool, call: str, kind: EffectKind
 ) -> None:
-    forge = Forge(merging=frozenset({1} if at_once else ()))
+    forge = Forge(merging=frozenset({1} if at_once else ()), queues=not at_once)
     change = replace(edge.created(), approve=Approval(1, "all", "c0ffee", by_forge=by_forge))
 
     result = merge_results(approve_pulls(target(edge, forge), [change]))

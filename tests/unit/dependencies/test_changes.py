@@ -44,7 +44,9 @@ def package(name: str, version: str = "1.0.0", *by: str, **fields: Any) -> Locke
     )
 
 
-def asking(name: str, constraints: str, *, of: str = "db", dialect: str = "carvel") -> LockedPackage:
+def asking(
+    name: str, constraints: str, *, of: str = "db", dialect: str = "carvel", resolved: str = ""
+) -> LockedPackage:
     """Return a package that asks for versions of another one."""
     need = LockedDependency(
         signature="s",
@@ -52,7 +54,7 @@ def asking(name: str, constraints: str, *, of: str = "db", dialect: str = "carve
         id=f"carvel:{of}",
         dialect=dialect,
         constraints=constraints,
-        resolved=instance(of),
+        resolved=instance(resolved or of),
         via="candidate",
     )
     return package(name, dependencies=(need,))
@@ -277,6 +279,11 @@ LIFECYCLE = {
         lock_of(),
         lock_of(unused=(NET.instance,)),
         "package: retire xpkg:net@cluster: nothing needs it any more; `reconciler lock --prune` removes it",
+    ),
+    "used in place of another": (
+        lock_of(packages=(asking("app", ">=1"),)),
+        lock_of(packages=(asking("app", ">=1", resolved="mine"),)),
+        "package: replace carvel:db@cluster: carvel:mine@cluster takes its place for carvel:app@cluster",
     ),
     "used again": (
         lock_of(unused=(NET.instance,)),

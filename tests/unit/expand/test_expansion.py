@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import pytest
+from pydantic import ValidationError
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
@@ -144,7 +145,7 @@ def test_mutators_are_an_alias_of_pipeline_mutators() -> None:
     assert [f.image for f in generated.spec.pipeline.mutators or ()] == ["x"]
 
 
-@pytest.mark.parametrize("revision", [0, -1, "v0"])
+@pytest.mark.parametrize("revision", [0, -2, "v0"])
 def test_revision_below_one_is_refused(revision: int | str) -> None:
     upstream = {"repo": "blueprints", "package": "app", "revision": revision, "workspaceName": "v1"}
 
@@ -154,6 +155,47 @@ def test_revision_below_one_is_refused(revision: int | str) -> None:
     assert [p.message for p in desired.problems] == [
         f"spec.upstream.revision must be 1 or greater, not {str(revision).removeprefix('v')}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("selectors", "expected"),
+    [
+        ({"revision": -1}, {"branch": "main"}),
+        ({"revision": "main"}, {"branch": "main"}),
+        ({"workspaceName": "main"}, {"branch": "main"}),
+        ({"revision": -1, "workspaceName": "main"}, {"branch": "main"}),
+        ({"revision": "main", "workspaceName": "main"}, {"branch": "main"}),
+        ({"revision": -1, "workspaceName": "v1"}, {"workspaceName": "v1"}),
+        ({"revision": "v1.2.0"}, {"workspaceName": "v1.2.0"}),
+        ({"revision": "v1"}, {"revision": 1}),
+    ],
+)
+def test_upstream_means_what_porch_means_by_it(selectors: dict[str, Any], expected: dict[str, Any]) -> None:
+    upstream = {"repo": "blueprints", "package": "app", **selectors}
+
+    (authored,) = expand(world(variant(upstream=upstream))).variants
+
+    assert authored.spec.upstream is not None
+    found = authored.spec.upstream.model_dump(exclude_none=True)
+    assert found == {"repo": "blueprints", "package": "app", **expected}
+
+
+def test_revision_and_workspace_that_differ_are_no_name_of_one_revision() -> None:
+    upstream = {"repo": "blueprints", "package": "app", "revision": "main", "workspaceName": "v1"}
+
+    with pytest.raises(ValidationError, match=r"upstream\.revision\n  Input should be a valid integer"):
+        variant(upstream=upstream)
+
+
+@pytest.mark.parametrize("text", ["${BRANCH}", "{{ branch }}"])
+def test_variable_of_a_script_is_told(text: str) -> None:
+    upstream = {"repo": "blueprints", "package": "app", "workspaceName": text}
+
+    (problem,) = expand(world(variant(upstream=upstream))).problems
+
+    assert problem.message == (
+        f"spec.upstream.workspaceName contains the variable {text}, which nothing substitutes"
+    )
 
 
 def test_empty_selectors_of_the_upstream_become_absent() -> None:

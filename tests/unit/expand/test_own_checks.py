@@ -2,8 +2,9 @@
 
 import pytest
 
+from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.reasons import Reason
-from reconciler.expand.own_checks import check_downstream
+from reconciler.expand.own_checks import check_downstream, check_labels
 from tests.support.sets import repository
 
 
@@ -18,6 +19,36 @@ def test_hint_about_a_package_path_names_the_directory_only_where_there_is_one(d
 
 def test_legal_package_path_has_no_finding() -> None:
     assert list(check_downstream(repository("edge"), "a/b", "fleet")) == []
+
+
+LONG = "x" * 64
+AT_BOTH_ENDS = "letters, digits, '-', '_' and '.', and a letter or digit at both ends"
+
+
+@pytest.mark.parametrize(
+    ("field", "key", "value", "why"),
+    [
+        ("labels", "team", LONG, f"the value '{LONG}' is not at most 63 {AT_BOTH_ENDS}"),
+        ("labels", "contact", "a@b", f"the value 'a@b' is not at most 63 {AT_BOTH_ENDS}"),
+        ("labels", "-team", "a", f"the name '-team' is not 1 to 63 {AT_BOTH_ENDS}"),
+        ("labels", LONG, "a", f"the name '{LONG}' is not 1 to 63 {AT_BOTH_ENDS}"),
+        (
+            "labels",
+            "A.io/team",
+            "a",
+            "the prefix 'A.io' is not a DNS name of at most 253 lower-case characters",
+        ),
+        ("annotations", "a b", "any text", f"the name 'a b' is not 1 to 63 {AT_BOTH_ENDS}"),
+        ("annotations", "acme.example/a", LONG, ""),
+        ("labels", "acme.example/a", "", ""),
+    ],
+)
+def test_labels_that_kubernetes_refuses_are_refused(field: str, key: str, value: str, why: str) -> None:
+    found = list(check_labels(("spec",), PackageVariantSpec.model_validate({field: {key: value}})))
+
+    assert [(each.path, each.message.partition(": ")[2]) for each in found] == (
+        [(("spec", field, key), why)] if why else []
+    )
 
 
 @pytest.mark.parametrize(("field", "is_told"), [("packageExpr", True), ("package", False)])

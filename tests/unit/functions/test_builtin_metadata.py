@@ -280,10 +280,62 @@ POLICY = [
                 "  selector:",
                 "    matchLabels:",
                 "      x: x",
+            ),
+            ("set 1 labels in total",),
+        ),
+        Row(
+            "pods of a Job",
+            {"app": "web"},
+            labelled("batch/v1", "Job", "spec:", "  template:", "    metadata: {}", labels=False),
+            labelled(
+                "batch/v1",
+                "Job",
+                "spec:",
                 "  template:",
-                *POD_LABELS,
+                "    metadata:",
+                "      labels:",
+                "        app: web",
             ),
             ("set 2 labels in total",),
+        ),
+        Row(
+            "a Deployment without a pod template gets none",
+            {"app": "web"},
+            labelled("apps/v1", "Deployment", "spec:", "  replicas: 3", labels=False),
+            labelled("apps/v1", "Deployment", "spec:", "  replicas: 3", *SELECTOR).format("web"),
+            ("set 2 labels in total",),
+        ),
+        Row(
+            "nor does a CronJob get a template of jobs",
+            {"app": "web"},
+            labelled("batch/v1", "CronJob", "spec:", "  schedule: x", labels=False),
+            labelled("batch/v1", "CronJob", "spec:", "  schedule: x"),
+            ("set 1 labels in total",),
+        ),
+        Row(
+            "claims of a StatefulSet, and its present template",
+            {"app": "web"},
+            labelled(
+                "apps/v1",
+                "StatefulSet",
+                "spec:",
+                "  template: {}",
+                "  volumeClaimTemplates:",
+                "  - spec: {}",
+                labels=False,
+            ),
+            labelled(
+                "apps/v1",
+                "StatefulSet",
+                "spec:",
+                "  template:",
+                *POD_LABELS,
+                "  volumeClaimTemplates:",
+                "  - spec: {{}}",
+                *POD_LABELS,
+                *SELECTOR,
+            ).format("web"),
+            ("set 4 labels in total",),
         ),
         Row(
             "present labels of a NetworkPolicy",
@@ -420,15 +472,8 @@ NOTHING = 'all matching namespaces are already "prod". no value changed'
             "two origins",
             TO,
             body() + ORIGIN.format("one") + other("ConfigMap", "b") + ORIGIN.format("two"),
-            "error: expect a single upstream namespace, found [one two]",
-        ),
-        Row(
-            "no origin in the catalog",
-            TO,
-            body(),
-            inside("prod"),
-            ("ConfigMap a does not have upstream origin.", summary("default", 1), NOTHING),
-            compatible=True,
+            inside("prod", body() + ORIGIN.format("one"))
+            + inside("prod", other("ConfigMap", "b") + ORIGIN.format("two")),
         ),
         Row("no namespace", {"namespace": ""}, body(), "error: `data.namespace` should not be empty"),
         Row("of the configuration", config_of("SetNamespace", namespace="prod"), body(), inside("prod")),
@@ -446,6 +491,102 @@ NOTHING = 'all matching namespaces are already "prod". no value changed'
 )
 def test_set_namespace(row: Row) -> None:
     check_row("set-namespace:v0.4", row)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(
+            "two origins",
+            TO,
+            body() + ORIGIN.format("one") + other("ConfigMap", "b") + ORIGIN.format("two"),
+            "error: expect a single upstream namespace, found [one two]",
+        ),
+        Row(
+            "no origin in the catalog",
+            TO,
+            body(),
+            inside("prod"),
+            ("ConfigMap a does not have upstream origin.", summary("default", 1), NOTHING),
+            compatible=True,
+        ),
+    ],
+    ids=ids,
+)
+def test_set_namespace_before_0_4_5(row: Row) -> None:
+    check_row("set-namespace:v0.4.4", row)
+
+
+ACCOUNT = of_kind("v1", "ServiceAccount").replace("name: a", "name: account")
+
+
+@pytest.mark.parametrize("version", ["v0.1", "v0.1.4", "v0.2", "v0.2.0"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row("none", TO, body(), inside("prod"), ()),
+        Row("another", TO, inside("old"), inside("prod")),
+        Row("local configuration", TO, body() + LOCAL, body() + LOCAL + "  namespace: prod\n"),
+        Row("a kind that is not known", TO, FOO, inside("prod", FOO)),
+        Row("a cluster-scoped kind", TO, CRD, CRD),
+        Row(
+            "a namespace", TO, body(kind="Namespace"), body(kind="Namespace").replace("name: a", "name: prod")
+        ),
+        Row("a webhook of a definition", TO, WEBHOOK.format("old"), WEBHOOK.format("prod")),
+        Row("the account of a binding", TO, CLUSTER_BINDING.format("old"), CLUSTER_BINDING.format("old")),
+        Row(
+            "the default account of a binding",
+            TO,
+            CLUSTER_BINDING.replace("name: account", "name: default").format("old"),
+            CLUSTER_BINDING.replace("name: account", "name: default").format("prod"),
+        ),
+        Row(
+            "of the configuration",
+            config_of(
+                "SetNamespaceConfig",
+                namespace="prod",
+                additionalNamespaceFields=[{"path": "data/namespace", "kind": "ConfigMap", "create": True}],
+            ),
+            body("  x: y"),
+            body("  x: y", "  namespace: prod").replace("  name: a\n", "  name: a\n  namespace: prod\n"),
+        ),
+        Row(
+            "two lists of fields",
+            config_of(
+                "SetNamespace",
+                namespace="prod",
+                additionalNamespaceFields=[{"path": "x"}],
+                fieldSpecs=[{"path": "x"}],
+            ),
+            body(),
+            "error: only one of fieldSpecs and additionalNamespaceFields",
+        ),
+        Row("no namespace", {"namespace": ""}, body(), "error: input namespace cannot be empty"),
+        Row(
+            "another configuration",
+            {"apiVersion": "v1", "kind": "Foo"},
+            body(),
+            "error: must be a `ConfigMap`",
+        ),
+        Row(
+            "what these versions do not know",
+            {**TO, "namespaceMatcher": "old"},
+            body(),
+            "error: data.namespaceMatcher is no field",
+        ),
+    ],
+    ids=ids,
+)
+def test_set_namespace_like_kustomize(row: Row, version: str) -> None:
+    check_row(f"set-namespace:{version}", row)
+
+
+@pytest.mark.parametrize(("version", "namespace"), [("v0.1", "old"), ("v0.2", "prod")])
+def test_set_namespace_of_accounts_in_the_package(version: str, namespace: str) -> None:
+    before = CLUSTER_BINDING.format("old") + "---\n" + ACCOUNT
+    after = CLUSTER_BINDING.format(namespace) + "---\n" + inside("prod", ACCOUNT)
+
+    check_row(f"set-namespace:{version}", Row("", TO, before, after))
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,34 @@ def test_item_is_matched_by(reason: str, annotations: dict[str, str], kind: str,
     assert received.value == {"kind": kind, "metadata": {"name": "changed"}}
 
 
+@pytest.mark.parametrize(
+    ("annotations", "place"),
+    [
+        ({PATH: "r.yaml", OLD_PATH: "new.yaml"}, ("sub/new.yaml", 0)),
+        ({PATH: "new.yaml", OLD_PATH: "r.yaml"}, ("sub/new.yaml", 0)),
+        ({PATH: "new.yaml", OLD_PATH: "other.yaml"}, ("sub/new.yaml", 0)),
+        ({OLD_PATH: "new.yaml"}, ("sub/new.yaml", 0)),
+        ({PATH: "/other/new.yaml"}, ("sub/other/new.yaml", 0)),
+        ({PATH: "r.yaml", INDEX: "0", OLD_INDEX: "3"}, ("sub/r.yaml", 3)),
+        ({PATH: "r.yaml", OLD_PATH: "new.yaml", INDEX: "0", OLD_INDEX: "3"}, ("sub/new.yaml", 3)),
+        ({}, ("sub/r.yaml", 0)),
+    ],
+)
+def test_place_that_a_function_changed_counts(annotations: dict[str, str], place: tuple[str, int]) -> None:
+    sent = resource("a", "sub/r.yaml", package="sub")
+    known = {"internal.config.kubernetes.io/id": "1", INDEX: "0", **annotations}
+
+    (received,) = from_items([{"kind": "Foo", "metadata": {"annotations": known}}], [sent], "sub")
+
+    assert (received.path, received.index) == place
+
+
+def test_absolute_place_is_below_the_package() -> None:
+    item = {"kind": "Foo", "metadata": {"name": "a", "annotations": {PATH: "/../d/out.yaml"}}}
+
+    assert [r.path for r in from_items([item], [], "sub")] == ["sub/d/out.yaml"]
+
+
 def test_new_item_without_a_place_gets_a_file_of_its_name() -> None:
     items = [
         {"kind": "Foo", "metadata": {"name": "a"}},

@@ -33,12 +33,12 @@ HANDS = ApprovalRule(auto_merge=True)
 PASSED = {(URL, oid("d2")): frozenset({"ci"})}
 
 
-def approval(
+def judged(
     *rules: ApprovalRule,
     kind: ForgeKind | None = ForgeKind.GITHUB,
     pull: dict[str, Any] | None = None,
     **fields: Any,
-) -> Approval | None:
+) -> Change:
     forges = (ForgeRule(prefix="https://host/", kind=kind),) if kind else ()
     policy = Policy(approval=ApprovalPolicy(auto=rules), forges=forges)
     target = a_target(draft=a_draft(), pulls=(a_pull(**(pull or {})),))
@@ -50,6 +50,11 @@ def approval(
         [KEPT],
         web_context(target, rendered=rendered, inventory=inventory, **fields),
     )
+    return change
+
+
+def approval(*rules: ApprovalRule, **given: Any) -> Approval | None:
+    change = judged(*rules, **given)
     approved = replace(KEPT, op=Op.APPROVE, reason=Reason.APPROVED_BY_POLICY, approve=change.approve)
     assert change == (approved if change.approve else KEPT)
     return change.approve
@@ -62,7 +67,6 @@ def approval(
         pytest.param((HANDS,), {}, LATER, id="the forge merges"),
         pytest.param((HANDS,), {"kind": ForgeKind.LOCAL}, None, id="the local forge"),
         pytest.param((HANDS,), {"kind": None}, None, id="a repository without a forge"),
-        pytest.param((HANDS,), {"pull": {"auto_merge": oid("d2")}}, None, id="the forge was told"),
         pytest.param((HANDS,), {"pull": {"auto_merge": oid("d0")}}, LATER, id="it was told of an older head"),
         pytest.param((HANDS, ApprovalRule()), {}, AT_ONCE, id="another rule lets it pass at once"),
         pytest.param((HANDS, ApprovalRule(checks=("ci",))), {}, AT_ONCE, id="whose checks have passed"),
@@ -76,6 +80,23 @@ def test_forge_merges_what_a_rule_hands_to_it(
     rules: tuple[ApprovalRule, ...], given: dict[str, Any], want: Approval | None
 ) -> None:
     assert approval(*rules, **given) == want
+
+
+@pytest.mark.parametrize("rule", [HANDS, ApprovalRule()], ids=["by the forge", "at once"])
+@pytest.mark.parametrize(
+    ("is_dropped", "reason", "why"),
+    [
+        (False, Reason.AWAITING_CHECKS, "merges it once its checks have passed"),
+        (True, Reason.MERGE_DROPPED, "run `reconciler approve edge#1`"),
+    ],
+)
+def test_no_rule_hands_over_twice_and_what_was_dropped_waits_for_a_person(
+    rule: ApprovalRule, is_dropped: bool, reason: Reason, why: str
+) -> None:
+    change = judged(rule, pull={"auto_merge": oid("d2"), "is_dropped": is_dropped})
+
+    assert (change.op, change.reason, change.waits, change.approve) == (Op.KEEP, reason, is_dropped, None)
+    assert why in change.message
 
 
 def test_run_merges_at_once_only_what_it_may_for_every_package() -> None:

@@ -43,15 +43,6 @@ def a_full_change(pull: PullRequest) -> Change:
     )
 
 
-def test_change_without_effects_ends_where_it_began() -> None:
-    change = a_full_change(a_pull()).without_effects(Op.KEEP, Reason.PAUSED, "paused")
-
-    assert (change.op, change.reason, change.message) == (Op.KEEP, Reason.PAUSED, "paused")
-    assert not change.pending
-    assert not change.ready
-    assert change.after == change.before == oid("b1")
-
-
 @pytest.mark.parametrize("field", ["writes", "pull", "close", "approve"])
 def test_any_effect_makes_a_change_pending(field: str) -> None:
     effect = {field: getattr(a_full_change(a_pull()), field)}

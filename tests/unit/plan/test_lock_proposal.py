@@ -353,8 +353,14 @@ def test_suspended_lock_is_kept() -> None:
     assert running is not None
     assert suspended is not None
     assert running.change.op is Op.CLOSE
-    assert suspended.change == running.change.without_effects(
-        Op.KEEP, Reason.PAUSED, "The configuration suspends every change"
+    assert suspended.change == Change(
+        package=running.change.package,
+        repository=running.change.repository,
+        op=Op.KEEP,
+        reason=Reason.PAUSED,
+        message="The configuration suspends every change",
+        before=running.change.before,
+        after=running.change.before,
     )
     mine = replace(branch, edited_files=frozenset({"other"}))
     waiting = lock_plan(branch=mine, suspend=True).proposal

@@ -9,7 +9,16 @@ from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import PackageState
 from reconciler.names.ids import ObjectName
-from reconciler.plan.changes import Approval, Change, ConflictNote, Op, Plan, WriteDraft, WriteRemoval
+from reconciler.plan.changes import (
+    Approval,
+    Change,
+    ConflictNote,
+    Op,
+    Plan,
+    Postponed,
+    WriteDraft,
+    WriteRemoval,
+)
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.overview import PackageOverview, package_overviews, variant_set, version_label
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
@@ -83,6 +92,10 @@ def test_variant_without_a_package_has_its_set_and_what_it_waits_for() -> None:
         ({"reason": Reason.STILL_NEEDED}, "the packages that need it"),
         ({"reason": Reason.HELD_BACK}, "a person"),
         ({"waits": True}, "a person"),
+        ({"postponed": Postponed(Reason.AWAITING_WAVE, "")}, "its rollout"),
+        ({"postponed": Postponed(Reason.AWAITING_SCHEDULE, "")}, "its schedule"),
+        ({"postponed": Postponed(Reason.RATE_LIMITED, "")}, "a limit of pull requests"),
+        ({"reason": Reason.LOCK_PENDING}, "review of its lock"),
         ({"approve": Approval(1, BRANCH, "", by_forge=True)}, "the next apply"),
     ],
 )

@@ -212,6 +212,40 @@ def test_untouched_package_equals_a_fresh_clone_after_every_update() -> None:
     assert "host: edge-01-cluster\n" in climbed
 
 
+@pytest.mark.parametrize(
+    "change", ["a file that functions do not touch", "another function", "nothing but notes"]
+)
+def test_what_functions_made_is_made_from_upstream_again(change: str) -> None:
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge", deployment=True)
+    plain = {"a_yaml": hosts(), "b_yaml": app("b"), "replacements_yaml": REPLACEMENTS}
+    for number, notes in enumerate(("one", "two"), start=1):
+        world.publish("blueprints", "web", blueprint("web", **plain, README_md=notes), number)
+    downstream = {"downstream": Downstream(repo="edge", package="edge-01")}
+    world.variants["web"] = spec(1, [REPLACE]).model_copy(update=downstream)
+    world.run()
+    world.merge("edge", world.drafts("edge")[0])
+    world.run()
+    main = world.repositories["edge"].at(MAIN).packages["edge-01"]
+    assert "host: edge-01-cluster\n" in text(main, "a.yaml")
+    if change == "a file that functions do not touch":
+        world.edit("edge", "edge-01", {"b.yaml": text(main, "b.yaml").replace("size: s", "size: mine")})
+    labels = {"image": f"{CATALOG}set-labels:v0.2.0", "configMap": {"team": "web"}}
+    functions = [REPLACE, labels] if change == "another function" else [REPLACE]
+    number = 2 if change == "nothing but notes" else 1
+    world.variants["web"] = spec(number, functions).model_copy(update=downstream)
+
+    world.run()
+
+    at = world.drafts("edge")[0] if world.drafts("edge") else MAIN
+    files = world.repositories["edge"].at(at).packages["edge-01"]
+    assert "host: edge-01-cluster\n" in text(files, "a.yaml")
+    assert ("team: web" in text(files, "a.yaml")) is (change == "another function")
+    assert ("size: mine" in text(files, "b.yaml")) is (change == "a file that functions do not touch")
+    assert world.plan().is_empty
+
+
 def test_function_that_changes_its_own_output_is_named_where_people_edited_it() -> None:
     revisions = [{"a_yaml": hosts(color), "replacements_yaml": REPLACEMENTS} for color in ("red", "blue")]
 

@@ -376,7 +376,7 @@ def test_open_pull_request_that_is_right_is_left() -> None:
         ({"base": "release"}, "base"),
         ({"digest": "other", "base": "release"}, "text and base"),
         ({"labels": ()}, "labels"),
-        ({"labels": (), "base": "release"}, "base"),
+        ({"labels": (), "base": "release"}, "base and labels"),
     ],
 )
 def test_open_pull_request_that_is_wrong_is_repaired(wrong: dict[str, Any], repair: str) -> None:

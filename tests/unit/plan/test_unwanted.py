@@ -23,7 +23,7 @@ from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.plan.deletion_guard import RefusedDeletions, deletion_consent
-from reconciler.plan.deletions import decide_unwanted, guard_moved, withdraw_deletion
+from reconciler.plan.deletions import decide_unwanted, guard_moved, left_to_people, withdraw_deletion
 from reconciler.policy import Policy
 from reconciler.records.state import RefusedDeletionsRecord, RefusedPackage
 from reconciler.render.rendered import Blocked, Package, Rendered
@@ -108,7 +108,7 @@ def test_untouched_draft_of_a_deleted_package_is_closed_with_its_pull_request() 
 
 def test_draft_of_people_stays_beside_the_proposal() -> None:
     touched = a_draft(has_foreign_commits=True)
-    step = f"{DELETED.message}; a person committed to {BRANCH}: merge it, or delete the branch"
+    step = f"{DELETED.message}. {left_to_people(a_target(), [touched])}"
 
     assert decision(a_target(draft=touched)) == replace(DELETED, message=step, waits=True)
     assert decision(a_target(merged=(touched,))) == replace(DELETED, writes=(CLOSE_DRAFT, REMOVAL))
@@ -133,7 +133,7 @@ def test_package_that_was_never_on_main_goes_with_its_draft() -> None:
     assert decision(replace(target, draft=edited)) == replace(
         KEPT,
         reason=Reason.DRAFT_EDITED,
-        message="A person committed to its draft; delete the branch to let it go",
+        message=f"A person committed to {BRANCH}, which no variant wants: close pull request #4 to let it go",
         before=oid("d1"),
         after=oid("d1"),
         waits=True,

@@ -6,13 +6,16 @@ import pytest
 
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey
-from reconciler.policy import Limits
+from reconciler.policy import Limits, Policy
 from reconciler.read.classify import Classification, classify_broken, classify_object
 from reconciler.read.documents import parse_file, yaml_limits
 
 PORCH = "config.porch.kpt.dev"
 VARIANT = f"apiVersion: {PORCH}/v1alpha1\nkind: PackageVariant\n"
 NAMED = "metadata: {name: web}\n"
+UPSTREAM = "upstream: {repo: b, package: w}"
+SIDES = f"{UPSTREAM}, downstream: {{repo: e, package: p}}"
+SPEC = f"spec: {{{SIDES}}}\n"
 NAME_HINT = "Use lower-case letters, digits and dashes, and start and end with a letter or digit."
 
 
@@ -23,7 +26,7 @@ def classified(text: str) -> Classification:
         (broken,) = content.broken
         return classify_broken(broken, "f.yaml", "team")
     (parsed,) = content.objects
-    return classify_object(parsed, "team")
+    return classify_object(parsed, Policy(default_namespace="team"))
 
 
 def key(namespace: str = "team", kind: str = "PackageVariant") -> ObjectKey:
@@ -50,25 +53,25 @@ CASES = {
     "in a namespace": Case(f"{VARIANT}metadata: {{name: web, namespace: a}}\nspec: {{}}\n", key("a")),
     "with a status": Case(f"{VARIANT}{NAMED}spec: {{}}\nstatus: odd\n", key()),
     "an unknown field, with its downstream": Case(
-        f"{VARIANT}{NAMED}spec: {{downstream: {{repo: e, package: p}}, upstrem: 1}}\n",
+        f"{VARIANT}{NAMED}spec: {{downstream: {{repo: e, package: p}}, upstrem: {{repo: b, package: w}}}}\n",
         key(),
         Fault("f.yaml:4:43", Reason.UNKNOWN_FIELD, "Unknown field spec.upstrem", "Did you mean upstream?"),
         ("e", "p"),
     ),
     "a wrong type in its downstream": Case(
-        f"{VARIANT}{NAMED}spec: {{downstream: {{repo: [e], package: p}}}}\n",
+        f"{VARIANT}{NAMED}spec: {{downstream: {{repo: [e], package: p}}, {UPSTREAM}}}\n",
         key(),
         Fault(
             "f.yaml:4:27", Reason.INVALID_MANIFEST, "spec.downstream.repo must be a string, but is a list", ""
         ),
     ),
     "a wrong type instead of its downstream": Case(
-        f"{VARIANT}{NAMED}spec: {{downstream: [e]}}\n",
+        f"{VARIANT}{NAMED}spec: {{downstream: [e], upstream: {{repo: b, package: w}}}}\n",
         key(),
         Fault("f.yaml:4:20", Reason.INVALID_MANIFEST, "spec.downstream must be a mapping, but is a list", ""),
     ),
     "an unknown annotation of ours": Case(
-        f"{VARIANT}metadata:\n  name: web\n  annotations: {{reconciler.dev/pausd: 'true'}}\nspec: {{}}\n",
+        f"{VARIANT}metadata:\n  name: web\n  annotations: {{reconciler.dev/pausd: 'true'}}\n{SPEC}",
         key(),
         Fault(
             "f.yaml:5:17",
@@ -76,14 +79,15 @@ CASES = {
             "reconciler.dev/pausd is unknown on a PackageVariant",
             "Did you mean reconciler.dev/paused?",
         ),
+        ("e", "p"),
     ),
     "no name": Case(
-        f"{VARIANT}spec: {{}}\n",
+        f"{VARIANT}{SPEC}",
         None,
         Fault("f.yaml:1:1", Reason.MISSING_FIELD, "Missing required field metadata.name", "Give it a name."),
     ),
     "a generated name": Case(
-        f"{VARIANT}metadata: {{generateName: w}}\n",
+        f"{VARIANT}metadata: {{generateName: w}}\n{SPEC}",
         None,
         Fault(
             "f.yaml:3:11",
@@ -93,21 +97,39 @@ CASES = {
         ),
     ),
     "a name that Kubernetes refuses": Case(
-        f"{VARIANT}metadata: {{name: W}}\n",
+        f"{VARIANT}metadata: {{name: W}}\n{SPEC}",
         None,
         Fault(
             "f.yaml:3:18", Reason.INVALID_NAME, "metadata.name 'W' is not a valid Kubernetes name", NAME_HINT
         ),
     ),
     "a name that is no text": Case(
-        f"{VARIANT}metadata: {{name: 5}}\n",
+        f"{VARIANT}metadata: {{name: 5}}\n{SPEC}",
         None,
         Fault(
-            "f.yaml:3:18", Reason.INVALID_NAME, "metadata.name '5' is not a valid Kubernetes name", NAME_HINT
+            "f.yaml:3:18",
+            Reason.INVALID_MANIFEST,
+            "metadata.name must be a string, but is the number 5",
+            "Put it in quotes, as it is written: without them it is a number.",
         ),
     ),
+    "a name that YAML reads as a boolean": Case(
+        f"{VARIANT}metadata: {{name: n}}\n{SPEC}",
+        None,
+        Fault(
+            "f.yaml:3:18",
+            Reason.INVALID_MANIFEST,
+            "metadata.name must be a string, but is the boolean false",
+            "Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans.",
+        ),
+    ),
+    "metadata of another type": Case(
+        f"{VARIANT}metadata: [web]\n{SPEC}",
+        None,
+        Fault("f.yaml:3:11", Reason.INVALID_MANIFEST, "metadata must be a mapping, but is a list", ""),
+    ),
     "a namespace that Kubernetes refuses": Case(
-        f"{VARIANT}metadata: {{name: web, namespace: a.b}}\n",
+        f"{VARIANT}metadata: {{name: web, namespace: a.b}}\n{SPEC}",
         None,
         Fault(
             "f.yaml:3:34",
@@ -117,7 +139,7 @@ CASES = {
         ),
     ),
     "another version": Case(
-        f"apiVersion: {PORCH}/v1alpha2\nkind: PackageVariant\n{NAMED}",
+        f"apiVersion: {PORCH}/v1alpha2\nkind: PackageVariant\n{NAMED}{SPEC}",
         key(),
         Fault(
             "f.yaml:1:13",
@@ -125,9 +147,10 @@ CASES = {
             f"PackageVariant {PORCH}/v1alpha2 is not supported; {PORCH}/v1alpha1 is",
             USE,
         ),
+        ("e", "p"),
     ),
     "a misspelt kind": Case(
-        f"apiVersion: {PORCH}/v1alpha1\nkind: PackageVariants\n{NAMED}",
+        f"apiVersion: {PORCH}/v1alpha1\nkind: PackageVariants\n{NAMED}{SPEC}",
         key(),
         Fault(
             "f.yaml:2:7",
@@ -135,6 +158,7 @@ CASES = {
             f"Unknown kind PackageVariants of {PORCH}",
             "Did you mean PackageVariant?",
         ),
+        ("e", "p"),
     ),
     "an unknown kind of our group": Case(
         f"apiVersion: {PORCH}/v1alpha1\nkind: Zebra\n{NAMED}",
@@ -147,9 +171,10 @@ CASES = {
         ),
     ),
     "a kind that is ours alone in another group": Case(
-        f"apiVersion: other.dev/v1\nkind: PackageVariant\n{NAMED}",
+        f"apiVersion: other.dev/v1\nkind: PackageVariant\n{NAMED}{SPEC}",
         key(),
         Fault("f.yaml:1:13", Reason.UNKNOWN_GROUP, "Unknown API group other.dev of kind PackageVariant", USE),
+        ("e", "p"),
     ),
     "a misspelt group of a common kind": Case(
         f"apiVersion: config.porch.ktp.dev/v1alpha1\nkind: Repository\n{NAMED}",
@@ -162,7 +187,7 @@ CASES = {
         ),
     ),
     "a kind of ours without an apiVersion": Case(
-        f"kind: PackageVariant\n{NAMED}",
+        f"kind: PackageVariant\n{NAMED}{SPEC}",
         key(),
         Fault(
             "f.yaml:1:1",
@@ -170,6 +195,7 @@ CASES = {
             "Missing required field apiVersion",
             f"Add apiVersion: {PORCH}/v1alpha1.",
         ),
+        ("e", "p"),
     ),
     "an apiVersion of ours without a kind": Case(
         f"apiVersion: {PORCH}/v1alpha1\n{NAMED}",

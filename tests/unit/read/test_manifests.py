@@ -28,6 +28,7 @@ def variant(name: str, **more: str) -> str:
         "    repo: blueprints",
         "    package: web",
         "    revision: 1",
+        "  downstream: {repo: edge, package: web}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -78,7 +79,7 @@ def test_manifests_are_read_from_every_form_of_file(world: Make) -> None:
     assert manifests.problems == ()
     assert {str(v.source.location) for v in manifests.variants} == {
         "a/two.yaml:1",
-        "a/two.yaml:13",
+        "a/two.yaml:14",
         "b.yml:1",
         "deep/er/c.json:1",
         "list.yaml:4",
@@ -162,7 +163,7 @@ BAD = [
     ),
     Bad(
         "an unknown field",
-        variant("x").replace("repo:", "repository:"),
+        variant("x").replace("    repo:", "    repository:"),
         7,
         5,
         Reason.UNKNOWN_FIELD,
@@ -172,7 +173,7 @@ BAD = [
     ),
     Bad(
         "a value of a wrong type",
-        variant("x").replace("package: web", "package: 12"),
+        variant("x").replace("    package: web", "    package: 12"),
         8,
         14,
         Reason.INVALID_MANIFEST,
@@ -360,11 +361,11 @@ def test_broken_document_does_not_affect_the_others(world: Make, where: int) -> 
     manifests = read(world({"all.yaml": "---\n".join(documents)}))
 
     (problem,) = manifests.problems
-    assert problem.location.line == 10 * where + 6
+    assert problem.location.line == 11 * where + 6
     assert problem.subject == "PackageVariant platform/bad"
     assert names(manifests) == ["platform/a", "platform/b"]
     assert [v.source.location.line for v in manifests.variants] == [
-        n * 10 + 1 for n in range(3) if n != where
+        n * 11 + 1 for n in range(3) if n != where
     ]
     assert manifests.broken == {"all.yaml"}
     lines = [v.source.at("spec", "upstream", "revision").line for v in manifests.variants]
@@ -372,12 +373,51 @@ def test_broken_document_does_not_affect_the_others(world: Make, where: int) -> 
 
 
 def test_every_error_of_a_manifest_is_reported(world: Make) -> None:
-    text = variant("x").replace("repo:", "rep:").replace("package:", "packag:")
+    text = variant("x").replace("    repo:", "    rep:").replace("    package:", "    packag:")
     manifests = read(world({"bad.yaml": text}))
 
     assert [p.message for p in manifests.problems] == [
         "Unknown field spec.upstream.rep",
         "Unknown field spec.upstream.packag",
+    ]
+
+
+NOT_NAME = 'must not contain the key "name"'
+WRONG = """\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: PackageVariant
+metadata:
+  name: n
+  annotations: {reconciler.dev/pausd: "true"}
+spec:
+  upstream: {}
+  downstrem: {repo: 5}
+  adoptionPolicy: adoptAll
+  packageContext:
+    data: {a: 5, name: web}
+  injectors: [{kind: ConfigMap}]
+  pipeline:
+    mutators: [{name: a.b, configMap: {on: yes}}]
+"""
+
+
+def test_one_wrong_value_hides_no_other_fault(world: Make) -> None:
+    manifests = read(world({"bad.yaml": WRONG}))
+
+    assert [(p.location.line, p.message) for p in manifests.problems] == [
+        (4, "metadata.name must be a string, but is the boolean false"),
+        (5, "reconciler.dev/pausd is unknown on a PackageVariant"),
+        (7, "missing required field spec.downstream.package"),
+        (7, "missing required field spec.upstream.package"),
+        (7, "missing required field spec.upstream.repo"),
+        (8, "Unknown field spec.downstrem"),
+        (8, "spec.downstream.repo must be a string, but is the number 5"),
+        (9, 'spec.adoptionPolicy field can only be "adoptNone" or "adoptExisting"'),
+        (11, "spec.packageContext.data.a must be a string, but is the number 5"),
+        (11, f'spec.packageContext.data: Invalid value: {{"a":"5","name":"web"}}: {NOT_NAME}'),
+        (12, "spec.injectors[0].name must not be empty"),
+        (14, "spec.pipeline.mutators[0].name must not contain '.'"),
+        (14, "spec.pipeline.mutators[0].configMap.true must be a string, but is the boolean true"),
     ]
 
 
@@ -388,9 +428,9 @@ def test_duplicate_manifests_stall_and_name_each_other(world: Make) -> None:
     assert manifests.stalled == {key("PackageVariant", "default", "good")}
     assert [(str(p.location), p.reason) for p in manifests.problems] == [
         ("a.yaml:1", Reason.DUPLICATE_OBJECT),
-        ("b.yaml:11", Reason.DUPLICATE_OBJECT),
+        ("b.yaml:12", Reason.DUPLICATE_OBJECT),
     ]
-    assert "b.yaml:11" in manifests.problems[0].message
+    assert "b.yaml:12" in manifests.problems[0].message
     assert "a.yaml:1" in manifests.problems[1].message
 
 

@@ -10,6 +10,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Plan, Refusal
 from reconciler.plan.status import PackageStatus
 from reconciler.report.summary import arrow, clusters_text, exits_of, summary_line
+from tests.support.plan_values import web_context
 from tests.support.values import replace
 from tests.unit.report.plans import EAST, NAMES, UPDATED, change
 
@@ -38,6 +39,8 @@ def test_kept_package_without_a_state_is_not_ours() -> None:
     states = {IDLE.changes[0].package: PackageStatus(Phase.PUBLISHED)}
 
     assert summary_line(plan, states) == "Nothing to do: 2 kept (1 published, 1 not ours)"
+    alone = Plan(changes=(other,), context=web_context(downstreams={}, variants={}))
+    assert summary_line(alone, {}) == "Nothing to do: 1 kept (1 not ours)"
 
 
 @pytest.mark.parametrize("case", BUSY)

@@ -38,7 +38,10 @@ ANSWERED = Answers(named={ConflictName("a.yaml", "-", "-", ""): "upstream"})
 CASES: dict[str, tuple[dict[str, Any], set[tuple[str, Oid]]]] = {
     "a new package": ({}, {OF_PIN}),
     "an update": ({"local": oid("e1"), "base": BASE}, {MAIN, OF_BASE, OF_PIN}),
-    "an update to the same content": ({"local": oid("e1"), "base": replace(BASE, tree=PIN.tree)}, {MAIN}),
+    "an update to the same content": (
+        {"local": oid("e1"), "base": replace(BASE, tree=PIN.tree)},
+        {MAIN, OF_PIN},
+    ),
     "a package that is up to date": ({"local": oid("e1"), "base": BASE, "settled": oid("e1")}, set()),
     "a package whose base is lost": ({"local": oid("e1"), "lost_base": "It is gone"}, {MAIN}),
     "a package without upstreamLock": (
@@ -49,15 +52,15 @@ CASES: dict[str, tuple[dict[str, Any], set[tuple[str, Oid]]]] = {
     "a person's draft": ({"draft": persons(), "draft_base": DRAFT_BASE}, {OF_PIN, DRAFT, OF_DRAFT_BASE}),
     "a person's draft at the upstream": (
         {"local": oid("b1"), "base": PIN, "draft": persons(), "draft_base": PIN},
-        {FORK, DRAFT},
+        {FORK, DRAFT, OF_PIN},
     ),
     "a person's draft behind main": (
         {"local": oid("e1"), "base": PIN, "draft": persons(), "draft_base": PIN},
-        {MAIN, DRAFT, FORK},
+        {MAIN, DRAFT, FORK, OF_PIN},
     ),
     "a person's draft of a package that was not there": (
         {"local": oid("e1"), "base": PIN, "draft": persons(base_tree=None), "draft_base": PIN},
-        {MAIN, DRAFT},
+        {MAIN, DRAFT, OF_PIN},
     ),
     "a person's draft of a package that is gone": (
         {"draft": persons(), "draft_base": PIN},

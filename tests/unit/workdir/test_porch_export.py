@@ -54,13 +54,13 @@ def git_repository(name: str, **more: Any) -> dict[str, Any]:
 
 
 def convert(*objects: dict[str, Any]) -> tuple[dict[str, list[Any]], list[str]]:
-    """Return the converted manifests by kind, and the notes."""
+    """Return the converted manifests by kind, and the notes, apart from those of Repositories to register."""
     conversion = convert_export({"porch.yaml": f"{emit(listed(*objects))}\n".encode()})
     values = {
         kind: [document.value for document in load_documents(text.encode())]
         for kind, text in conversion.manifests.items()
     }
-    return values, list(conversion.lines())
+    return values, [line for line in conversion.lines() if "reconciler repo add" not in line]
 
 
 def listed(*objects: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,10 @@ def test_variant_whose_package_exists_adopts_it() -> None:
 
     assert [v["spec"].get("adoptionPolicy") for v in values["PackageVariant"]] == ["adoptExisting", None]
     assert notes == [
-        "PackageVariant default/a: packages that exist are taken over: adoptionPolicy is adoptExisting"
+        (
+            "PackageVariant default/a: adoptionPolicy -> adoptExisting"
+            " (Porch has made packages of it, and they are taken over)"
+        )
     ]
 
 
@@ -145,7 +148,7 @@ REPOSITORY_FIELDS = [
     ({"sync": {"schedule": "*/10 * * * *"}}, "repositories are read by every run"),
     ({"mutators": [{"image": "set-labels"}]}, "no equivalent: write functions into Kptfiles"),
     ({"upstream": {"name": "x"}}, "no equivalent: name the upstream in a PackageVariant"),
-    ({"mystery": True}, "spec.mystery has no equivalent"),
+    ({"mystery": True}, "spec.mystery is left out (it has no equivalent)"),
 ]
 
 
@@ -178,10 +181,112 @@ def test_objects_that_are_no_manifests_are_told_once_for_each_kind() -> None:
     ]
 
 
-def test_notes_of_many_objects_are_one_line() -> None:
-    _, (note,) = convert(*(git_repository(f"r{n}", sync={"schedule": "x"}) for n in range(5)))
+def test_each_change_is_told_for_each_object() -> None:
+    _, notes = convert(*(git_repository(f"r{n}", sync={"schedule": "x"}) for n in range(5)))
 
-    assert "Repository default/r2 and 2 more: repositories are read" in note
+    why = "spec.sync is left out (repositories are read by every run)"
+    assert notes == [f"Repository default/r{n}: {why}" for n in range(5)]
+
+
+FOLLOWED = "(that is what Porch calls the head of the branch; each change of the package on it is proposed)"
+NAMES = "(numbers are revisions, names are workspaces)"
+UPSTREAMS = [
+    ({"revision": -1}, {"branch": "main"}, f"revision: -1 -> branch: main {FOLLOWED}"),
+    ({"revision": "main"}, {"branch": "main"}, f"revision: main -> branch: main {FOLLOWED}"),
+    ({"workspaceName": "main"}, {"branch": "main"}, f"workspaceName: main -> branch: main {FOLLOWED}"),
+    (
+        {"revision": -1, "workspaceName": "v2"},
+        {"workspaceName": "v2"},
+        "revision: -1 is left out (Porch ignores it beside a workspaceName)",
+    ),
+    (
+        {"revision": "v1.2.0"},
+        {"workspaceName": "v1.2.0"},
+        f"revision: v1.2.0 -> workspaceName: v1.2.0 {NAMES}",
+    ),
+    (
+        {"revision": "^1.2"},
+        {"version": "^1.2"},
+        "revision: ^1.2 -> version: ^1.2 (it is a range of versions)",
+    ),
+    ({"revision": "v3"}, {"revision": "v3"}, ""),
+    ({"workspaceName": "wip"}, {"workspaceName": "wip"}, ""),
+]
+
+
+@pytest.mark.parametrize(("written", "meant", "note"), UPSTREAMS)
+def test_upstreams_are_written_as_they_are_called_here(
+    written: dict[str, Any], meant: dict[str, Any], note: str
+) -> None:
+    values, notes = convert(
+        git_repository("blueprints"),
+        variant("web", spec={"upstream": {"repo": "blueprints", "package": "web", **written}}),
+    )
+
+    (value,) = values["PackageVariant"]
+    assert value["spec"]["upstream"] == {"repo": "blueprints", "package": "web", **meant}
+    assert notes == ([f"PackageVariant default/web: spec.upstream.{note}"] if note else [])
+
+
+def test_addresses_become_repositories() -> None:
+    known, unknown = "https://git.example/edge", "https://git.example/acme/Blue_prints.git"
+    upstream = {"repo": unknown, "package": "web", "revision": 1}
+    values, notes = convert(
+        git_repository("edge"),
+        variant("web", spec={"upstream": upstream, "downstream": {"repo": known, "package": "web"}}),
+    )
+
+    (value,) = values["PackageVariant"]
+    assert (value["spec"]["upstream"]["repo"], value["spec"]["downstream"]["repo"]) == ("blue-prints", "edge")
+    assert [each["metadata"]["name"] for each in values["Repository"]] == ["blue-prints", "edge"]
+    name = "(manifests name Repositories, not addresses)"
+    assert notes == [
+        f"Repository default/blue-prints: made for the address {unknown}, with its branch main",
+        f"PackageVariant default/web: {unknown} -> blue-prints {name}",
+        f"PackageVariant default/web: {known} -> edge {name}",
+    ]
+
+
+def test_repositories_that_were_not_exported_are_named_with_the_command_that_registers_them() -> None:
+    lines = list(convert_export({"a.yaml": f"{emit(variant('web'))}\n".encode()}).lines())
+
+    text = "it is named and was not exported: register it with"
+    assert lines == [
+        f"Repository default/blueprints: {text} `reconciler repo add blueprints URL`",
+        f"Repository default/edge: {text} `reconciler repo add edge URL --deployment`",
+    ]
+
+
+def test_what_porch_ignores_or_kubernetes_refuses_is_mended() -> None:
+    spec = {
+        "injectors": {"kind": "ConfigMap", "name": "a"},
+        "labels": {"contact": "a@b.example", "team": "x"},
+    }
+    values, notes = convert(variant("web", spec=spec))
+
+    (value,) = values["PackageVariant"]
+    assert value["spec"]["injectors"] == [{"kind": "ConfigMap", "name": "a"}]
+    assert (value["spec"]["labels"], value["spec"]["annotations"]) == (
+        {"team": "x"},
+        {"contact": "a@b.example"},
+    )
+    assert [note.partition(": ")[2].partition(" (")[0] for note in notes] == [
+        "spec.injectors -> a list of one",
+        "spec.labels.contact -> annotations",
+    ]
+
+
+def test_file_that_is_no_yaml_and_objects_of_one_name_are_told() -> None:
+    one, other = variant("web"), variant("web", spec={"adoptionPolicy": "adoptExisting"})
+    files = {"a.yaml": one, "b.yaml": one, "c.yaml": other}
+    exports = {name: f"{emit(value)}\n".encode() for name, value in files.items()} | {"d.yaml": b"a: [\n"}
+
+    notes = [line for line in convert_export(exports).lines() if "repo add" not in line]
+
+    assert notes[0].startswith("d.yaml: left out, it is not YAML: line 2")
+    assert notes[1:] == [
+        "PackageVariant default/web: the one of c.yaml is left out (that of a.yaml has the same name)"
+    ]
 
 
 def test_lists_of_one_kind_and_several_documents_are_read() -> None:

@@ -1,0 +1,81 @@
+"""The resources that a rendered chart gives, with their files."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from reconciler.functions.charts import ChartCall, ChartError, RenderedTemplate
+from reconciler.functions.resource import Resource
+from reconciler.functions.values import copy_value, mapping_at
+from reconciler.functions.wire import default_path
+from reconciler.krm.documents import DocumentKind, split_file
+
+_TESTS: Final = frozenset(("test", "test-success", "test-failure"))
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
+_HOOK: Final = "helm.sh/hook"
+
+
+def to_resources(call: ChartCall, rendered: Sequence[RenderedTemplate], package: str) -> list[Resource]:
+    """Return the resources of a rendered chart, each with its text and its file in the package.
+
+    Hooks are resources like others, with their annotations: Argo CD takes them for its own hooks. Tests are
+    left out where the configuration skips them.
+
+    Raises:
+        ChartError: A template gave something that is no resource with a name.
+    """
+    resources: list[Resource] = []
+    for template in rendered:
+        if template.path.endswith("NOTES.txt"):
+            continue
+        split = split_file(template.text.encode(), "")
+        if split.problem is not None:
+            line = f":{split.problem.line}" if split.problem.line else ""
+            raise ChartError(
+                f"What {template.path} of the chart gives is no YAML{line}: {split.problem.message}",
+                call.path,
+            )
+        for document in split.documents:
+            if document.kind is DocumentKind.EMPTY or document.value is None:
+                continue
+            resources += _resources(call, document.value, document.text, template.path, package)
+    return resources
+
+
+def _resources(call: ChartCall, value: Any, text: str, template: str, package: str) -> Iterator[Resource]:
+    items = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
+    if isinstance(items, list):
+        for item in items:
+            yield from _resources(call, item, "", template, package)
+        return
+    named = (
+        isinstance(value, dict)
+        and value.get("apiVersion")
+        and value.get("kind")
+        and mapping_at(value, "metadata").get("name")
+    )
+    if not named:
+        why = "no resource with apiVersion, kind and metadata.name"
+        raise ChartError(f"{template} of the chart {call.chart.name} gives {why}", call.path)
+    resource = Resource(value, package=package)
+    hooks = {each.strip() for each in str(resource.annotations.get(_HOOK) or "").split(",")}
+    if call.skip_tests and hooks & _TESTS:
+        return
+    if text:
+        resource.written = f"# Source: {template}\n{text.strip()}\n"
+        resource.held = copy_value(value)
+    path = _template_file(template) if call.by_template else _resource_file(resource)
+    resource.path = f"{package}/{path}" if package else path
+    yield resource
+
+
+def _resource_file(resource: Resource) -> str:
+    """Return the file of a resource by its kind, name and namespace, as functions name new resources."""
+    return "/".join(_UNSAFE.sub("_", part) for part in default_path(resource).split("/"))
+
+
+def _template_file(template: str) -> str:
+    """Return the file of a resource by its template: `app/charts/db/templates/x.yaml` is `db/x.yaml`."""
+    parts = [part for part in template.split("/")[1:] if part not in ("templates", "charts")]
+    name = "/".join(_UNSAFE.sub("_", part) for part in parts)
+    return name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"

@@ -1,0 +1,349 @@
+"""Charts of Helm as a package holds them, and what `RenderHelmChart` asks to render of them."""
+
+import gzip
+import io
+import posixpath
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.base.suggestions import suggest
+from reconciler.functions.values import mapping_at, mappings_at, value_at
+from reconciler.krm.yaml import PACKAGE_LIMITS, Path, YamlError, load_documents
+from reconciler.names.objects import File, Files, Mode
+
+RENDER_HELM_CHART: Final = "render-helm-chart"
+CHART_HOME: Final = "charts"
+"""The directory of charts in a package, unless `helmGlobals.chartHome` names another one."""
+FILES: Final = "reconciler.dev/chart-files"
+"""The annotation of a RenderHelmChart that decides how files are named: `resources` or `templates`."""
+_MERGES: Final = ("override", "merge", "replace")
+_NAMED: Final = ("resources", "templates")
+_MOST_BYTES: Final = 64 << 20
+_TEMPLATE: Final = (".tpl", ".yaml", ".yml", ".txt", ".json")
+_ASKED: Final = re.compile(rb"Capabilities\s*\.\s*APIVersions\s*\.\s*Has\s+\"([^\"]+)\"")
+_RANDOM: Final = re.compile(
+    r"\{\{[^}]*\b(?:rand(?:AlphaNum|Alpha|Numeric|Ascii|Bytes|Int)|gen(?:CA|SelfSigned|Signed|PrivateKey)\w*|uuidv4|now"
+    r"|htpasswd|bcrypt)\b[^}]*\}\}"
+)
+"""An action of a template that gives something else each time."""
+_DOCUMENTS: Final = re.compile(r"(?m)^---[ \t]*$")
+_TEST: Final = re.compile(r"helm\.sh/hook[\"']?:\s*[\"']?test")
+_VALUES: Final = re.compile(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
+
+
+class ChartError(Exception):
+    """A chart cannot be rendered; `path` is the field of the configuration that asks for it."""
+
+    def __init__(self, message: str, path: Path = (), hint: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+        self.hint = hint
+
+
+class Chart(Struct, frozen=True):
+    """A chart as an archive with its digest.
+
+    `asks` holds the API versions that its templates ask the cluster for by name, None if it has no such
+    question; `random` the values that lines with a random or current value read.
+    """
+
+    name: str
+    archive: bytes
+    digest: str
+    asks_version: bool = False
+    asks: tuple[str, ...] = ()
+    random: tuple[str, ...] = ()
+
+
+class ChartCall(Struct, frozen=True):
+    """One rendering of a chart. `kube_version` is "" and `api_versions` None where nothing tells them.
+
+    `own` are the files of the charts and values, which may be resources before a template is rendered.
+    """
+
+    chart: Chart
+    values: Mapping[str, Any]
+    release: str
+    namespace: str
+    path: Path = ()
+    kube_version: str = ""
+    api_versions: tuple[str, ...] | None = None
+    include_crds: bool = False
+    skip_tests: bool = False
+    by_template: bool = False
+    own: frozenset[str] = frozenset()
+
+
+class RenderedTemplate(Struct, frozen=True):
+    """The output of one template, or a file of `crds/`, by its path in the chart."""
+
+    path: str
+    text: str
+
+
+def read_charts(config: Mapping[str, Any] | None, files: Files) -> tuple[ChartCall, ...]:
+    """Return the charts that a functionConfig asks for, with their values. Charts come from the package.
+
+    Args:
+        config: A `RenderHelmChart`, or a `ConfigMap` with one chart.
+        files: The files of the package, by their paths in it.
+
+    Raises:
+        ChartError: The configuration is invalid, or a chart or values file is missing or invalid.
+
+    Source: krm-functions-catalog functions/go/render-helm-chart/helmfn, and its HelmChartInflationGenerator.
+    Differs: nothing is fetched; of several values files the last one wins; a release without a name has
+        that of the chart, not a generated one.
+    """
+    kind = str(value_at(config, "kind") or "")
+    if config is None or kind not in ("ConfigMap", "RenderHelmChart"):
+        raise ChartError("Its functionConfig must be a RenderHelmChart or a ConfigMap")
+    spec: Mapping[str, Any] = _of_config_map(mapping_at(config, "data")) if kind == "ConfigMap" else config
+    charts = mappings_at(spec, "helmCharts")
+    if not charts:
+        raise ChartError("helmCharts names no chart", ("helmCharts",) if "helmCharts" in spec else ("kind",))
+    home = str(value_at(spec, "helmGlobals", "chartHome") or "").strip("/") or CHART_HOME
+    named = str(value_at(config, "metadata", "annotations", FILES) or _NAMED[0])
+    if named not in _NAMED:
+        path = ("metadata", "annotations", FILES)
+        raise ChartError(f"{FILES} is {named!r}", path, f"Write {' or '.join(_NAMED)}.")
+    own = chart_paths(config, files)
+    calls = (_call(chart, ("helmCharts", index), home, files) for index, chart in enumerate(charts))
+    return tuple(replace(call, by_template=named == _NAMED[1], own=own) for call in calls)
+
+
+def _of_config_map(data: Mapping[str, Any]) -> dict[str, Any]:
+    chart = {name: data[name] for name in ("name", "version", "repo") if name in data}
+    fields = ("releaseName", "namespace", "nameTemplate", "includeCRDs", "skipTests")
+    options: dict[str, Any] = {name: data[name] for name in fields if name in data}
+    if "valuesFile" in data:
+        options["values"] = {"valuesFiles": [data["valuesFile"]]}
+    home = {name: data[name] for name in ("chartHome", "configHome") if name in data}
+    return {"helmGlobals": home, "helmCharts": [{"chartArgs": chart, "templateOptions": options}]}
+
+
+def _call(spec: Mapping[str, Any], at: Path, home: str, files: Files) -> ChartCall:
+    args, options = mapping_at(spec, "chartArgs"), mapping_at(spec, "templateOptions")
+    name = str(args.get("name") or "")
+    if not name:
+        raise ChartError("chartArgs.name is missing", at, "Write the name of the chart.")
+    chart = find_chart(name, str(args.get("version") or ""), home, files, (*at, "chartArgs"))
+    at = (*at, "templateOptions")
+    release = str(options.get("releaseName") or options.get("nameTemplate") or name)
+    if "{{" in release:
+        hint = "Write releaseName, so that every run gives the same manifests."
+        raise ChartError("nameTemplate has a template", (*at, "nameTemplate"), hint)
+    versions = options.get("apiVersions")
+    return ChartCall(
+        chart,
+        _values(mapping_at(options, "values"), (*at, "values"), files),
+        release,
+        str(options.get("namespace") or "default"),
+        at,
+        str(options.get("kubeVersion") or ""),
+        tuple(map(str, versions)) if isinstance(versions, list) else None,
+        _is_true(options, "includeCRDs", at),
+        _is_true(options, "skipTests", at),
+    )
+
+
+def _is_true(options: Mapping[str, Any], name: str, at: Path) -> bool:
+    value = options.get(name)
+    if value in (None, True, False, "true", "false", ""):
+        return value in (True, "true")
+    raise ChartError(f"{name} is {value!r}", (*at, name), "Write true or false.")
+
+
+def _values(spec: Mapping[str, Any], at: Path, files: Files) -> dict[str, Any]:
+    """Return the values of files and those in the configuration, merged by `valuesMerge`."""
+    merge = str(spec.get("valuesMerge") or _MERGES[0])
+    if merge not in _MERGES:
+        raise ChartError(
+            f"valuesMerge is {merge!r}", (*at, "valuesMerge"), f"Write one of {', '.join(_MERGES)}."
+        )
+    inline = mapping_at(spec, "valuesInline")
+    if merge == "replace":
+        return inline
+    read: dict[str, Any] = {}
+    for index, given in enumerate(spec.get("valuesFiles") or ()):
+        read = _merged(read, _values_file(str(given), (*at, "valuesFiles", index), files))
+    return _merged(read, inline) if merge == _MERGES[0] else _merged(inline, read)
+
+
+def _values_file(given: str, at: Path, files: Files) -> dict[str, Any]:
+    path = posixpath.normpath(given)
+    if "://" in given:
+        raise ChartError(
+            f"The values file {given} is on a server", at, "Put it into the package: no run fetches it."
+        )
+    if path.startswith(("/", "../")) or path not in files or files[path].mode == Mode.SYMLINK:
+        near = suggest(path, [name for name in files if name.endswith((".yaml", ".yml"))])
+        raise ChartError(f"The package has no values file {given}", at, near)
+    try:
+        documents = load_documents(files[path].data, PACKAGE_LIMITS)
+    except YamlError as error:
+        raise ChartError(f"{path}:{error.line}: {error.message}", at, error.hint) from error
+    value = documents[0].value if documents else None
+    if value is not None and not isinstance(value, dict):
+        raise ChartError(f"{path} has no mapping of values", at)
+    return value or {}
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both mappings as Helm merges values: mappings are joined, everything else comes from `above`."""
+    result = dict(below)
+    for key, value in above.items():
+        old = result.get(key)
+        result[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result
+
+
+# Charts in a package
+
+
+def find_chart(name: str, version: str, home: str, files: Files, at: Path = ()) -> Chart:
+    """Return a chart of a package: a directory or an archive below `home`.
+
+    Raises:
+        ChartError: There is none, or it is of another version.
+    """
+    root = f"{home}/{name}"
+    inside = tuple(sorted((path, file) for path, file in files.items() if path.startswith(f"{root}/")))
+    is_directory = inside and f"{root}/Chart.yaml" in files
+    if is_directory:
+        chart, actual = _directory(name, root, inside)
+    else:
+        exact = [f"{root}-{version}.tgz", f"{root}.tgz"] if version else [f"{root}.tgz"]
+        others = sorted(path for path in files if path.startswith(f"{root}-") and path.endswith(".tgz"))
+        archive = next((path for path in exact if path in files), others[0] if len(others) == 1 else "")
+        if not archive:
+            charts = {path.split("/")[-2] for path in files if path.endswith("/Chart.yaml")}
+            hint = suggest(name, charts, otherwise="") or (
+                "Vendor it with `reconciler package from-chart`: no run fetches a chart."
+            )
+            raise ChartError(f"The package has no chart {name} in {home}/", (*at, "name"), hint)
+        chart, actual = _archive(name, files[archive])
+    if version and actual.lstrip("v") != version.lstrip("v"):
+        raise ChartError(
+            f"The chart {name} of the package is version {actual}, not {version}",
+            (*at, "version"),
+            f"Write {actual}, or vendor the chart of version {version}.",
+        )
+    return chart
+
+
+def chart_paths(config: Mapping[str, Any], files: Files) -> frozenset[str]:
+    """Return the paths of the charts and values files that a configuration reads. Total."""
+    spec = _of_config_map(mapping_at(config, "data")) if config.get("kind") == "ConfigMap" else config
+    home = str(value_at(spec, "helmGlobals", "chartHome") or "").strip("/") or CHART_HOME
+    starts: list[str] = []
+    exact: set[str] = set()
+    for chart in mappings_at(spec, "helmCharts"):
+        name = value_at(chart, "chartArgs", "name")
+        starts += [f"{home}/{name}/", f"{home}/{name}-", f"{home}/{name}.tgz"]
+        given = value_at(chart, "templateOptions", "values", "valuesFiles")
+        exact |= {posixpath.normpath(str(path)) for path in given} if isinstance(given, list) else set()
+    return frozenset(path for path in files if path in exact or path.startswith(tuple(starts)))
+
+
+@lru_cache(maxsize=64)
+def _directory(name: str, root: str, inside: tuple[tuple[str, File], ...]) -> tuple[Chart, str]:
+    """Return a chart of a directory as an archive with always the same bytes, and its version."""
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - few packages have a chart
+
+    files = {path.removeprefix(f"{root}/"): file for path, file in inside}
+    linked = next((path for path, file in files.items() if file.mode == Mode.SYMLINK), None)
+    if linked is not None:
+        raise ChartError(f"{root}/{linked} is a symbolic link", (), "Put the file itself into the chart.")
+    ignore = files.get(".helmignore")
+    lines = ignore.data.decode(errors="replace").splitlines() if ignore else []
+    spec = GitIgnoreSpec.from_lines([line for line in lines if not line.startswith("..")])
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path, file in files.items():
+            if path == "Chart.yaml" or not spec.match_file(path):
+                member = tarfile.TarInfo(f"{name}/{path}")
+                member.size = len(file.data)
+                archive.addfile(member, io.BytesIO(file.data))
+    data = gzip.compress(packed.getvalue(), 1, mtime=0)
+    texts = {path: file.data for path, file in files.items()}
+    return _chart(name, data, texts), _version(texts.get("Chart.yaml", b""), f"{root}/Chart.yaml")
+
+
+@lru_cache(maxsize=64)
+def _archive(name: str, file: File) -> tuple[Chart, str]:
+    texts = dict(_members(file.data, name))
+    own = next((data for path, data in sorted(texts.items(), key=_depth) if path.endswith("Chart.yaml")), b"")
+    return _chart(name, file.data, texts), _version(own, f"{name}.tgz")
+
+
+def _depth(item: tuple[str, bytes]) -> tuple[int, str]:
+    return item[0].count("/"), item[0]
+
+
+def _version(data: bytes, where: str) -> str:
+    try:
+        documents = load_documents(data, PACKAGE_LIMITS)
+    except YamlError as error:
+        raise ChartError(f"{where}:{error.line}: {error.message}") from error
+    return str(value_at(documents[0].value, "version") or "") if documents else ""
+
+
+def _chart(name: str, archive: bytes, texts: Mapping[str, bytes]) -> Chart:
+    sources = list(_sources(texts, name))
+    asks_versions = any(b"APIVersions" in source for source in sources)
+    names = {match.decode(errors="replace") for source in sources for match in _ASKED.findall(source)}
+    return Chart(
+        name,
+        archive,
+        sha256(archive).hexdigest(),
+        any(b"Capabilities" in source for source in sources),
+        tuple(sorted(names)) if asks_versions else (),
+        tuple(sorted(_random_values(sources))),
+    )
+
+
+def _sources(texts: Mapping[str, bytes], name: str) -> Iterator[bytes]:
+    for path, data in texts.items():
+        if path.endswith(".tgz"):
+            yield from _sources(dict(_members(data, name)), name)
+        elif "templates/" in path and path.endswith(_TEMPLATE):
+            yield data
+
+
+def _members(data: bytes, name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the regular files of an archive, up to a bound on their size together."""
+    left = _MOST_BYTES
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+            for member in archive:
+                if not member.isfile():
+                    continue
+                left -= member.size
+                if left < 0:
+                    raise ChartError(
+                        f"The archive of the chart {name} is larger than {_MOST_BYTES >> 20} MiB"
+                    )
+                content = archive.extractfile(member)
+                yield member.name, content.read() if content is not None else b""
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        raise ChartError(f"The archive of the chart {name} cannot be read: {error}") from error
+
+
+def _random_values(sources: Iterable[bytes]) -> Iterator[str]:
+    for source in sources:
+        for action in _RANDOM.finditer(source.decode(errors="replace")):
+            yield from _VALUES.findall(action[0])
+
+
+def is_test(text: str) -> bool:
+    """Tell whether all that a template gives are tests of its chart, which `skipTests` leaves out."""
+    documents = [part for part in _DOCUMENTS.split(text) if part.strip()]
+    return bool(documents) and all(map(_TEST.search, documents))

@@ -1,0 +1,187 @@
+"""Charts of Helm: rendered in a worker with Helm's own engine, or by a `helm` that the settings map."""
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+import orjson
+
+from reconciler.functions.charts import (
+    RENDER_HELM_CHART,
+    Chart,
+    ChartCall,
+    ChartError,
+    RenderedTemplate,
+    is_test,
+)
+from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
+from reconciler.functions.runtimes.helm_worker import OLD_VERSION
+from reconciler.functions.runtimes.process import limit_process, run_process
+from reconciler.functions.runtimes.worker import Worker
+from reconciler.policy import FunctionPolicy
+
+_WORKER: Final = "reconciler.functions.runtimes.helm_worker"
+_BASE_BYTES: Final = 512 << 20
+"""The memory of the interpreter and the engine itself, beside that of a chart."""
+_LIBRARY: Final = "helm_python"
+_EXECUTABLE: Final = "helm"
+_SOURCE: Final = "# Source: "
+
+
+class HelmRuntime:
+    """Renders charts one after another. The same charts and values give the same resources, or an error."""
+
+    def __init__(self, policy: FunctionPolicy, check: Callable[[], None] = lambda: None) -> None:
+        self._policy = policy
+        self._check = check
+        self._worker = Worker(_WORKER, _BASE_BYTES, policy, check)
+        self._kept: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._worker.close()
+
+    def can_run(self, call: FunctionCall) -> str:
+        """Return "" for render-helm-chart where an engine is installed or mapped, else the reason."""
+        if call.claimed != RENDER_HELM_CHART:
+            return "It is not built in"
+        if self._policy.exec.get(_EXECUTABLE) or find_spec(_LIBRARY):
+            return ""
+        return (
+            "Helm's engine is not installed: install the reconciler with its extra `helm` (docs/install.md),"
+            " or map an executable `helm` (functions.exec)"
+        )
+
+    def run(self, call: FunctionCall) -> FunctionRun:
+        """Render the charts of a call. Never raises for a failure of a chart."""
+        render = self._by_executable if self._policy.exec.get(_EXECUTABLE) else self._by_library
+        done: list[tuple[RenderedTemplate, ...]] = []
+        for chart in call.charts:
+            try:
+                with self._lock:
+                    reply = render(chart)
+                _refuse(chart, reply)
+            except ChartError as error:
+                text = f"{error}{f'. {error.hint}' if error.hint else ''}"
+                return FunctionRun(None, (FunctionResult(text, "error"),), 1)
+            files = (*reply.get("crds", {}).items(), *sorted(reply["files"].items()))
+            done.append(tuple(RenderedTemplate(path, text) for path, text in files))
+        return FunctionRun(call.items, charts=tuple(done))
+
+    def _by_library(self, call: ChartCall) -> dict[str, Any]:
+        chart = call.chart
+        is_kept = self._worker.is_running and chart.digest in self._kept
+        request = {
+            "digest": chart.digest,
+            "archive": b"" if is_kept else chart.archive,
+            "values": orjson.dumps(call.values).decode(),
+            "release": call.release,
+            "namespace": call.namespace,
+            "kube_version": call.kube_version,
+            "api_versions": None if call.api_versions is None else list(call.api_versions),
+            "asks_version": chart.asks_version,
+            "asks": list(chart.asks),
+            "include_crds": call.include_crds,
+            "seconds": self._policy.timeout_s,
+        }
+        body = self._worker.ask(msgspec.msgpack.encode(request))
+        if isinstance(body, str):
+            raise ChartError(f"The chart {chart.name} was stopped: it needs more than {body}")
+        reply: dict[str, Any] = msgspec.msgpack.decode(body)
+        self._kept = frozenset(reply["kept"])
+        return reply
+
+    def _by_executable(self, call: ChartCall) -> dict[str, Any]:
+        """Render with `helm template`, as often and with the same options as the worker does."""
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "chart.tgz").write_bytes(call.chart.archive)
+            Path(folder, "values.json").write_bytes(orjson.dumps(call.values))
+            options = [f"--kube-version={call.kube_version}"] if call.kube_version else []
+            options += [f"--api-versions={each}" for each in call.api_versions or ()]
+            plain = self._template(call, folder, options)
+            differs = {"random": self._template(call, folder, options)}
+            if call.chart.asks_version and not call.kube_version:
+                differs["version"] = self._template(call, folder, [*options, f"--kube-version={OLD_VERSION}"])
+            if call.chart.asks and call.api_versions is None:
+                more = [f"--api-versions={each}" for each in call.chart.asks]
+                differs["apis"] = self._template(call, folder, [*options, *more])
+        both = {
+            name: sorted(p for p in {**plain, **o} if plain.get(p) != o.get(p)) for name, o in differs.items()
+        }
+        return {"files": plain, "differs": both}
+
+    def _template(self, call: ChartCall, folder: str, options: Sequence[str]) -> dict[str, str]:
+        files = [os.path.join(folder, name) for name in ("chart.tgz", "values.json")]  # noqa: PTH118 - arguments
+        command = [self._policy.exec[_EXECUTABLE], "template", call.release, files[0], f"--values={files[1]}"]
+        command += [
+            f"--namespace={call.namespace}",
+            *(["--include-crds"] if call.include_crds else []),
+            *options,
+        ]
+        homes = {f"HELM_{kind}_HOME": folder for kind in ("CACHE", "CONFIG", "DATA")}
+        memory = self._policy.memory_bytes + _BASE_BYTES
+        ended = run_process(
+            command,
+            b"",
+            environment={"HOME": folder, **homes},
+            timeout_s=self._policy.timeout_s,
+            output_bytes=self._policy.output_bytes,
+            prepare=lambda: limit_process(memory),
+            check=self._check,
+        )
+        if ended.problem or ended.exit_code:
+            raise ChartError(f"The chart {call.chart.name}: {ended.problem or ended.stderr.strip()}")
+        return _by_source(ended.stdout.decode(errors="replace"))
+
+
+def _by_source(output: str) -> dict[str, str]:
+    """Return the documents of `helm template` by the template that each names."""
+    files: dict[str, str] = {}
+    for document in output.split("---\n" + _SOURCE):
+        path, _, text = document.removeprefix("---\n").removeprefix(_SOURCE).partition("\n")
+        if text.strip():
+            files[path] = f"{files[path].rstrip()}\n---\n{text}" if path in files else text
+    return files
+
+
+def _refuse(call: ChartCall, reply: dict[str, Any]) -> None:
+    """Raise ChartError where a chart failed, or gives what other runs or clusters would not."""
+    chart = call.chart
+    if reply.get("error"):
+        raise ChartError(f"The chart {chart.name}: {reply['error']}")
+    files = reply["files"]
+    differs = {
+        name: ", ".join(path for path in paths if not (call.skip_tests and is_test(files.get(path, ""))))
+        for name, paths in reply["differs"].items()
+    }
+    if random := differs.get("random"):
+        raise ChartError(
+            f"{random} of the chart {chart.name} gives other manifests each time", hint=_fixed(chart)
+        )
+    where = f"and nothing tells what this cluster has: write templateOptions.{{}} for {chart.name}, or {{}}"
+    if version := differs.get("version"):
+        more = where.format("kubeVersion", "record it with `snapshot import --platform kubernetes=VERSION`")
+        raise ChartError(f"{version} gives other manifests for other versions of Kubernetes, {more}")
+    if apis := differs.get("apis"):
+        names = ", ".join(chart.asks)
+        more = where.format(
+            "apiVersions (`[]` for none)", "record them with `snapshot import --api-resources FILE`"
+        )
+        raise ChartError(f"{apis} gives other manifests where the cluster serves {names}, {more}")
+
+
+def _fixed(chart: Chart) -> str:
+    if not chart.random:
+        return "A package must be the same in every run: set the value that it makes anew"
+    return f"A package must be the same in every run: set {' or '.join(chart.random)} in the values"

@@ -1,0 +1,400 @@
+"""Charts of upstream packages, rendered for each variant: their manifests are merged and delivered (D30).
+
+Each upstream side of a variant becomes a package without the chart: the new one with the values that the
+variant has now, the old one with those that its package downstream records in its RenderHelmChart. All that
+follows, the merge with people's edits above all, is that of any package (ADR 12).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from reconciler.api.kptfile import KPTFILE
+from reconciler.base.reasons import Reason
+from reconciler.functions.catalog import parse_image
+from reconciler.functions.charts import RENDER_HELM_CHART, ChartError, chart_paths, read_charts
+from reconciler.functions.pipeline import RunPipelines, declared_steps
+from reconciler.functions.step import InvalidPipelineError, PipelineResult, Stage, Step
+from reconciler.functions.values import mapping_at, mappings_at, value_at
+from reconciler.inventory.inventory import Inventory
+from reconciler.inventory.snapshot import Snapshot
+from reconciler.krm.yaml import DeleteItem, DeleteKey, Edit, SetValue, YamlError
+from reconciler.names.ids import ObjectName, Oid
+from reconciler.names.objects import File, Files, tree_id
+from reconciler.policy import OnConflict
+from reconciler.render.injection import inject_config
+from reconciler.render.kptfile import add_functions, edit_kptfile, strip_ownership
+from reconciler.render.rendered import Blocked
+from reconciler.render.update import ConflictPolicy, update_package
+from reconciler.render.update.documents import documents_of, edit_document
+from reconciler.render.update.identifiers import with_identifiers
+from reconciler.resolve.resolution import ResolvedVariant
+
+KEEP_VALUES: Final = "reconciler.dev/chart-values"
+"""The annotation of a RenderHelmChart that keeps its values files downstream: `keep`."""
+_PLATFORM: Final = "kubernetes"
+_SOURCE: Final = b"# Source: "
+_CAPABILITIES: Final = ("kubeVersion", "apiVersions")
+
+T = TypeVar("T")
+WriteFields = Callable[[Files, ResolvedVariant], Files | Blocked]
+"""Writes the fields of a package that no merge and no function decides."""
+
+
+class ChartContents(dict[Oid, Files]):
+    """Package trees by their ids, with rendered ones; `refused` has the reasons for missing ones."""
+
+    refused: Mapping[Oid, str]
+
+
+class RenderedCharts(NamedTuple):
+    """The variants with upstream trees that are rendered, those trees, and the variants that are blocked."""
+
+    variants: tuple[ResolvedVariant, ...]
+    contents: Mapping[Oid, Files]
+    blocked: Mapping[ObjectName, Blocked]
+
+
+class _BlockedError(Exception):
+    """A side of a variant cannot be made."""
+
+    def __init__(self, why: Blocked) -> None:
+        super().__init__(why.message)
+        self.why = why
+
+
+def _made(value: T | Blocked) -> T:
+    if isinstance(value, Blocked):
+        raise _BlockedError(value)
+    return value
+
+
+class _Role(StrEnum):
+    """The use of a side for its variant."""
+
+    NEW = "new"
+    BASE = "base"
+    DRAFT_BASE = "draft_base"
+    ASKED_FROM = "asked_from"
+
+
+class _Side(NamedTuple):
+    """One upstream of a variant: the package to run, the package without its charts, and what it led to."""
+
+    role: _Role
+    run: Files
+    plain: Files
+    local: Files
+
+
+def render_charts(
+    variants: Sequence[ResolvedVariant],
+    contents: Mapping[Oid, Files],
+    inventory: Inventory,
+    run: RunPipelines,
+    write_fields: WriteFields,
+) -> RenderedCharts:
+    """Return the variants with the trees that charts of their upstreams render to; the others are kept.
+
+    One batch of pipelines over all variants. Variants with charts that cannot be rendered are blocked.
+    """
+    sides: dict[ObjectName, list[_Side]] = {}
+    blocked: dict[ObjectName, Blocked] = {}
+    for resolved in variants:
+        if resolved.settled is None and _chart_steps(contents.get(resolved.pin.tree, {})):
+            try:
+                sides[resolved.variant.key] = list(_sides(resolved, contents, inventory, write_fields))
+            except _BlockedError as error:
+                blocked[resolved.variant.key] = error.why
+    if not sides and not blocked:
+        return RenderedCharts(tuple(variants), contents, {})
+    results = iter(run([side.run for each in sides.values() for side in each]))
+    rendered = ChartContents(contents)
+    rendered.refused = getattr(contents, "refused", {})
+    done: list[ResolvedVariant] = []
+    for resolved in variants:
+        try:
+            own = [(side, next(results)) for side in sides.get(resolved.variant.key, ())]
+            packages = {role: _rendered([each for each in own if each[0].role is role]) for role in _Role}
+        except _BlockedError as error:
+            blocked[resolved.variant.key] = error.why
+            continue
+        trees = {role: tree_id(files) for role, files in packages.items() if files is not None}
+        rendered |= {trees[role]: files for role, files in packages.items() if files is not None}
+        done.append(_with_trees(resolved, trees) if trees else resolved)
+    return RenderedCharts(tuple(done), rendered, blocked)
+
+
+def _rendered(own: Sequence[tuple[_Side, PipelineResult]]) -> Files | None:
+    """Return the package of a side, of several possible ones that which differs least from what it led to."""
+    fitting = [(side, result) for side, result in own if not result.error]
+    if own and not fitting:
+        raise _BlockedError(_failure(own[0][1]))
+    made = [(side, {**side.plain, **_generated(side.run, result.files)}) for side, result in fitting]
+    if len(made) < 2:  # noqa: PLR2004 - nothing to choose
+        return made[0][1] if made else None
+    return min(made, key=lambda each: _distance(each[1], each[0].local))[1]
+
+
+def _distance(files: Files, local: Files) -> int:
+    """Return the number of lines of a package that another one does not have in the same file."""
+    return sum(
+        (
+            Counter(file.data.splitlines()) - Counter(local[path].data.splitlines() if path in local else ())
+        ).total()
+        for path, file in files.items()
+    )
+
+
+def _sides(
+    resolved: ResolvedVariant, contents: Mapping[Oid, Files], inventory: Inventory, write_fields: WriteFields
+) -> Iterator[_Side]:
+    """Yield the new upstream, then the old ones: what main was made from, a draft, and its open conflicts."""
+    draft = resolved.draft if resolved.draft is not None and resolved.draft.append_only else None
+    local = contents.get(resolved.local or Oid(""), {})
+    bases = [(_Role.BASE, resolved.base.tree if resolved.base else None, local)]
+    if draft is not None:
+        local = contents.get(draft.tree, {})
+        drafted = resolved.draft_base.tree if resolved.draft_base else None
+        bases += [(_Role.DRAFT_BASE, drafted, local), (_Role.ASKED_FROM, resolved.asked_from, local)]
+    old = [
+        (role, _with_capabilities_of(_made(strip_ownership(contents[tree])), led_to), led_to)
+        for role, tree, led_to in bases
+        if tree is not None and tree in contents
+    ]
+    snapshot = inventory.snapshot.of(inventory.repositories[resolved.view].cluster)
+    spec, key = resolved.variant.spec, resolved.variant.key
+
+    def with_values(files: Files) -> Files:
+        """Return a package with the variant's values: those of its functions and injections."""
+        files = _made(add_functions(_made(write_fields(files, resolved)), spec, key.name))
+        injected = _made(inject_config(files, spec.injectors or (), snapshot, key.namespace))
+        return _edit_pipeline(injected.files, _after_charts)
+
+    upstream = _with_capabilities(_made(strip_ownership(contents[resolved.pin.tree])), snapshot)
+    own = _own_configuration(old[-1][1] if old else {}, upstream, local)
+    yield _Side(_Role.NEW, with_values({**upstream, **own}), _without_charts(upstream), local)
+    for role, files, led_to in old:
+        recorded = {path: led_to[path] for path in _configuration(files) if path in led_to}
+        plain = _without_charts(files)
+        yield _Side(role, _edit_pipeline({**files, **recorded}, _but_charts), plain, led_to)
+        # People may have changed what is recorded since: then the package was made without that.
+        yield _Side(role, with_values(files), plain, led_to)
+
+
+def _with_trees(resolved: ResolvedVariant, trees: Mapping[_Role, Oid]) -> ResolvedVariant:
+    """Return a variant with rendered trees in place of those of its upstreams."""
+    base, draft_base = resolved.base, resolved.draft_base
+    if base is not None:
+        base = replace(base, tree=trees.get(_Role.BASE, base.tree))
+    if draft_base is not None:
+        draft_base = replace(draft_base, tree=trees.get(_Role.DRAFT_BASE, draft_base.tree))
+    return replace(
+        resolved,
+        pin=replace(resolved.pin, tree=trees[_Role.NEW]),
+        base=base,
+        draft_base=draft_base,
+        asked_from=trees.get(_Role.ASKED_FROM, resolved.asked_from),
+        candidates=(),
+    )
+
+
+def _failure(result: PipelineResult) -> Blocked:
+    if result.is_postponed:
+        return Blocked(Reason.FUNCTIONS_POSTPONED, result.error)
+    message = "; ".join(line.strip() for line in result.error.splitlines() if line.strip())
+    hint = "Correct the values or the chart, or use the revision before; the package stays as it is."
+    return Blocked(Reason.INVALID_PACKAGE, f"The chart of the package cannot be rendered: {message}", hint)
+
+
+def _generated(before: Files, after: Files) -> dict[str, File]:
+    """Return the manifests that charts gave; they replace those that the upstream may hold of them."""
+    return {
+        path: file
+        for path, file in after.items()
+        if path not in before or (before[path] != file and file.data.startswith(_SOURCE))
+    }
+
+
+# Steps and configurations
+
+
+def _is_chart_step(item: Any) -> bool:
+    image = (
+        parse_image(str(item.get("image") or ""), str(item.get("tag") or ""))
+        if isinstance(item, dict)
+        else None
+    )
+    return image is not None and image.short == RENDER_HELM_CHART
+
+
+def _chart_steps(files: Files) -> tuple[Step, ...]:
+    """Return the steps of a package that render charts. Total."""
+    if not any(
+        RENDER_HELM_CHART.encode() in f.data for p, f in files.items() if p.rpartition("/")[2] == KPTFILE
+    ):
+        return ()
+    try:
+        steps = declared_steps(files)
+    except (InvalidPipelineError, YamlError):
+        return ()
+    return tuple(each for each in steps if _is_chart_step({"image": each.image, "tag": each.tag}))
+
+
+def _configurations(files: Files) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield package, path and value of each configuration of a chart that is a file."""
+    for step in _chart_steps(files):
+        path = f"{step.package}/{step.config_path}" if step.package else step.config_path
+        if step.config_path and path in files:
+            documents = documents_of(files[path])
+            if len(documents) == 1 and isinstance(documents[0].data, dict):
+                yield step.package, path, documents[0].data
+
+
+def _own_paths(files: Files) -> dict[str, bool]:
+    """Return the files of charts and values, each with whether a package downstream keeps it."""
+    paths: dict[str, bool] = {}
+    for step in _chart_steps(files):
+        start = f"{step.package}/" if step.package else ""
+        inside = {path.removeprefix(start): file for path, file in files.items() if path.startswith(start)}
+        config = {"kind": "ConfigMap", "data": dict(step.config_map or {})}
+        if step.config_path:
+            config = next(
+                (v for _, p, v in _configurations(files) if p == f"{start}{step.config_path}"), config
+            )
+        keeps = value_at(config, "metadata", "annotations", KEEP_VALUES) == "keep"
+        values = {
+            str(path)
+            for each in mappings_at(config, "helmCharts")
+            for path in value_at(each, "templateOptions", "values", "valuesFiles") or ()
+        }
+        for path in chart_paths(config, inside):
+            paths[f"{start}{path}"] = keeps and path in values
+    return paths
+
+
+def _configuration(files: Files) -> set[str]:
+    """Return the paths of all that decides about the values of charts: configurations and kept values."""
+    kept = {path for path, keeps in _own_paths(files).items() if keeps}
+    return {path for _, path, _ in _configurations(files)} | kept
+
+
+def _own_configuration(base: Files, upstream: Files, local: Files) -> dict[str, File]:
+    """Return the configurations of charts with what people changed of them downstream."""
+    paths = _configuration(upstream) & local.keys()
+    if not paths:
+        return {}
+    three = ({path: side[path] for path in paths if path in side} for side in (base, upstream, local))
+    sides = with_identifiers(*three)
+    merged = update_package(*sides, on_conflict=ConflictPolicy(OnConflict.LOCAL))
+    return {path: file for path, file in merged.files.items() if path in paths}
+
+
+def _without_charts(files: Files) -> Files:
+    """Return a package without its charts, their values, and the steps that render them."""
+    own = {path for path, keeps in _own_paths(files).items() if not keeps}
+    return _edit_pipeline({path: file for path, file in files.items() if path not in own}, _charts)
+
+
+def _charts(items: Sequence[Any]) -> set[int]:
+    return {index for index, item in enumerate(items) if _is_chart_step(item)}
+
+
+def _but_charts(items: Sequence[Any]) -> set[int]:
+    return set(range(len(items))) - _charts(items)
+
+
+def _after_charts(items: Sequence[Any]) -> set[int]:
+    return set(range(max(_charts(items), default=-1) + 1, len(items)))
+
+
+def _edit_pipeline(files: Files, chosen: Callable[[Sequence[Any]], set[int]]) -> Files:
+    """Return a package without the mutators that are chosen; one that is to be run has no validators."""
+
+    def edits(kptfile: dict[str, Any]) -> Iterator[Edit]:
+        return _pipeline_edits(kptfile, chosen)
+
+    result = dict(files)
+    for path in [path for path in files if path.rpartition("/")[2] == KPTFILE]:
+        result[path] = _made(edit_kptfile({KPTFILE: files[path]}, edits))[KPTFILE]
+    return result
+
+
+def _pipeline_edits(kptfile: dict[str, Any], chosen: Callable[[Sequence[Any]], set[int]]) -> Iterator[Edit]:
+    pipeline = mapping_at(kptfile, "pipeline")
+    items = pipeline.get(Stage.MUTATORS.value)
+    if not isinstance(items, list):
+        return
+    gone = chosen(items)
+    others = {name for name in pipeline if name != Stage.MUTATORS.value}
+    if chosen is not _charts and Stage.VALIDATORS.value in others:
+        others.remove(Stage.VALIDATORS.value)
+        yield DeleteKey(("pipeline", Stage.VALIDATORS.value))
+    if len(gone) < len(items):
+        yield from (
+            DeleteItem(("pipeline", Stage.MUTATORS.value, index)) for index in sorted(gone, reverse=True)
+        )
+    elif others:
+        yield DeleteKey(("pipeline", Stage.MUTATORS.value))
+    else:
+        yield DeleteKey(("pipeline",))
+
+
+# What the cluster has
+
+
+def _with_capabilities(files: Files, snapshot: Snapshot) -> Files:
+    """Return a package with the version and APIs of the cluster in its configurations, where charts ask."""
+    version = snapshot.versions.get(_PLATFORM, "")
+    result = dict(files)
+    for package, path, config in _configurations(files):
+        start = f"{package}/" if package else ""
+        inside = {name.removeprefix(start): file for name, file in files.items() if name.startswith(start)}
+        try:
+            calls = read_charts(config, inside)
+        except (ChartError, YamlError):
+            continue  # the pipeline tells it
+        edits: list[Edit] = []
+        for call in calls:
+            if version and call.chart.asks_version and not call.kube_version:
+                edits.append(SetValue((*call.path, "kubeVersion"), version))
+            if snapshot.served is not None and call.chart.asks and call.api_versions is None:
+                served = [each for each in call.chart.asks if _is_served(each, snapshot.served)]
+                edits.append(SetValue((*call.path, "apiVersions"), served))
+        result[path] = _edited(files[path], edits)
+    return result
+
+
+def _is_served(name: str, served: frozenset[tuple[str, str]]) -> bool:
+    """Tell whether a cluster serves `v1`, `apps/v1` or `apps/v1/Deployment`."""
+    return any(name in (api_version, f"{api_version}/{kind}") for api_version, kind in served)
+
+
+def _with_capabilities_of(files: Files, recorded: Files) -> Files:
+    """Return a package with configurations that have the version and APIs of the recorded ones."""
+    result = dict(files)
+    for _, path, config in _configurations(files):
+        documents = documents_of(recorded[path]) if path in recorded else ()
+        if not documents:
+            continue
+        edits: list[Edit] = []
+        olds = mappings_at(documents[0].data, "helmCharts")
+        for index, (chart, old) in enumerate(zip(mappings_at(config, "helmCharts"), olds, strict=False)):
+            own, options = mapping_at(chart, "templateOptions"), mapping_at(old, "templateOptions")
+            edits += [
+                SetValue(("helmCharts", index, "templateOptions", name), options[name])
+                for name in _CAPABILITIES
+                if name in options and name not in own
+            ]
+        result[path] = _edited(files[path], edits)
+    return result
+
+
+def _edited(file: File, edits: Sequence[Edit]) -> File:
+    try:
+        return edit_document(file, edits) if edits else file
+    except YamlError:
+        return file

@@ -1,0 +1,199 @@
+"""A package of a chart: the chart vendored and pinned, with the function that renders it."""
+
+import gzip
+import io
+import posixpath
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reconciler.api.kptfile import KPTFILE, new_kptfile
+from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
+from reconciler.functions.catalog import CLAIMS, REGISTRIES
+from reconciler.functions.charts import CHART_HOME, RENDER_HELM_CHART, ChartError, find_chart
+from reconciler.functions.values import value_at
+from reconciler.krm.yaml import (
+    PACKAGE_LIMITS,
+    SetValue,
+    YamlError,
+    apply_edits,
+    emit,
+    load_documents,
+)
+from reconciler.names.objects import File, Files
+from reconciler.read.files import read_directory
+from reconciler.workdir.directory import write_directory
+
+CONFIGURATION = "chart.yaml"
+DIGEST = "reconciler.dev/chart-digest"
+SOURCE = "reconciler.dev/chart-source"
+_VALUES = "values.yaml"
+_MOST_BYTES = 64 << 20
+
+
+class VendoredChart(NamedTuple):
+    """A chart as it was read: its metadata, its files below its own directory, and where it is from."""
+
+    metadata: Mapping[str, Any]
+    files: Files
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The name of the chart."""
+        return str(self.metadata.get("name") or "")
+
+    @property
+    def version(self) -> str:
+        """The version of the chart, which is not that of the application."""
+        return str(self.metadata.get("version") or "")
+
+
+def read_chart(path: Path, source: str = "") -> VendoredChart:
+    """Return the chart of a directory or an archive.
+
+    Raises:
+        UsageError: There is no chart.
+        ConfigurationError: The chart is invalid.
+        RefusedError: A chart that it depends on is not in it.
+    """
+    if path.is_dir():
+        return _vendored(read_directory(path), source or path.name)
+    return unpack_chart(path.read_bytes(), source or path.name)
+
+
+def unpack_chart(archive: bytes, source: str) -> VendoredChart:
+    """Return the chart of an archive; raises as `read_chart`."""
+    files: dict[str, File] = {}
+    left = _MOST_BYTES
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as opened:
+            for member in opened:
+                path = posixpath.normpath(member.name)
+                if member.isdir():
+                    continue
+                left -= member.size
+                if not member.isfile() or path.startswith(("/", "..")) or left < 0:
+                    raise ConfigurationError(f"{source}: the archive may not hold {member.name}")
+                content = opened.extractfile(member)
+                files[path.partition("/")[2]] = File.of(content.read() if content else b"")
+    except (tarfile.TarError, OSError, EOFError, gzip.BadGzipFile) as error:
+        raise UsageError(f"{source} is no archive of a chart: {error}") from error
+    return _vendored(files, source)
+
+
+def _vendored(files: Files, source: str) -> VendoredChart:
+    if "Chart.yaml" not in files:
+        raise UsageError(f"{source} has no Chart.yaml", hint="Name the directory or the archive of a chart.")
+    try:
+        documents = load_documents(files["Chart.yaml"].data, PACKAGE_LIMITS)
+    except YamlError as error:
+        raise ConfigurationError(f"{source}/Chart.yaml:{error.line}: {error.message}") from error
+    metadata = documents[0].value if documents and isinstance(documents[0].value, dict) else {}
+    chart = VendoredChart(metadata, files, source)
+    if not chart.name or not chart.version or "/" in chart.name:
+        raise ConfigurationError(f"{source}/Chart.yaml has no name or no version")
+    held = {path.split("/")[1] for path in files if path.startswith("charts/")}
+    for each in metadata.get("dependencies") or ():
+        name = str(value_at(each, "name") or "")
+        if name not in held and not any(entry.startswith(f"{name}-") for entry in held):
+            raise RefusedError(
+                f"{chart.name} depends on the chart {name}, which is not in its charts/",
+                hint="Put it there with `helm dependency build`: no run fetches a chart.",
+            )
+    return chart
+
+
+def write_package(chart: VendoredChart, directory: Path) -> tuple[str, ...]:
+    """Write a package with a chart, or put another version of it into one; return the files that changed.
+
+    What people own stays: the Kptfile, the README, the values, and all of the configuration but the chart's
+    version and digest.
+
+    Raises:
+        RefusedError: The directory has files and is no package of this chart.
+        ConfigurationError: Its configuration cannot be edited.
+    """
+    home = f"{CHART_HOME}/{chart.name}/"
+    vendored = {f"{home}{path}": file for path, file in chart.files.items()}
+    try:
+        digest = f"sha256:{find_chart(chart.name, '', CHART_HOME, vendored).digest}"
+    except ChartError as error:
+        raise ConfigurationError(f"{chart.source}: {error}", hint=error.hint) from error
+    before = read_directory(directory) if directory.is_dir() else {}
+    if before and not (KPTFILE in before and CONFIGURATION in before):
+        hint = "Name a directory that does not exist yet, or a package that this command made."
+        raise RefusedError(f"{directory} has files, and is no package of a chart", hint=hint)
+    kept = {path: file for path, file in before.items() if not path.startswith(home)}
+    if before:
+        kept[CONFIGURATION] = _updated(before[CONFIGURATION], chart, digest)
+    files = {**_new_files(chart, digest, directory.resolve().name), **kept, **vendored}
+    write_directory(files, directory, replaces=directory if before else None)
+    return tuple(sorted(path for path in {**before, **files} if before.get(path) != files.get(path)))
+
+
+def _updated(file: File, chart: VendoredChart, digest: str) -> File:
+    annotations = ("metadata", "annotations")
+    edits = [
+        SetValue(("helmCharts", 0, "chartArgs", "version"), chart.version),
+        SetValue((*annotations, DIGEST), digest),
+        SetValue((*annotations, SOURCE), chart.source),
+    ]
+    try:
+        value = load_documents(file.data, PACKAGE_LIMITS)[0].value
+        if value_at(value["helmCharts"][0], "chartArgs", "name") != chart.name:
+            raise RefusedError(f"{CONFIGURATION} is of another chart than {chart.name}")
+        return File.of(apply_edits(file.data.decode(), edits).text.encode(), file.mode)
+    except (YamlError, LookupError, TypeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{CONFIGURATION} cannot be edited: {error}") from error
+
+
+def _new_files(chart: VendoredChart, digest: str, name: str) -> dict[str, File]:
+    description = str(chart.metadata.get("description") or f"The chart {chart.name}")
+    newest = ".".join(map(str, CLAIMS[RENDER_HELM_CHART][-1].newest))
+    step = {"image": f"{REGISTRIES[0]}/{RENDER_HELM_CHART}:v{newest}", "configPath": CONFIGURATION}
+    kptfile = new_kptfile(name, {"description": description})
+    pipeline = emit({"pipeline": {"mutators": [step]}})
+    options = {"releaseName": chart.name, "namespace": "default", "includeCRDs": True, "skipTests": True}
+    values = {"valuesFiles": [_VALUES], "valuesInline": {}}
+    configuration = {
+        "apiVersion": "fn.kpt.dev/v1alpha1",
+        "kind": "RenderHelmChart",
+        "metadata": {
+            "name": chart.name,
+            "annotations": {
+                "config.kubernetes.io/local-config": "true",
+                SOURCE: chart.source,
+                DIGEST: digest,
+            },
+        },
+        "helmCharts": [
+            {
+                "chartArgs": {"name": chart.name, "version": chart.version},
+                "templateOptions": {**options, "values": values},
+            }
+        ],
+    }
+    defaults = chart.files[_VALUES].data.decode(errors="replace") if _VALUES in chart.files else ""
+    commented = "".join(f"# {line}".rstrip() + "\n" for line in defaults.splitlines())
+    texts = {
+        KPTFILE: kptfile.decode() + pipeline + "\n",
+        CONFIGURATION: emit(configuration) + "\n",
+        _VALUES: f"# Values for every cluster; the comments are the defaults of {chart.name}.\n{commented}",
+        "README.md": _README.format(chart=chart.name, home=CHART_HOME),
+        ".krmignore": f"/{CHART_HOME}/\n",
+    }
+    return {path: File.of(text.encode()) for path, text in texts.items()}
+
+
+_README = """\
+# {chart}
+
+The chart {chart}, vendored in `{home}/{chart}`. A fleet gets the manifests that it renders, not the chart.
+
+- `values.yaml` has the values for every cluster.
+- `chart.yaml` says how the chart is rendered. Values that differ between clusters go to its `valuesInline`,
+  each with a setter behind it: `replicas: 1 # kpt-set: ${{replicas}}`.
+- `reconciler package from-chart CHART` on this directory brings another version of the chart.
+"""

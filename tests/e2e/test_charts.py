@@ -1,0 +1,258 @@
+"""Charts in a fleet: what lands is manifests, and what people edit of them survives the next chart."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.charts import KPTFILE, needs_helm
+from tests.support.git import make_repository
+from tests.support.small_world import repository
+from tests.support.world import World, git, refs
+
+pytestmark = needs_helm
+
+EDGES = ("edge-1", "edge-2", "edge-3")
+CONFIG = """\
+apiVersion: fn.kpt.dev/v1alpha1
+kind: RenderHelmChart
+metadata:
+  name: web
+  annotations:
+    config.kubernetes.io/local-config: "true"
+helmCharts:
+- chartArgs:
+    name: web
+  templateOptions:
+    releaseName: web
+    includeCRDs: true
+    values:
+      valuesInline:
+        replicas: 1 # kpt-set: ${replicas}
+"""
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .Release.Name }}
+  labels:
+    app.kubernetes.io/version: {{ .Chart.Version | quote }}
+spec:
+  replicas: {{ .Values.replicas }}
+  minReadySeconds: {{ .Values.ready }}
+  template:
+    spec:
+      terminationGracePeriodSeconds: {{ .Values.grace }}
+"""
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  sessionAffinity: None\n"
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\ndata:\n  mode: plain\n"
+
+
+def release(version: str, *, ready: int = 1, grace: int = 30, **templates: str) -> dict[str, str]:
+    """Return a revision of the upstream package with a version of its chart."""
+    files = {f"{name}.yaml": text for name, text in templates.items()}
+    return {
+        "web/Kptfile": KPTFILE,
+        "web/chart.yaml": CONFIG.replace(
+            "name: web\n  template", f"name: web\n    version: {version}\n  template"
+        ),
+        "web/charts/web/Chart.yaml": f"apiVersion: v2\nname: web\nversion: {version}\n",
+        "web/charts/web/values.yaml": f"replicas: 1\nready: {ready}\ngrace: {grace}\n",
+        **{f"web/charts/web/templates/{path}": text for path, text in files.items()},
+    }
+
+
+VERSIONS = (
+    release("1.0.0", deployment=DEPLOYMENT, service=SERVICE, config=CONFIG_MAP),
+    release("1.1.0", ready=5, grace=60, workload=DEPLOYMENT, service=SERVICE, config=CONFIG_MAP),
+    release("2.0.0", ready=5, grace=90, workload=DEPLOYMENT, service=SERVICE),
+)
+
+
+def variant(edge: str, revision: int = 1, replicas: int = 2) -> str:
+    return f"""\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: PackageVariant
+metadata: {{name: web-{edge}, namespace: default}}
+spec:
+  upstream: {{repo: blueprints, package: web, revision: {revision}}}
+  downstream: {{repo: {edge}, package: web}}
+  pipeline:
+    mutators:
+    - image: apply-setters:v0.2
+      configMap: {{replicas: "{replicas}"}}
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    root = tmp_path / "world"
+    root.mkdir()
+    blueprints = make_repository(root / "blueprints.git", VERSIONS[0])
+    blueprints.tag("web/v1")
+    before = VERSIONS[0]
+    for number, files in enumerate(VERSIONS[1:], 2):
+        blueprints.commit({**dict.fromkeys(before.keys() - files.keys()), **files}, message="chart\n")
+        blueprints.tag(f"web/v{number}")
+        before = files
+    for edge in EDGES:
+        make_repository(root / f"{edge}.git", {"README.md": "edge\n"})
+    control = {
+        "reconciler.yaml": "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
+    }
+    control |= {f"repositories/{name}.yaml": repository(name) for name in ("blueprints", *EDGES)}
+    control |= {f"variants/{edge}.yaml": variant(edge) for edge in EDGES}
+    make_repository(root / "control.git", control)
+    return World(root)
+
+
+def apply_and_merge(world: World) -> None:
+    said = world.run("apply")
+    assert said.code in (0, 7), said.out + said.err
+    for edge in EDGES:
+        if any(name.startswith("refs/heads/drafts/web/") for name in refs(world.root / f"{edge}.git")):
+            world.run("approve", f"{edge}/web")
+    said = world.run("apply")
+    assert said.code in (0, 7), said.out + said.err
+
+
+def main(world: World, edge: str, path: str) -> str:
+    return git(world.root / f"{edge}.git", "show", f"main:web/{path}")
+
+
+def set_variants(world: World, *, revision: int = 1, replicas: int = 2) -> None:
+    with world.edit("control", "Change the variants") as folder:
+        for edge in EDGES:
+            (folder / "variants" / f"{edge}.yaml").write_text(variant(edge, revision, replicas))
+
+
+def edit(world: World, edge: str, path: str, old: str, new: str) -> None:
+    with world.edit(edge, "Edit by hand") as folder:
+        file = folder / "web" / path
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
+
+
+def files(world: World, edge: str) -> set[str]:
+    listed = git(world.root / f"{edge}.git", "ls-tree", "-r", "--name-only", "main:web").split()
+    return set(listed) - {"Kptfile", "package-context.yaml", "chart.yaml"}
+
+
+def test_chart_lands_as_manifests_and_edits_survive_the_next_charts(world: World) -> None:
+    apply_and_merge(world)
+    assert files(world, "edge-1") == {"configmap_web.yaml", "deployment_web.yaml", "service_web.yaml"}
+    assert "replicas: 2\n" in main(world, "edge-1", "deployment_web.yaml")
+    assert "render-helm-chart" not in main(world, "edge-1", "Kptfile")
+    edit(world, "edge-1", "service_web.yaml", "sessionAffinity: None", "sessionAffinity: ClientIP")
+
+    set_variants(world, revision=2)
+    apply_and_merge(world)
+    deployment = main(world, "edge-1", "deployment_web.yaml")
+    assert "minReadySeconds: 5\n" in deployment
+    assert "# Source: web/templates/workload.yaml\n" in deployment
+    assert "sessionAffinity: ClientIP" in main(world, "edge-1", "service_web.yaml")
+    assert "sessionAffinity: None" in main(world, "edge-2", "service_web.yaml")
+
+    set_variants(world, revision=3)
+    apply_and_merge(world)
+    assert files(world, "edge-1") == {"deployment_web.yaml", "service_web.yaml"}
+    assert "terminationGracePeriodSeconds: 90\n" in main(world, "edge-1", "deployment_web.yaml")
+
+    set_variants(world, revision=2)
+    apply_and_merge(world)
+    assert files(world, "edge-1") == {"configmap_web.yaml", "deployment_web.yaml", "service_web.yaml"}
+    assert "terminationGracePeriodSeconds: 60\n" in main(world, "edge-1", "deployment_web.yaml")
+    assert "sessionAffinity: ClientIP" in main(world, "edge-1", "service_web.yaml")
+    before = world.all_refs()
+    assert world.run("apply", cache="another").code == 0
+    assert world.all_refs() == before
+
+
+def test_value_of_a_variant_changes_what_people_did_not(world: World) -> None:
+    apply_and_merge(world)
+    edit(world, "edge-2", "deployment_web.yaml", "  replicas: 2\n", "  replicas: 7\n")
+
+    set_variants(world, replicas=4)
+    planned = world.run("plan", "--diff")
+    apply_and_merge(world)
+
+    assert "+  replicas: 4" in planned.out
+    assert "conflict" in planned.out
+    assert "replicas: 4\n" in main(world, "edge-1", "deployment_web.yaml")
+    assert "replicas: 7\n" in main(world, "edge-2", "deployment_web.yaml")
+
+
+def test_values_that_people_edit_downstream_are_rendered(world: World) -> None:
+    apply_and_merge(world)
+    edit(world, "edge-3", "chart.yaml", "      valuesInline:\n", "      valuesInline:\n        grace: 77\n")
+
+    apply_and_merge(world)
+    assert "terminationGracePeriodSeconds: 77" in main(world, "edge-3", "deployment_web.yaml")
+
+    set_variants(world, revision=2)
+    apply_and_merge(world)
+    assert "terminationGracePeriodSeconds: 77" in main(world, "edge-3", "deployment_web.yaml")
+    assert "terminationGracePeriodSeconds: 60" in main(world, "edge-1", "deployment_web.yaml")
+
+
+def test_edited_field_that_the_chart_changes_is_a_listed_conflict(world: World) -> None:
+    apply_and_merge(world)
+    edit(world, "edge-2", "deployment_web.yaml", "Seconds: 30", "Seconds: 45")
+
+    set_variants(world, revision=2)
+    said = world.run("apply")
+
+    assert "conflict" in said.out
+    draft = git(world.root / "edge-2.git", "show", "drafts/web/packagevariant-2:web/deployment_web.yaml")
+    assert "terminationGracePeriodSeconds: 45" in draft
+    assert "minReadySeconds: 5" in draft
+
+
+def test_chart_that_fails_changes_no_package(world: World) -> None:
+    apply_and_merge(world)
+    with world.edit("blueprints", "Break the chart") as folder:
+        template = folder / "web/charts/web/templates/workload.yaml"
+        template.write_text('{{ fail "no luck" }}\n')
+    world.tag("blueprints", "web/v4", "main")
+    before = main(world, "edge-1", "deployment_web.yaml")
+
+    set_variants(world, revision=4)
+    said = world.run("apply")
+
+    assert said.code == 7
+    assert "The chart of the package cannot be rendered" in said.out
+    assert "no luck" in said.out
+    assert main(world, "edge-1", "deployment_web.yaml") == before
+
+
+def test_cluster_tells_its_version_to_a_chart_that_asks(world: World) -> None:
+    question = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: asks\ndata:\n"
+        "  minor: {{ .Capabilities.KubeVersion.Minor | quote }}\n"
+        '  has: {{ .Capabilities.APIVersions.Has "example.com/v1" | quote }}\n'
+    )
+    with world.edit("blueprints", "Ask the cluster") as folder:
+        (folder / "web/charts/web/templates/asks.yaml").write_text(question)
+    world.tag("blueprints", "web/v4", "main")
+    set_variants(world, revision=4)
+
+    unknown = world.run("plan").out
+    for edge, minor in zip(EDGES, (29, 30, 31), strict=True):
+        with world.edit("control", f"Snapshot of {edge}") as folder:
+            (folder / "snapshot" / edge).mkdir(parents=True)
+            (folder / "snapshot" / edge / "snapshot.yaml").write_text(
+                f"apiVersion: reconciler.dev/v1alpha1\nkind: Snapshot\nmetadata: {{name: {edge}}}\nspec:\n"
+                f'  time: "2026-01-01T00:00:00Z"\n  versions: {{kubernetes: v1.{minor}.1}}\n'
+                "  served:\n  - example.com/v1 Cluster\n"
+            )
+    apply_and_merge(world)
+
+    assert "gives other manifests for other versions of Kubernetes" in unknown
+    assert 'minor: "29"\n  has: "true"' in main(world, "edge-1", "configmap_asks.yaml")
+    assert 'minor: "31"' in main(world, "edge-3", "configmap_asks.yaml")
+    assert "kubeVersion: v1.31.1" in main(world, "edge-3", "chart.yaml")
+    with world.edit("control", "Upgrade a cluster") as folder:
+        path = folder / "snapshot" / "edge-3" / "snapshot.yaml"
+        path.write_text(path.read_text().replace("v1.31.1", "v1.32.0"))
+    apply_and_merge(world)
+    assert 'minor: "32"' in main(world, "edge-3", "configmap_asks.yaml")
+    assert 'minor: "29"' in main(world, "edge-1", "configmap_asks.yaml")

@@ -1,0 +1,339 @@
+"""Charts of packages: what is rendered of which configuration, what is refused, and two engines alike."""
+
+import io
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.runtime import FunctionRuntime
+from reconciler.functions.runtimes.pipelines import open_runtimes
+from reconciler.functions.step import PipelineResult
+from reconciler.names.objects import File, Files, Mode
+from reconciler.policy import FunctionPolicy
+from tests.support.charts import DEPLOYMENT, chart, config, needs_helm, package
+
+pytestmark = needs_helm
+
+_HELM = """\
+#!{python}
+import json, sys, tempfile
+sys.path[:0] = {path!r}
+import helm_python
+from helm_python import _native
+
+options = [each.removeprefix("--").partition("=") for each in sys.argv[4:]]
+named = {{name: value for name, _, value in options}}
+chart = helm_python.Chart.load(sys.argv[3])
+asked = {{"name": sys.argv[2], "namespace": named["namespace"], "is_install": True}}
+if "kube-version" in named:
+    asked["kube_version"] = named["kube-version"]
+asked["api_versions"] = [value for name, _, value in options if name == "api-versions"]
+files = json.loads(
+    _native.call_string("helm_render", chart._raw(), open(named["values"]).read(), json.dumps(asked))
+)
+crds = {{crd["filename"]: crd["data"] for crd in chart.crds}} if "include-crds" in named else {{}}
+for path, text in {{**crds, **files}}.items():
+    for document in text.split("---\\n"):
+        if document.strip():
+            print(f"---\\n# Source: {{path}}\\n{{document.strip()}}")
+"""
+
+
+@pytest.fixture(scope="module", params=["library", "executable"])
+def runtimes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    mapped = {}
+    if request.param == "executable":
+        helm = tmp_path_factory.mktemp("bin") / "helm"
+        helm.write_text(_HELM.format(python=sys.executable, path=sys.path))
+        helm.chmod(0o755)
+        mapped = {"helm": str(helm)}
+    with open_runtimes(FunctionPolicy(exec=mapped, timeout_s=60)) as opened:
+        yield opened
+
+
+def made(result: PipelineResult, before: Files) -> dict[str, str]:
+    """Return the files that a pipeline added."""
+    assert not result.error, result.error
+    return {path: file.data.decode() for path, file in result.files.items() if path not in before}
+
+
+def test_resources_are_files_with_the_text_of_their_template(runtimes: Sequence[FunctionRuntime]) -> None:
+    files = package(chart(deployment=DEPLOYMENT), config(values={"valuesInline": {"replicas": 3}}))
+
+    result = run_pipeline(files, runtimes)
+
+    assert made(result, files) == {
+        "deployment_web.yaml": "# Source: web/templates/deployment.yaml\n"
+        + DEPLOYMENT.replace("{{ .Release.Name }}", "web").replace("{{ .Values.replicas }}", "3")
+    }
+    assert dict(run_pipeline(result.files, runtimes).files) == dict(result.files)
+
+
+class Rendered(NamedTuple):
+    """A chart with its configuration, and the one line that its template gives."""
+
+    reason: str
+    line: str
+    options: dict[str, Any]
+    want: str
+    files: dict[str, str] | None = None
+
+
+ONE_LINE = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  got: {{ %s | quote }}\n"
+RENDERED = [
+    Rendered("defaults of the chart", ".Values.replicas", {}, "1"),
+    Rendered(
+        "inline values win over files",
+        ".Values.replicas",
+        {"values": {"valuesFiles": ["a.yaml"], "valuesInline": {"replicas": 3}}},
+        "3",
+        {"a.yaml": "replicas: 2"},
+    ),
+    Rendered(
+        "files win where inline values are merged below them",
+        ".Values.replicas",
+        {"values": {"valuesFiles": ["a.yaml"], "valuesInline": {"replicas": 3}, "valuesMerge": "merge"}},
+        "2",
+        {"a.yaml": "replicas: 2"},
+    ),
+    Rendered(
+        "inline values replace files",
+        '(.Values.x | default "none")',
+        {"values": {"valuesFiles": ["a.yaml"], "valuesInline": {"y": 3}, "valuesMerge": "replace"}},
+        "none",
+        {"a.yaml": "x: 2"},
+    ),
+    Rendered(
+        "the last file wins",
+        ".Values.replicas",
+        {"values": {"valuesFiles": ["a.yaml", "b.yaml"]}},
+        "5",
+        {"a.yaml": "replicas: 2", "b.yaml": "replicas: 5"},
+    ),
+    Rendered(
+        "false and nothing are values too",
+        '(printf "%v %v" .Values.on .Values.n)',
+        {"values": {"valuesInline": {"on": False, "n": 0}}},
+        "false 0",
+    ),
+    Rendered(
+        "release and namespace",
+        '(printf "%s/%s" .Release.Namespace .Release.Name)',
+        {"releaseName": "r", "namespace": "n"},
+        "n/r",
+    ),
+    Rendered(
+        "the version of the cluster",
+        ".Capabilities.KubeVersion.Version",
+        {"kubeVersion": "v1.31.2"},
+        "v1.31.2",
+    ),
+    Rendered(
+        "what the cluster serves",
+        '(.Capabilities.APIVersions.Has "example.com/v1")',
+        {"apiVersions": ["example.com/v1"], "kubeVersion": "v1.31.0"},
+        "true",
+    ),
+    Rendered("there is no cluster to look into", '(lookup "v1" "Pod" "a" "b" | len)', {}, "0"),
+    Rendered("no file outside of the chart", '(.Files.Get "../../Kptfile" | len)', {}, "0"),
+]
+
+
+@pytest.mark.parametrize("case", RENDERED, ids=lambda case: case.reason)
+def test_what_templates_see(case: Rendered, runtimes: Sequence[FunctionRuntime]) -> None:
+    files = package({**chart(a=ONE_LINE % case.line), **(case.files or {})}, config(**case.options))
+
+    (text,) = made(run_pipeline(files, runtimes), files).values()
+
+    assert f'got: "{case.want}"' in text
+
+
+class Refused(NamedTuple):
+    """A package whose chart is not rendered, with what the message says, and where."""
+
+    reason: str
+    files: dict[str, str]
+    configuration: str
+    want: str
+
+
+SECRET = (
+    "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\ndata:\n"
+    "  p: {{ .Values.password | default (randAlphaNum 9) }}\n"
+)
+INGRESS = (
+    "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Capabilities.KubeVersion.Minor | quote }}\n"
+)
+MONITOR = (
+    '{{ if .Capabilities.APIVersions.Has "m.example.com/v1" }}\n'
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n{{ end }}"
+)
+REFUSED = [
+    Refused(
+        "an unknown field",
+        chart(a=DEPLOYMENT),
+        config(relaseName="x"),
+        "chart.yaml:11: helmCharts[0].templateOptions.relaseName is no field of"
+        " RenderHelmChart. Did you mean releaseName?",
+    ),
+    Refused(
+        "a chart that is not there",
+        chart(a=DEPLOYMENT),
+        config("wep"),
+        "chart.yaml:9: The package has no chart wep in charts/. Did you mean web?",
+    ),
+    Refused(
+        "another version",
+        chart(a=DEPLOYMENT),
+        config(chart_args={"version": "2.0.0"}),
+        "The chart web of the package is version 1.0.0, not 2.0.0",
+    ),
+    Refused(
+        "a values file outside",
+        chart(a=DEPLOYMENT),
+        config(values={"valuesFiles": ["../Kptfile"]}),
+        "The package has no values file ../Kptfile",
+    ),
+    Refused(
+        "a values file on a server",
+        chart(a=DEPLOYMENT),
+        config(values={"valuesFiles": ["https://x/y"]}),
+        "Put it into the package: no run fetches it.",
+    ),
+    Refused(
+        "values of another type than the chart's schema",
+        chart(a=DEPLOYMENT)
+        | {"charts/web/values.schema.json": '{"properties": {"replicas": {"type": "integer"}}}'},
+        config(values={"valuesInline": {"replicas": "x"}}),
+        "replicas",
+    ),
+    Refused("a template that fails", chart(a='{{ fail "no luck" }}'), config(), "no luck"),
+    Refused(
+        "random values",
+        chart(a=SECRET),
+        config(),
+        "web/templates/a.yaml of the chart web gives other manifests each time. A package must be the"
+        " same in every run: set password in the values",
+    ),
+    Refused("the time", chart(a=ONE_LINE % "now"), config(), "gives other manifests each time"),
+    Refused(
+        "a version that nobody tells",
+        chart(a=INGRESS),
+        config(),
+        "web/templates/a.yaml gives other manifests for other versions of Kubernetes",
+    ),
+    Refused(
+        "APIs that nobody tells", chart(a=MONITOR), config(), "where the cluster serves m.example.com/v1"
+    ),
+    Refused(
+        "no name",
+        chart(a="apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n"),
+        config(),
+        "web/templates/a.yaml of the chart web gives no resource with apiVersion, kind and metadata.name",
+    ),
+    Refused("no YAML", chart(a="a: b: c\n"), config(), "web/templates/a.yaml"),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.reason)
+def test_what_is_refused(case: Refused, runtimes: Sequence[FunctionRuntime]) -> None:
+    files = package(case.files, case.configuration)
+
+    result = run_pipeline(files, runtimes)
+
+    assert case.want in result.error
+    assert result.files is files
+
+
+def test_known_apis_answer_the_question_of_a_chart(runtimes: Sequence[FunctionRuntime]) -> None:
+    files = package(chart(a=MONITOR, b=DEPLOYMENT), config(apiVersions=[], kubeVersion="v1.31.0"))
+
+    assert list(made(run_pipeline(files, runtimes), files)) == ["deployment_web.yaml"]
+
+
+def test_archive_is_rendered_as_its_directory(runtimes: Sequence[FunctionRuntime]) -> None:
+    plain = package(chart(deployment=DEPLOYMENT))
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for path, file in plain.items():
+            if path.startswith("charts/"):
+                member = tarfile.TarInfo(path.removeprefix("charts/"))
+                member.size = len(file.data)
+                archive.addfile(member, io.BytesIO(file.data))
+    files = {path: file for path, file in plain.items() if not path.startswith("charts/")}
+    files["charts/web-1.0.0.tgz"] = File.of(packed.getvalue())
+
+    assert made(run_pipeline(files, runtimes), files) == made(run_pipeline(plain, runtimes), plain)
+
+
+def test_tests_hooks_and_crds_are_as_the_options_say(runtimes: Sequence[FunctionRuntime]) -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {0}\n  annotations:\n    helm.sh/hook: {0}\n"
+    crd = (
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n"
+        "metadata:\n  name: x.example.com\n"
+    )
+    charts = {**chart(t=pod.format("test"), h=pod.format("pre-install")), "charts/web/crds/x.yaml": crd}
+
+    def paths(**options: bool) -> set[str]:
+        files = package(charts, config(**options))
+        return set(made(run_pipeline(files, runtimes), files))
+
+    assert paths() == {"pod_test.yaml", "pod_pre-install.yaml"}
+    assert paths(skipTests=True) == {"pod_pre-install.yaml"}
+    assert paths(includeCRDs=True) - paths() == {"customresourcedefinition_x.example.com.yaml"}
+
+
+def test_files_may_be_named_by_their_templates(runtimes: Sequence[FunctionRuntime]) -> None:
+    configuration = config().replace(
+        "annotations:\n", "annotations:\n    reconciler.dev/chart-files: templates\n"
+    )
+    files = package(
+        chart(all=f"{DEPLOYMENT}---\n{DEPLOYMENT.replace('Name }}', 'Name }}-b')}"), configuration
+    )
+
+    (text,) = [made(run_pipeline(files, runtimes), files)["all.yaml"]]
+
+    assert text.count("kind: Deployment") == 2
+
+
+def test_symbolic_links_of_charts_are_refused(runtimes: Sequence[FunctionRuntime]) -> None:
+    files = package(chart(a=DEPLOYMENT)) | {"charts/web/b": File.of(b"/etc/passwd", Mode.SYMLINK)}
+
+    assert "charts/web/b is a symbolic link" in run_pipeline(files, runtimes).error
+
+
+ENDLESS = "{{ range untilStep 0 2000000000 1 }}{{ end }}"
+LARGE = '{{ $x := "aaaaaaaaaaaaaaaa" }}{{ range until 40 }}{{ $x = printf "%s%s" $x $x }}{{ end }}'
+
+
+@pytest.mark.parametrize("hostile", [ENDLESS, LARGE], ids=["endless", "large"])
+def test_hostile_chart_ends_and_hurts_no_other(hostile: str) -> None:
+    bad, good = package(chart(a=hostile)), package(chart(a=DEPLOYMENT))
+
+    with open_runtimes(FunctionPolicy(timeout_s=3)) as runtimes:
+        stopped, after = run_pipeline(bad, runtimes), run_pipeline(good, runtimes)
+
+    assert "was stopped: it needs more than" in stopped.error
+    assert "deployment_web.yaml" in made(after, good)
+
+
+def test_without_an_engine_the_function_is_named() -> None:
+    files = package(chart(a=DEPLOYMENT))
+
+    assert "render-helm-chart" in run_pipeline(files, ()).error
+
+
+def test_random_names_of_tests_that_are_left_out_do_no_harm(runtimes: Sequence[FunctionRuntime]) -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: t-{{ randAlphaNum 5 | lower }}\n"
+    test = f'{pod}  annotations:\n    "helm.sh/hook": test\n'
+    files = package(chart(t=test, b=DEPLOYMENT), config(skipTests=True))
+
+    assert list(made(run_pipeline(files, runtimes), files)) == ["deployment_web.yaml"]
+    assert (
+        "each time. A package must be the same in every run: set the value"
+        in run_pipeline(package(chart(t=test)), runtimes).error
+    )
