@@ -5,7 +5,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.apply.links import NO_LINKS, Links
 from reconciler.base.errors import Exit, ReconcilerError
@@ -15,6 +15,7 @@ from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Effect, Unfinished
 from reconciler.policy import CommitPolicy, RiskPolicy
+from reconciler.report.diff import DifferenceReader
 from reconciler.report.summary import Names
 
 
@@ -88,7 +89,10 @@ def failed_result(
 
 
 class Target(Struct, frozen=True):
-    """A repository to write to: its mirror, its forge, commits, names of packages, and classes of risks."""
+    """A repository to write to: its mirror, its forge, commits, names of packages, and classes of risks.
+
+    Targets of one run share the reader of differences.
+    """
 
     mirror: Mirror
     forge: Forge
@@ -96,3 +100,4 @@ class Target(Struct, frozen=True):
     names: Names
     risks: RiskPolicy = RiskPolicy()
     links: Links = NO_LINKS
+    differences: DifferenceReader = field(default_factory=DifferenceReader)

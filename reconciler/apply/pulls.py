@@ -24,7 +24,6 @@ from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Approval, Change, Effect, LockProposal, Unfinished, WriteRemoval
 from reconciler.plan.impact import ImpactReader
 from reconciler.policy import Limits, RiskPolicy
-from reconciler.report.diff import DifferenceReader
 
 
 class PullRequestTexts:
@@ -32,7 +31,6 @@ class PullRequestTexts:
 
     def __init__(self, changes: Sequence[Change], risks: RiskPolicy | None = None) -> None:
         self._impacts = ImpactReader(risks or RiskPolicy())
-        self._differences = DifferenceReader()
         self._groups: dict[str, list[Change]] = {}
         self._made: dict[str, PullRequest] = {}
         for change in changes:
@@ -61,7 +59,7 @@ class PullRequestTexts:
         files, described, links = {}, [], {}
         for member in members:
             before, after = _sides(target.mirror, member, pull)
-            files[member.package] = self._differences.changes(before, after)
+            files[member.package] = target.differences.changes(before, after, member.own_names)
             links[member.package] = dict(target.links.of(member, target.mirror, pull.base))
             impact = member.impact or self._impacts.impact(before, after, ())
             described.append(replace(member, impact=impact))

@@ -7,14 +7,21 @@ from typing import Final, Self
 from msgspec import Struct
 
 _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_BEFORE: Final = _WORD | frozenset(b"\\!%")
+"""Before a word: part of it, or a sign that makes an escape or a tag of YAML of it."""
+_SEARCHED: Final = (
+    *("Secret", "CustomResourceDefinition", "binary", "metadata", "kpt-merge", "kpt.dev"),
+    *("pipeline", "validators", "reconciler.dev"),
+)
+"""Words that files are searched for; a value with one of them decides about more than itself."""
 _SIMPLE: Final = re.compile(
     r"(?=[A-Za-z]|[0-9][A-Za-z0-9-]*[g-npqrsuvwyG-NPQRSUVWY])[A-Za-z0-9](?:[A-Za-z0-9./-]*[A-Za-z0-9])?"
 )
 """Words that start with a letter, or have one that no number or time has."""
 _READ_OTHERWISE: Final = re.compile(
-    r"y|n|yes|no|on|off|true|false|null|inf|nan|e[0-9]+(?:\.[0-9]*)?", re.IGNORECASE
+    r"y|n|yes|no|on|off|true|false|null|inf|nan|e[0-9]+(?:\.[0-9]*)?|kind|items", re.IGNORECASE
 )
-"""Texts that YAML does not take for strings, by themselves or behind a dot."""
+"""Texts that YAML does not take for strings, by themselves or behind a dot; keys of every manifest."""
 
 
 class OwnValues(Struct, frozen=True):
@@ -28,8 +35,13 @@ class OwnValues(Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Self:
-        """Return these values without those that YAML may read or write otherwise."""
-        simple = (v for v in values if _SIMPLE.fullmatch(v) and not _READ_OTHERWISE.fullmatch(v))
+        """Return these values without those that YAML may read otherwise, or that files are searched for."""
+        simple = (
+            value
+            for value in values
+            if _SIMPLE.fullmatch(value) and not _READ_OTHERWISE.fullmatch(value)
+            if not any(word in value for word in _SEARCHED)
+        )
         return cls(tuple(dict.fromkeys(value.encode() for value in simple)))
 
     def mask(self, data: bytes) -> bytes:
@@ -74,6 +86,6 @@ def _words(data: bytes, value: bytes) -> Iterator[int]:
     start = data.find(value)
     while start >= 0:
         end = start + len(value)
-        if not (start and data[start - 1] in _WORD) and not (end < len(data) and data[end] in _WORD):
+        if not (start and data[start - 1] in _BEFORE) and not (end < len(data) and data[end] in _WORD):
             yield start
         start = data.find(value, start + 1)

@@ -25,7 +25,7 @@ from reconciler.functions.pipeline import StepEngine, declared_steps, find_engin
 from reconciler.functions.step import InvalidPipelineError, Stage, Step
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.names.objects import File, Files, tree_id
+from reconciler.names.objects import File, Files, object_id, tree_id
 from reconciler.names.own_values import OwnValues
 from reconciler.names.trailers import NO_ANSWERS
 from reconciler.policy import FunctionPolicy, OnConflict
@@ -37,11 +37,6 @@ _LONGEST: Final = 63
 """Of a value, as of labels: some limits depend on the length of a text."""
 _MEANINGFUL: Final = frozenset(("default", "required", "optional", "function-input", *map(str, OnConflict)))
 """Words with which values of fields are compared."""
-_SEARCHED: Final = (
-    *("pipeline", "validators", "metadata", "kpt-merge", "kpt.dev", "reconciler.dev", "Secret"),
-    "CustomResourceDefinition",
-)
-"""Words that files are searched for."""
 _DECIDES: Final = re.compile(
     rb"\0\S*[ \t]*:(?:\s|\Z)"  # a key
     rb"|\?\s[^\n]*\0"  # an explicit key
@@ -49,6 +44,31 @@ _DECIDES: Final = re.compile(
     rb"|reconciler\.dev/(?!location|owner)[^\n]*\0"
 )
 """A masked value that decides about more than itself."""
+
+
+class _FilledFiles(Mapping[str, File]):
+    """The files of a member of a class: one with own values is made whenever it is asked for.
+
+    Packages of one class take the memory of one, however many they are.
+    """
+
+    def __init__(self, files: Files, masked: Mapping[str, bytes], own: OwnValues) -> None:
+        self._files = files
+        self._masked = masked
+        self._own = own
+        self._oids = {path: object_id("blob", own.fill(data)) for path, data in masked.items()}
+
+    def __getitem__(self, path: str) -> File:
+        file = self._files[path]
+        if path not in self._masked:
+            return file
+        return File(self._own.fill(self._masked[path]), file.mode, self._oids[path])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
 
 
 class VariantClass(Struct, frozen=True):
@@ -72,18 +92,17 @@ class VariantClass(Struct, frozen=True):
             return
         mark = self.mark.encode()
         masked = {
-            path: (self.placeholders.mask(file.data), file.mode)
+            path: self.placeholders.mask(file.data)
             for path, file in result.files.items()
             if mark in file.data
         }
         others = (sorted(result.files), replace(result, files={}))
-        if any(mark in data for data, _ in masked.values()) or self.mark in repr(others) or result.answers:
+        if any(mark in data for data in masked.values()) or self.mark in repr(others) or result.answers:
             return
         for resolved, own in self.members:
             # The draft decides too whether a conflict is hidden.
             if resolved.draft is None or not result.conflicts:
-                filled = {path: File.of(own.fill(data), mode) for path, (data, mode) in masked.items()}
-                files = {**result.files, **filled}
+                files = _FilledFiles(result.files, masked, own)
                 yield resolved, replace(result, tree=tree_id(files), files=files)
 
 
@@ -180,8 +199,6 @@ class _Inputs(Struct):
         names = (resolved.view.name, variant.key.name, variant.key.namespace, resolved.downstream.path)
         for value in (*names, *configured, *context.values()):
             if "/" in value or len(value) > _LONGEST or value in _MEANINGFUL:
-                continue
-            if any(word in value for word in _SEARCHED):
                 continue
             if (sources, value) not in self._is_own:
                 shared = self._shared[sources]

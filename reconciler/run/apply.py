@@ -11,6 +11,7 @@ from reconciler.base.timing import SpanKind, timed
 from reconciler.git import effects
 from reconciler.inventory.authors import repository_commits
 from reconciler.plan.changes import Effect, Outcome
+from reconciler.report.diff import DifferenceReader
 from reconciler.run.plan import PlannedRun
 
 OnEffects = Callable[[Sequence[Effect]], None]
@@ -33,6 +34,7 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects
     if planned.plan.lock is not None:
         # A reviewed lock is proposed as a pull request on the control repository itself.
         mirrors[inventory.control.url] = control
+    differences = DifferenceReader()
     targets = {
         url: Target(
             mirror,
@@ -41,6 +43,7 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects
             planned.names,
             policy.risks,
             Links(policy.forges, control, inventory.control.commit.oid),
+            differences,
         )
         for url, mirror in mirrors.items()
     }

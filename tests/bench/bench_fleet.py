@@ -9,10 +9,15 @@ import os
 import shutil
 import sys
 import tempfile
+import time
+import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -24,8 +29,9 @@ from reconciler.krm.yaml import compose
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run
 from tests.bench.bench_noop import EPOCH, HEAD, PORCH, START
-from tests.bench.goals import Goals
+from tests.bench.goals import Goals, slowness
 from tests.bench.process import PROJECT, Cost, measure
+from tests.support.git import Repo
 
 ECOSYSTEM = Path(os.environ.get("RECONCILER_ECOSYSTEM", PROJECT.parent / "shared" / "ecosystem"))
 CLUSTERS = (10, 50)
@@ -75,15 +81,13 @@ class World:
         create_bare(root / "blueprints.git", releases)
         for name in self.clusters:
             create_bare(root / f"{name}.git", [START])
-        self.ask(1)
+        create_bare(root / "control.git", [NewCommit("Describe the fleet", dict(self._control()), EPOCH)])
+        self.control = Repo(root / "control.git")
 
     def ask(self, revision: int, *names: str) -> None:
         """Let the sets ask for a revision: of these packages, by default of all."""
         self.wanted |= dict.fromkeys(names or self.packages, revision)
-        shutil.rmtree(self.root / "control.git", ignore_errors=True)
-        asked = sum(self.wanted.values())
-        commits = [NewCommit(f"Ask {asked}", dict(self._control()), EPOCH + asked)]
-        create_bare(self.root / "control.git", commits)
+        self.control.commit(dict(self._control()))
 
     def _control(self) -> Iterator[tuple[str, bytes]]:
         yield "reconciler.yaml", HEAD.format("reconciler.dev/v1alpha1", "Reconciler", "fleet").encode()
@@ -136,6 +140,22 @@ class World:
         return counts
 
 
+def show_floors() -> None:
+    """Print what no fleet can do without: each file parsed once, and all of them hashed and deflated."""
+    files = [path.read_bytes() for each in packages(ECOSYSTEM).values() for path in each[0].rglob("*.yaml")]
+    works: dict[str, Callable[[bytes], object]] = {
+        "parsed by PyYAML's C loader, once": lambda data: list(yaml.load_all(data, yaml.CSafeLoader)),
+        f"sha1, {CLUSTERS[-1]} times": lambda data: [sha1(data) for _ in range(CLUSTERS[-1])],
+        f"deflated, {CLUSTERS[-1]} times": lambda data: [zlib.compress(data, 1) for _ in range(CLUSTERS[-1])],
+    }
+    slow = slowness()
+    for what, work in works.items():
+        start = time.process_time()
+        for data in files:
+            work(data)
+        print(f"floor of {sum(map(len, files)):,} bytes {what}: {(time.process_time() - start) / slow:.2f} s")
+
+
 def life(root: Path, clusters: int) -> tuple[dict[str, Cost], dict[str, Counter[str]]]:
     """Return what each step of a fleet costs: new, settled, one and all packages at their next revision."""
     world = World(root, clusters)
@@ -178,6 +198,7 @@ def main() -> int:
     for clusters in CLUSTERS:
         with tempfile.TemporaryDirectory() as name:
             lives[clusters] = life(Path(name), clusters)
+    show_floors()
     few, many = (lives[clusters] for clusters in CLUSTERS)
     for what, limit in LIMITS.items():
         goals.cpu(what, many[0][what].cpu_s, limit)

@@ -1,7 +1,11 @@
 """Packages are rendered alike alone and together, whatever caches they share."""
 
+import ast
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +25,9 @@ from reconciler.render.kptfile import kptfile_value
 from reconciler.render.package import render_packages
 from reconciler.render.rendered import Package, RenderedVariant
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from tests.ecosystem.inputs import inputs_of, name_of, revisions
 from tests.property.test_yaml_round_trip import PIECES, documents
+from tests.support.conformance import PROJECT
 from tests.support.model import package
 from tests.support.plan_values import a_pin
 from tests.support.sets import repository, snapshot, world
@@ -316,6 +322,59 @@ def test_packages_of_many_repositories_are_those_rendered_alone(  # noqa: PLR091
 
 
 PLAIN = ["c07", "edge-1", "edge-10"]
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+
+
+@cache
+def _words_of_the_program() -> list[str]:
+    """Return every word that rendering may compare a text with, or search a file for."""
+    code = PROJECT / "reconciler"
+    paths = [
+        path
+        for each in ("render", "functions", "krm", "names", "api")
+        for path in code.glob(f"{each}/**/*.py")
+    ]
+    nodes = [node for path in sorted(paths) for node in ast.walk(ast.parse(path.read_text()))]
+    texts = {str(n.value) for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, (str, bytes))}
+    return sorted(text for text in texts if WORD.fullmatch(text))
+
+
+def _public_package(directory: Path) -> Files:
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): File.of(path.read_bytes()) for path in files}
+
+
+@pytest.mark.parametrize("directory", inputs_of("nephio"), ids=name_of)
+@given(data=st.data(), function=st.sampled_from(FUNCTIONS))
+@settings(deadline=None, max_examples=10)
+def test_public_packages_of_many_repositories_are_those_rendered_alone(
+    directory: Path, data: st.DataObject, function: tuple[str, str]
+) -> None:
+    """Repositories are called like words of the package, parts of them, and words of the program."""
+    old, new = (_public_package(each) for each in [*revisions(directory), *revisions(directory)][:2])
+    content = " ".join(file.data.decode(errors="replace") for file in old.values())
+    words = sorted({part for word in WORD.findall(content) for part in (word, word[:-1], word[1:]) if part})
+    odd = st.sampled_from(words) | st.sampled_from(_words_of_the_program()) | st.sampled_from(CLUSTERS)
+    clusters = list(dict.fromkeys([*PLAIN[:2], *data.draw(st.lists(odd, min_size=1, max_size=3))]))
+    view = _views()[0]
+    views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
+    inventory = world(views=tuple(views), snapshot=snapshot())
+    trees = {tree_id(old): old, tree_id(new): new}
+    first, second = a_pin(1, tree=tree_id(old)), a_pin(2, tree=tree_id(new))
+    variants = [_of_cluster(n, name, "CLUSTER", function, first) for n, name in enumerate(clusters)]
+    for way in ("clone", "update"):
+        together = _render(variants, trees, inventory)
+        for variant in variants:
+            assert _render([variant], trees, inventory) == {
+                variant.variant.key: together[variant.variant.key]
+            }, way
+        updates = []
+        for variant in variants:
+            fresh = together[variant.variant.key].fresh
+            if isinstance(fresh, Package):
+                trees[fresh.tree] = fresh.files
+                updates.append(replace(variant, base=first, pin=second, local=fresh.tree))
+        variants = updates
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from reconciler.krm.yaml import emit, is_plain, load_documents
 from reconciler.names.own_values import OwnValues
 
 PIECES = st.sampled_from(
-    ["a", "ab", "b", ".", "-", "/", "_", " ", "a.b", "a/b", "\u00e9", "\n", '"', "e5", "0"]
+    ["a", "ab", "b", ".", "-", "/", "_", " ", "a.b", "a/b", "\u00e9", "\n", '"', "e5", "0", "\\", "!"]
 )
 TEXTS = st.lists(PIECES, max_size=8).map("".join)
 VALUES = st.lists(TEXTS, max_size=3).map(OwnValues.of)
@@ -20,7 +20,7 @@ VALUES = st.lists(TEXTS, max_size=3).map(OwnValues.of)
 def test_values_are_masked_as_a_pattern_of_whole_words_would(text: str, own: OwnValues) -> None:
     numbers = {value: b"\0%d\0" % number for number, value in enumerate(own.values)}
     ordered = sorted(numbers, key=lambda value: -len(value))
-    pattern = re.compile(rb"(?<![\w-])(?:" + b"|".join(map(re.escape, ordered)) + rb")(?![\w-])")
+    pattern = re.compile(rb"(?<![\w\\!%-])(?:" + b"|".join(map(re.escape, ordered)) + rb")(?![\w-])")
     data = text.encode()
 
     assert own.mask(data) == (pattern.sub(lambda match: numbers[match[0]], data) if ordered else data)
@@ -49,6 +49,8 @@ def test_masked_text_is_filled_with_its_values(text: str, own: OwnValues) -> Non
         "-a",
         "a-",
         "a_b",
+        "kind",
+        "a.Secret",
     ],
 )
 def test_value_that_yaml_may_read_otherwise_is_none(value: str) -> None:

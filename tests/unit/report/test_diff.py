@@ -24,8 +24,8 @@ SECRET = File.of(b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData
         (PLAIN, File.of(b"\xff"), "no text"),
         (SECRET, PLAIN, "may hold a Secret, not shown"),
         (PLAIN, SECRET, "may hold a Secret, not shown"),
-        (SECRET, None, "may hold a Secret, not shown"),
-        (None, SECRET, "may hold a Secret, not shown"),
+        (SECRET, None, "removed"),
+        (None, SECRET, "new"),
     ],
 )
 def test_only_a_change_of_plain_text_is_shown(before: File | None, after: File | None, note: str) -> None:
