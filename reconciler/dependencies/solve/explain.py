@@ -458,7 +458,7 @@ class _Explainer:
     def _keeps(self, cause: Cause) -> str:
         """Return what the owner of a kind does with it: one that is gone has left it behind."""
         there = {pin.instance.package for pin in self.inputs.pins}
-        there |= {instance.package for instance in self.problem.nodes}
+        there |= {self.inputs.catalogue.find(install.need.id) for install in self.inputs.installs}
         return "which keeps it" if cause.owner in there else "which is gone and has left it behind"
 
     def _twice(self, cause: Cause) -> str:
