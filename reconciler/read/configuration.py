@@ -234,7 +234,7 @@ def variable_name(path: Iterable[str | int]) -> str:
 _NOT_ONE_VARIABLE = (
     *("forges", "credentials", "addresses", "verify", "consents", "auto", "reviews", "rollouts"),
     *("images", "exec", "network", "engineArguments"),
-    *("kinds", "registries"),
+    *("kinds", "registries", "mirrors"),
 )
 """Settings that are lists or mappings: the file alone holds them."""
 _IN_GIT_ONLY = (

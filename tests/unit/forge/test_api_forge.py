@@ -562,7 +562,7 @@ def test_comment_of_closing_is_not_replaced_on_a_closed_pull_request(api: Script
     [
         ({}, None, ""),
         ({"state": PullState.MERGED, "merge_oid": "beef"}, None, ""),
-        ({"draft": True}, RefusedError, "Pull request 5 is a draft"),
+        ({"draft": True}, RefusedError, "Pull request 5 of acme/edge is a draft"),
         ({"state": PullState.CLOSED}, RefusedError, "Pull request 5 is closed"),
         ({"head_oid": "decaf"}, ConflictError, "The head of pull request 5 moved"),
     ],

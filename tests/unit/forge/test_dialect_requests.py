@@ -252,7 +252,7 @@ ROWS = {
     "gitlab merges": Row(
         "gitlab",
         lambda d: d.merge(PULL, "c0ffee"),
-        [Request("PUT", f"{PROJECT}/merge_requests/5/merge", {"sha": "c0ffee"})],
+        [Request("GET", PROJECT), Request("PUT", f"{PROJECT}/merge_requests/5/merge", {"sha": "c0ffee"})],
         repeatable=False,
     ),
     "gitea merges": Row(

@@ -282,7 +282,7 @@ def test_gitlab_merges_when_the_pipeline_succeeds(api: RecordingApi) -> None:
     dialect_of(api, "gitlab").enable_auto_merge(READY, "c0ffee")
 
     body = {"sha": "c0ffee", "auto_merge": True, "merge_when_pipeline_succeeds": True}
-    assert api.log == [Request("PUT", f"{PROJECT}/merge_requests/5/merge", body)]
+    assert api.log == [Request("GET", PROJECT), Request("PUT", f"{PROJECT}/merge_requests/5/merge", body)]
 
 
 def test_gitea_merges_when_the_checks_succeed_and_is_asked_once(api: RecordingApi) -> None:
