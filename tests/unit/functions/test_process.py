@@ -9,6 +9,7 @@ import pytest
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.functions.runtimes.process import ExecRuntime
+from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import File
 from reconciler.policy import FunctionPolicy
 
@@ -76,24 +77,34 @@ def test_large_output_is_cut_off(tmp_path: Path) -> None:
     assert grown << 10 < 4 * FunctionPolicy().output_bytes
 
 
-PLACES = ["../x.yaml", "/etc/x.yaml", "a/../../x.yaml", ".git/config", "a/.git/hooks/x.yaml", ".git"]
+PLACES = ["../x.yaml", "a/../../x.yaml", ".git/config", "a/.git/hooks/x.yaml", ".git"]
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_executable_output_outside_of_package_fails(tmp_path: Path, place: str) -> None:
-    kptfile = (
-        "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n  - exec: f\n"
-    )
-    files = {"Kptfile": File.of(kptfile.encode()), "x.yaml": File.of(CONFIG_MAP)}
+KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n  - exec: f\n"
+FILES = {"Kptfile": File.of(KPTFILE.encode()), "x.yaml": File.of(CONFIG_MAP)}
+
+
+def moved_by_an_executable(tmp_path: Path, place: str) -> PipelineResult:
     function = tmp_path / "function"
     function.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\nsed 's#/path: x.yaml#/path: {place}#'\n")
     function.chmod(0o755)
     policy = FunctionPolicy(exec={"f": str(function)})
+    return run_pipeline(FILES, [ExecRuntime(policy)], policy)
 
-    result = run_pipeline(files, [ExecRuntime(policy)], policy)
+
+@pytest.mark.parametrize("place", PLACES)
+def test_executable_output_outside_of_package_fails(tmp_path: Path, place: str) -> None:
+    result = moved_by_an_executable(tmp_path, place)
 
     assert "must not" in result.error
-    assert result.files == files
+    assert result.files == FILES
+
+
+def test_absolute_path_of_an_executable_is_below_the_package(tmp_path: Path) -> None:
+    result = moved_by_an_executable(tmp_path, "/etc/x.yaml")
+
+    assert not result.error
+    assert sorted(result.files) == ["Kptfile", "etc/x.yaml"]
 
 
 def test_alias_bomb_is_refused(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ GROUP_WRITE = WriteGroup(
     f"Draft of 2 packages\n\n\n{kpt_lines(api='packagevariant-1', web='packagevariant-1')}",
     40,
 )
-GROUP_PULL = PullRequest(HEAD, "main", "Update 2 packages", "")
+GROUP_PULL = PullRequest(HEAD, "main", "", "")
 OPEN = a_pull(number=6, head=HEAD, draft=False)
 
 
@@ -156,16 +156,10 @@ def test_changes_stay_as_they_are_where_nothing_is_grouped() -> None:
     assert grouped(changes, policy=Policy()) == changes
 
 
-def test_packages_that_are_all_new_are_created() -> None:
-    api, _ = grouped((a_change(API), a_change(WEB)), main_tree=None)
-
-    assert api.pull == replace(GROUP_PULL, title="Create 2 packages")
-
-
 def test_group_of_one_package_counts_it() -> None:
     (api,) = grouped((a_change(API),))
 
-    assert api.pull == replace(GROUP_PULL, title="Update 1 package")
+    assert api.pull == GROUP_PULL
     assert api.writes == (
         replace(
             GROUP_WRITE,
@@ -351,7 +345,7 @@ def test_draft_that_asks_something_leaves_for_a_branch_of_its_own() -> None:
         f"Draft of 1 package\n\n\n{kpt_lines(web='packagevariant-4')}",
         40,
     )
-    pull = replace(GROUP_PULL, title="Update 1 package", draft=False, number=6)
+    pull = replace(GROUP_PULL, draft=False, number=6)
     assert api == replace(leaving, writes=(OWN, left))
     assert web == kept(WEB, op=Op.UPDATE, reason=Reason.PULL_REQUEST_OUTDATED, pull=pull, group=HEAD)
 
@@ -411,7 +405,7 @@ def test_draft_in_a_closed_group_that_changes_gets_a_group_anew() -> None:
     )
 
     assert api.group == NEXT.removeprefix("refs/heads/")
-    assert api.pull == replace(GROUP_PULL, head=api.group, title="Update 1 package")
+    assert api.pull == replace(GROUP_PULL, head=api.group)
 
 
 def test_draft_in_a_closed_group_that_asks_for_a_pull_request_gets_its_own_branch() -> None:

@@ -354,4 +354,4 @@ def test_version_of_the_index_with_a_file_that_is_not_understood_is_none() -> No
     read = parse_version({"index/x/bundle.yaml": good, "index/x/more.yaml": b"a: ["})
 
     assert read.candidates == ()
-    assert {problem.reason for problem in read.problems} == {Reason.INVALID_YAML, Reason.INVALID_MANIFEST}
+    assert {problem.reason for problem in read.problems} == {Reason.INVALID_YAML}
