@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 from reconciler.base.errors import ConfigurationError, Exit, Location, RefusedError, UsageError
 from reconciler.base.escape import terminal
 from reconciler.base.redact import Redactor
+from reconciler.base.wording import plural
 from reconciler.cli.output import (
     Output,
     config_option,
@@ -133,7 +134,7 @@ def from_chart(chart: str, directory: Path | None, *, version: str, output: str)
         if is_new:
             target.rmdir()
         raise
-    lines = [f"wrote {target}: {read.name} {read.version}, {len(changed)} files", *steps]
+    lines = [f"wrote {target}: {read.name} {read.version}, {plural(len(changed), 'file')}", *steps]
     show_files(make_printer(wraps=False), output, lines, written=[target / path for path in changed])
     return Exit.DONE
 

@@ -124,7 +124,7 @@ def write_package(chart: VendoredChart, directory: Path) -> tuple[str, ...]:
     before = read_directory(directory) if directory.is_dir() else {}
     if before and not (KPTFILE in before and CONFIGURATION in before):
         hint = "Name a directory that does not exist yet, or a package that this command made."
-        raise RefusedError(f"{directory} has files, and is no package of a chart", hint=hint)
+        raise RefusedError(f"{directory} is not empty, and no package of a chart", hint=hint)
     kept = {path: file for path, file in before.items() if not path.startswith(home)}
     if before:
         kept[CONFIGURATION] = _updated(before[CONFIGURATION], chart, digest)

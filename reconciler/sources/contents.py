@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from reconciler.base.errors import RefusedError
+from reconciler.base.wording import plural
 from reconciler.sources.registry import RegistryClient
 
 _BASE = ("io.crossplane.xpkg", "base")
@@ -112,5 +113,7 @@ def _inflate(data: bytes, limit: int, what: str) -> bytes:
         plain = file.read(limit + 1)
     if len(plain) > limit:
         hint = "Raise spec.registries.unpackedBytes."
-        raise RefusedError(f"A layer of {what} is larger than {limit} bytes when it is unpacked", hint=hint)
+        raise RefusedError(
+            f"A layer of {what} is larger than {plural(limit, 'byte')} when it is unpacked", hint=hint
+        )
     return plain

@@ -22,6 +22,7 @@ import orjson
 from reconciler import __version__
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.base.redact import learn_credential, mask_credentials
+from reconciler.base.wording import plural
 from reconciler.forge.api.budget import SYSTEM_CLOCK, Clock
 from reconciler.forge.api.errors import ForbiddenError, LimitedError, MissingError, UnauthorizedError
 from reconciler.forge.api.reply_cache import CachedReply, ReplyCache
@@ -190,7 +191,7 @@ class RegistryClient:
         """
         if blob.size > self._policy.layer_bytes:
             most = self._policy.layer_bytes
-            message = f"{name}: {blob.digest[:19]} has {blob.size} bytes, and the limit is {most}"
+            message = f"{name}: {blob.digest[:19]} has {plural(blob.size, 'byte')}, and the limit is {most}"
             raise RefusedError(message, hint="Raise spec.registries.layerBytes.")
         reply = self._get(name, f"blobs/{blob.digest}", limit=max(blob.size, 1) + 1)
         _verify(reply.body, blob.digest, f"the blob {blob.digest[:19]} of {name}")
@@ -323,7 +324,7 @@ class RegistryClient:
                 if time.monotonic() > until:
                     raise httpx.ReadTimeout(f"no whole answer in {self._policy.answer_s} s")
         if len(body) > most and reply.status_code == _OK and method != "HEAD":
-            raise RefusedError(f"{_shown(url)} sends more than the {limit} bytes that it may")
+            raise RefusedError(f"{_shown(url)} sends more than the {plural(limit, 'byte')} that it may")
         return _Reply(reply.status_code, {k.lower(): v for k, v in reply.headers.items()}, bytes(body))
 
     def _authorize(self, place: _Place, name: str, challenge: str, refused: str) -> bool:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from reconciler.base.errors import Location, ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
+from reconciler.base.wording import plural, verb
 from reconciler.dependencies.catalog.missing import collect_needs
 from reconciler.dependencies.dialects.reading import manifest_label, parse_image
 from reconciler.dependencies.model.cluster import Catalogue, build_catalogue
@@ -214,10 +215,9 @@ class _Walk(Struct):
             listed = self.tags.get(package, {}).items()
             due += [tagged for plain, tagged in listed if self._is_due(package, plain, tagged.version, needs)]
         room = max(self.policy.versions - len(self.result.versions), 0)
-        if len(due) > room:
-            self.result.notes.append(
-                f"{len(due) - room} versions are left to the next run: registries.versions"
-            )
+        if (left := len(due) - room) > 0:
+            rest = f"{plural(left, 'version')} {verb(left, 'is', 'are')}"
+            self.result.notes.append(f"{rest} left to the next run: registries.versions")
             due = due[:room]
         with open_task("pulling versions", len(due)) as task, ThreadPoolExecutor(self.policy.at_once) as pool:
             for tagged, answer in zip(due, pool.map(self._pull, due), strict=True):

@@ -48,6 +48,7 @@ def test_every_graphql_document_fits_the_public_schema(document: str) -> None:
             .replace("isDraft", "isDraught")
             .replace("{ state }", "{ stale }")
             .replace("context", "contekst")
+            .replace("entries", "entires")
         )
         != []
     )
