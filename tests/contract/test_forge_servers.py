@@ -56,7 +56,7 @@ def test_drafts_are_approved_one_after_the_other_while_the_server_checks_the_res
     assert [pull.state for pull in bench.again().list_pulls()] == [PullState.MERGED, PullState.MERGED]
 
 
-def test_a_draft_that_cannot_be_merged_becomes_a_draft_again(bench: SimulatorBench) -> None:
+def test_what_cannot_be_merged_yet_stays_ready_for_the_next_run(bench: SimulatorBench) -> None:
     bench.simulator.rechecks_s = 2 * sum(RECHECK_DELAYS_S)
     first, second = (bench.forge.ensure(desired(head)) for head in (WEB, DB))
     bench.forge.approve(first.number, expect=first.head_oid)
@@ -65,20 +65,9 @@ def test_a_draft_that_cannot_be_merged_becomes_a_draft_again(bench: SimulatorBen
         bench.forge.approve(second.number, expect=second.head_oid)
 
     left = bench.again().list_pulls()[1]
-    assert (left.state, left.draft) == (PullState.OPEN, True)
-
-
-def test_a_draft_that_cannot_become_one_again_is_named(bench: SimulatorBench) -> None:
-    pull = bench.forge.ensure(desired())
-    bench.simulator.plan("422", path="/merge$")
-    # The first change of the draft mark is the one to ready.
-    method, path = {"github": ("POST", "/graphql$"), "gitea": ("PATCH", "/pulls/1$")}.get(
-        bench.kind, ("PUT", "/merge_requests/1$")
-    )
-    bench.simulator.plan("422", method, path, skip=1)  # the first one marks it as ready
-
-    with pytest.raises(RefusedError, match="is marked as ready since, and stays so"):
-        bench.forge.approve(pull.number, expect=pull.head_oid)
+    assert (left.state, left.draft) == (PullState.OPEN, False)
+    bench.again().approve(second.number, expect=second.head_oid)
+    assert bench.again().list_pulls()[1].state is PullState.MERGED
 
 
 def test_lists_go_on_where_a_server_links_to_its_public_address(bench: SimulatorBench) -> None:
@@ -110,7 +99,7 @@ def test_a_configured_style_that_the_repository_forbids_is_refused(tmp_path: Pat
         with pytest.raises(RefusedError, match=r"not permit to squash|not allowed"):
             configured.approve(pull.number, expect=pull.head_oid)
 
-        assert bench.again().list_pulls()[0].draft
+        assert bench.again().list_pulls()[0].state is PullState.OPEN
 
 
 @pytest.mark.parametrize(("kind", "style", "parents"), CONFIGURED)

@@ -113,14 +113,14 @@ def test_repository_is_merged_in_the_style_that_it_prefers(bench: GiteaBench, st
     assert bench.again().list_pulls()[0].state is PullState.MERGED
 
 
-def test_forbidden_style_is_named_and_the_draft_stays_one(bench: GiteaBench) -> None:
+def test_forbidden_style_is_named_and_the_draft_stays_ready(bench: GiteaBench) -> None:
     bench.hosted.call("PATCH", "", {**NO_STYLE, "allow_merge_commits": True, "default_merge_style": "merge"})
     pull = bench.forge.ensure(desired())
 
     with pytest.raises(RefusedError, match="does not permit to squash"):
         bench.again(merge_method="squash").approve(pull.number, expect=pull.head_oid)
 
-    assert bench.again().list_pulls()[0].draft
+    assert not bench.again().list_pulls()[0].draft
 
 
 def test_labels_of_the_organization_and_of_people_stay(bench: GiteaBench) -> None:
@@ -199,7 +199,7 @@ def test_pull_requests_that_are_switched_off_are_named(bench: GiteaBench) -> Non
         bench.forge.list_pulls()
 
 
-def test_missing_approval_is_named_and_the_draft_stays_one(bench: GiteaBench) -> None:
+def test_missing_approval_is_named_and_the_draft_stays_ready(bench: GiteaBench) -> None:
     pull = bench.forge.ensure(desired())
     bench.hosted.call("POST", "/branch_protections", {"rule_name": "main", "required_approvals": 1})
 
@@ -207,7 +207,7 @@ def test_missing_approval_is_named_and_the_draft_stays_one(bench: GiteaBench) ->
         bench.forge.approve(pull.number, expect=pull.head_oid)
 
     assert "autoMerge: true" in raised.value.hint
-    assert bench.again().list_pulls()[0].draft
+    assert not bench.again().list_pulls()[0].draft
 
 
 def test_server_merges_by_itself_once_the_required_check_has_passed(bench: GiteaBench) -> None:
