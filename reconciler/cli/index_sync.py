@@ -34,7 +34,7 @@ _SYNC = "`reconciler index sync`"
 @click.option("--pull-request", is_flag=True, help="Propose them: one pull request for each source.")
 @output_options(Output.TEXT, Output.JSON)
 def sync(settings: "RunOptions", output: str, *, every: bool, check_tags: bool, pull_request: bool) -> Exit:
-    r"""Bring the versions that manifests and index need from registries into the index.
+    r"""Bring the versions that something needs into the index.
 
     It is the only command that reads registries. It starts from what installs and the versions in the index
     need, and from PackageRepository manifests, committed or not, and follows the needs of what it finds. It
@@ -103,7 +103,7 @@ def _exit_of(problems: "Iterable[Problem]") -> Exit:
 @control_options
 @output_options(Output.TEXT, Output.JSON)
 def missing(settings: "RunOptions", output: str) -> Exit:
-    r"""Name every package and version that installs lack, with the command that brings it.
+    r"""Name all packages and versions that installs lack.
 
     Manifests and index are read as they are on disk. Exits 3 if something is missing.
 

@@ -92,7 +92,7 @@ def init(directory: Path, *, description: str, keywords: str, site: str, output:
 )
 @output_options(Output.TEXT, Output.JSON)
 def from_chart(chart: str, directory: Path | None, *, version: str, output: str) -> Exit:
-    r"""Make a package of a chart of Helm, or put another version of it into one.
+    r"""Make a package of a Helm chart, or update its chart.
 
     CHART is a directory, an archive (.tgz) or oci://REGISTRY/NAME. The chart is vendored into the package
     and pinned by its digest: no run fetches it. DIRECTORY is, by default, the name of the chart. Of a

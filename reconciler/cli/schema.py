@@ -27,6 +27,7 @@ OUTPUTS = {
         "init",
         "demo",
         "repo add",
+        "package from-chart",
         "package init",
     ),
     "Functions": ("functions list",),

@@ -37,8 +37,13 @@ INHERITED = (
     "reconciler.dev/follow-moved-tag",
 )
 """Annotations of a set that apply to all of its variants, which have no manifest to annotate."""
-ORDERS = "reconciler.dev/rollout-"
-"""Start of the annotations of a set that order something about its rollout."""
+ORDERS = (
+    "reconciler.dev/rollout-paused",
+    "reconciler.dev/rollout-go",
+    "reconciler.dev/rollout-skip",
+    "reconciler.dev/rollout-rollback",
+)
+"""Annotations of a set that order something about its rollout."""
 
 _MAX_TARGETS = 10
 """Invalid targets of one set that are listed before the rest is counted."""
@@ -117,7 +122,7 @@ class _Set:
             return
         lacks = "no policy in spec.rollouts selects this set" if rollouts else "spec.rollouts has no policy"
         for name, value in (metadata.annotations or {}).items():
-            if name.startswith(ORDERS) and value != "false":
+            if name in ORDERS and value != "false":
                 message = f"{name} is an order for a rollout, and {lacks}"
                 hint = "Write the policy in reconciler.yaml (docs/rollouts.md), or remove the annotation."
                 yield Finding(("metadata", "annotations", name), message, Reason.INVALID_ANNOTATION, hint)

@@ -358,7 +358,8 @@ def _conflicting_requirements(before: str, new: LockedPackage, resolution: Resol
     old, _, digest = before.partition("@")
     for parent in resolution.packages:
         for need in parent.dependencies:
-            if need.resolved == new.instance and _requirement(need) and not _allows(need, old, digest):
+            asks = need.resolved == new.instance and need.constraints and _requirement(need)
+            if asks and not _allows(need, old, digest):
                 yield f"{parent.instance} asks for {need.constraints}"
 
 
