@@ -35,7 +35,7 @@ LINES = {
 LOCAL = frozenset(
     {
         *(f"index {name}" for name in ("list", "show", "add", "import", "sync", "remove", "set-default")),
-        *(f"package {name}" for name in ("init", "update", "render", "diff", "tree")),
+        *(f"package {name}" for name in ("from-chart", "init", "update", "render", "diff", "tree")),
         *(f"functions {name}" for name in ("list", "pull")),
         *(
             "snapshot import",
