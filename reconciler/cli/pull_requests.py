@@ -248,9 +248,10 @@ def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
             )
         return _some(named, text, (f.name for f in listed))
     named = [f for f in listed if text in _names(f)]
-    return [f for f in named if f.pull.state is PullState.OPEN] or _some(
-        named[-1:], text, (f.package for f in listed)
-    )
+    opened = [f for f in named if f.pull.state is PullState.OPEN]
+    # A package that has one of its own is meant there, and not as a member of a group.
+    own = [f for f in opened if text not in f.members]
+    return own or opened or _some(named[-1:], text, (f.package for f in listed))
 
 
 def find_or_open_pulls(world: RunInputs, listed: Sequence[ListedPull], text: str) -> list[ListedPull]:

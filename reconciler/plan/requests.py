@@ -5,6 +5,7 @@ text that was never written, or only half, is found and repaired, and a person's
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -56,14 +57,17 @@ def plan_requests(
     """
     states: dict[PackageKey, RequestState] = {}
     sharing: dict[tuple[str, str], list[_Described]] = {}
+    left: Counter[tuple[str, str]] = Counter()
     for key, change in changes.items():
         content = _describe(change, context.targets[key], context)
         if content is not None:
             states[key] = RequestState(content)
         if head := _head_of(change, content, context.targets[key], context):
             sharing.setdefault((key.url, head), []).append(_Described(change, content))
+        elif change.group and key in context.downstreams:
+            left[key.url, change.group] += 1
     for (url, head), members in sorted(sharing.items(), key=lambda item: item[0]):
-        states |= _states(head, members, context.inventory.pulls_of(url).at(head), context)
+        states |= _states(head, members, context.inventory.pulls_of(url).at(head), context, left[url, head])
     return states
 
 
@@ -191,9 +195,12 @@ def _head_of(
 
 
 def _states(
-    head: str, members: Sequence[_Described], pulls: Sequence[PullRequest], context: PlanContext
+    head: str, members: Sequence[_Described], pulls: Sequence[PullRequest], context: PlanContext, left: int
 ) -> Mapping[PackageKey, RequestState]:
-    """Return the states of the packages of one pull request, with all that is to be written of it."""
+    """Return the states of the packages of one pull request, with all that is to be written of it.
+
+    Of a group `left` more packages stay in it as people left them.
+    """
     changes = [member.change for member in members]
     closing = {close.number for change in changes for close in change.close}
     candidates = [pull for pull in pulls if pull.number not in closing]
@@ -204,7 +211,7 @@ def _states(
     if (opened is None and requested is None) or any(change.approve for change in changes):
         return states
     # The digest in the text tells whether the text is ours and current, without reading its words (D22).
-    planned = _content(requested or opened or PullRequest(head, "", "", ""), members, context)
+    planned = _content(requested or opened or PullRequest(head, "", "", ""), members, context, left)
     planned = replace(planned, redraft=_asks_again(changes, opened, planned))
     is_wrong = requested is None and opened is not None and not is_right(opened, planned)
     for number, (change, content) in enumerate(members):
@@ -220,12 +227,14 @@ def _states(
     return states
 
 
-def _content(pull: PullRequest, members: Sequence[_Described], context: PlanContext) -> PullRequest:
+def _content(
+    pull: PullRequest, members: Sequence[_Described], context: PlanContext, left: int
+) -> PullRequest:
     """Return a pull request with the title, base, labels and digest that it should have."""
     changes = [member.change for member in members]
     view = context.targets[changes[0].package].view
     is_group = bool(changes[0].group)
-    title = _group_title(members, context) if is_group else _title(members[0], context)
+    title = _group_title(members, context, left) if is_group else _title(members[0], context)
     people = find_people(changes, context)
     planned = replace(
         pull,
@@ -271,8 +280,8 @@ def _status(members: Sequence[Change], context: PlanContext) -> HeadStatus | Non
     return HeadStatus(name, passed=True, text="Ready to be reviewed")
 
 
-def _group_title(members: Sequence[_Described], context: PlanContext) -> str:
-    """Return the title for a group: what it does to how many packages that are wanted."""
+def _group_title(members: Sequence[_Described], context: PlanContext, left: int) -> str:
+    """Return the title for a group: what it does to how many packages that are wanted, `left` included."""
     changes = [member.change for member in members if member.change.package in context.downstreams]
     is_new = all(context.targets[change.package].package.main_tree is None for change in changes)
     verb, wave = "Create" if is_new else "Update", ""
@@ -282,7 +291,7 @@ def _group_title(members: Sequence[_Described], context: PlanContext) -> str:
     if rollout is not None and (is_back or context.inventory.policy.pull_requests.group_by is GroupBy.WAVE):
         verb = "Roll back" if is_back else verb
         wave = f" of wave {rollout.waves_of[keys[0]]}, rollout {rollout.revision}"
-    return f"{verb} {plural(len(changes), 'package')}{wave}" if changes else ""
+    return f"{verb} {plural(len(changes) + left, 'package')}{wave}" if changes else ""
 
 
 def _title(member: _Described, context: PlanContext) -> str:

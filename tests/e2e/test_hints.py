@@ -196,8 +196,8 @@ def unwanted_edited_draft(world: World) -> None:
     apply(world)
 
 
-def branch_deleted(world: World) -> None:
-    git(world.root / "edge-1.git", "branch", "-D", draft(world))
+def pull_request_closed(world: World) -> None:
+    world.run("pr", "close", "edge-1#2")
 
 
 def branch_in_the_way(world: World) -> None:
@@ -390,10 +390,10 @@ STEPS = [
         unwanted_edited_draft,
         ("plan",),
         Exit.WAITING,
-        "delete the branch",
-        branch_deleted,
+        "close pull request #2 to let it go",
+        pull_request_closed,
         ("plan",),
-        "1 kept",
+        "Its pull request was closed, and nothing wants it",
     ),
     Step(
         branch_in_the_way,

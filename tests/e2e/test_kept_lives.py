@@ -115,21 +115,20 @@ def test_resource_that_only_a_pipeline_changed_goes_with_upstreams(tmp_path: Pat
     assert (change["reason"], change["conflicts"]) == ("UpToDate", [])
 
 
-def test_what_a_function_wrote_stays_when_the_function_goes(tmp_path: Path) -> None:
-    """As with kpt: no function undoes another, so its labels are content of the package from then on."""
+def test_what_a_function_wrote_goes_with_it_from_what_nobody_edited(tmp_path: Path) -> None:
     renamed = {"kind": "rename", "file": "service.yaml", "line": "  name: web-front"}
     steps: Steps = [
         *MERGED,
         ("choose_pipeline", {"name": "web", "pipeline": "rename"}),
         ("merge", {**DRAFT, "head": "drafts/web/packagevariant-2", "how": "squash"}),
         bump(renamed),
+        ("merge", {**DRAFT, "head": "drafts/web/packagevariant-3", "how": "squash"}),
     ]
     life = play(tmp_path, steps, variant={"pipeline": "labels"})
 
     (change,) = [c for c in life.last_plan["changes"] if c["variant"]]
-    (conflict,) = change["conflicts"]
-    assert (conflict["resource"], conflict["upstream"]) == ("Service web-front", None)
-    assert "team: blue" in conflict["local"]
+    assert (change["reason"], change["conflicts"]) == ("UpToDate", [])
+    assert b"team: blue" not in life.fleet.repo("edge-1").read("main", "web/service.yaml")
 
 
 @pytest.mark.parametrize("form", ["yaml", "json", "ndjson", "import"])
