@@ -47,8 +47,7 @@ class FieldMarks(Protocol):
 class Source(PartlyCompared, frozen=True):
     """Location of a manifest or object, and the committer time of its file's last change, in seconds.
 
-    An `observed` object is one of a snapshot, which an API server has accepted as it is. `fault` is why the
-    file could not be read, where its document is empty in its place.
+    An `observed` object is of a snapshot. `fault` is why the file could not be read that an empty one is for.
     """
 
     UNCOMPARED = frozenset({"marks"})
@@ -331,12 +330,12 @@ class CheckState(StrEnum):
 class PullRequest(Struct, frozen=True):
     """A pull request of any forge; `number` is 0 before it is opened.
 
-    `digest` is the checksum of everything that our title and text were made of, "" if unknown or edited.
-    `redraft` converts an open one back into a draft. `closed` is the time when it was closed, in seconds, 0
-    if unknown. With `unreadable`, a reason, only number and head are known; the head may be "" then.
-    `reviewers` (teams as `owner/team`) and `assignees` are whom to ask, each once; they are never read.
-    `difference` is the address of all that it changes, `proposes` the package tree of its text, `status` that
-    of its head if one was set. The forge is to merge head `auto_merge` by itself, unless that `is_dropped`.
+    `digest` is the checksum of all that our title and text were made of, "" if unknown or edited. `redraft`
+    makes an open one a draft again. `closed` is when it was, in seconds, 0 if unknown. With `unreadable`, a
+    reason, only number and head are known, and the head may be "". `reviewers` (teams as `owner/team`) and
+    `assignees` are asked once each, and never read. `difference` is the address of all that it changes,
+    `proposes` the package tree of its text, `status` that of its head if one was set. The forge is to merge
+    head `auto_merge` by itself, unless that `is_dropped`.
     """
 
     head: str
@@ -398,10 +397,8 @@ def unreadable_problem(where: Location, repository: str, pull: PullRequest) -> P
     """Return the problem of one pull request that cannot be read."""
     about = f"; the package of its branch {pull.head} is kept as it is" if pull.head else ""
     message = f"Pull request {pull.number} of {repository} cannot be read: {pull.unreadable}{about}"
-    hint = (
-        f"Use the version that wrote it. If nothing needs it, delete it: on the local forge it is the ref "
-        f"refs/reconciler/pulls/{pull.number}."
-    )
+    ref = f"refs/reconciler/pulls/{pull.number}"
+    hint = f"Use the version that wrote it. If nothing needs it, delete it: locally it is ref {ref}."
     return Problem(where, Reason.PULL_REQUEST_UNREADABLE, message, hint)
 
 
