@@ -281,8 +281,8 @@ def _status(members: Sequence[Change], context: PlanContext) -> HeadStatus | Non
 
 
 def _group_title(members: Sequence[_Described], context: PlanContext, left: int) -> str:
-    """Return the title for a group: what it does to how many packages that are wanted, `left` included."""
-    changes = [member.change for member in members if member.change.package in context.downstreams]
+    """Return the title for a group: what it does to how many packages, `left` included."""
+    changes = [member.change for member in members]
     is_new = all(context.targets[change.package].package.main_tree is None for change in changes)
     verb, wave = "Create" if is_new else "Update", ""
     keys = [change.variant for change in changes if change.variant]
