@@ -1,10 +1,9 @@
 """The pull request that proposes new versions of one source for the index (D29)."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
 from reconciler.base.wording import plural, visible
@@ -67,19 +66,23 @@ def propose_index(
     last = own[-1] if own else None
     opened = last if last and last.state is PullState.OPEN else None
     tree = tree_id(proposal.files)
-    change = _change(proposal.ref, inventory, branch.tree if branch else None, tree)
+
+    def change(reason: Reason, message: str = "", op: Op = Op.KEEP, **parts: Any) -> Change:
+        before = branch.tree if branch else None
+        return _change(proposal.ref, inventory, op, reason, message, before=before, after=tree, **parts)
+
     if inventory.policy.suspend:
-        return replace(change, reason=Reason.PAUSED, message=SUSPENDED)
+        return change(Reason.PAUSED, SUSPENDED)
     if branch is not None and branch.is_edited:
         step = f"merge or close pull request #{opened.number}" if opened else f"delete branch {head}"
         message = f"People committed to {head}: {step}, and the next run proposes what is new then"
-        return replace(change, reason=Reason.DRAFT_EDITED, message=message, waits=True)
+        return change(Reason.DRAFT_EDITED, message, waits=True)
     stands = branch is not None and branch.tree == tree
     if last is not None and opened is None and stands and last.state is PullState.CLOSED:
         message = (
             f"Pull request #{last.number} with these versions was closed: open it again, or delete {head}"
         )
-        return replace(change, reason=Reason.REJECTED, message=message, waits=True)
+        return change(Reason.REJECTED, message, waits=True)
     pull = lock_pull(
         PullRequest(
             head=head,
@@ -95,17 +98,16 @@ def propose_index(
     )
     doubles = close_duplicates(opened, own) if opened else ()
     if stands and opened and is_right(opened, pull) and not doubles:
-        return replace(change, message=f"Pull request #{opened.number} waits for a review")
+        return change(Reason.UP_TO_DATE, f"Pull request #{opened.number} waits for a review")
     lines = (f"{version.what} {version.after}" for version in proposal.versions)
     message = "\n".join([proposal.title, "", *map(visible, lines), ""])
     control, expect = inventory.control.commit, branch.tip if branch else None
     write = WriteDraft(
         proposal.ref, expect, control.oid, INDEX_DIRECTORY, proposal.files, tree, message, control.time
     )
-    return replace(
-        change,
+    return change(
+        Reason.CONTENT_CHANGED,
         op=Op.UPDATE if opened else Op.CREATE,
-        reason=Reason.CONTENT_CHANGED,
         writes=() if stands else (write,),
         pull=pull,
         close=doubles,
@@ -116,7 +118,6 @@ def withdraw_index(
     ref: str, branch: IndexBranch, pulls: Iterable[PullRequest], inventory: Inventory
 ) -> Change | None:
     """Return the end of a branch with nothing left to propose; None for one that people edited."""
-    change = _change(ref, inventory, branch.tree, None)
     if branch.is_edited or inventory.policy.suspend:
         return None
     comment = "Nothing is left to propose: the index has these versions, or nothing needs them any more."
@@ -124,15 +125,12 @@ def withdraw_index(
     opened = [pull for pull in pulls if pull.head == head and pull.state is PullState.OPEN]
     closes = tuple(ClosePull(pull.number, pull.head, comment) for pull in opened)
     move = MoveRef(ref, branch.tip, None)
-    return replace(change, op=Op.CLOSE, reason=Reason.DRAFT_SUPERSEDED, writes=(move,), close=closes)
+    closing = Op.CLOSE, Reason.DRAFT_SUPERSEDED
+    return _change(ref, inventory, *closing, before=branch.tree, writes=(move,), close=closes)
 
 
-def _change(ref: str, inventory: Inventory, before: Oid | None, after: Oid | None) -> Change:
-    return Change(
-        package=PackageKey(inventory.control.url, f"{INDEX_DIRECTORY} of {ref.rpartition('/')[2]}"),
-        repository=ObjectName("", "control"),
-        op=Op.KEEP,
-        reason=Reason.UP_TO_DATE,
-        before=before,
-        after=after,
-    )
+def _change(
+    ref: str, inventory: Inventory, op: Op, reason: Reason, message: str = "", **parts: Any
+) -> Change:
+    package = PackageKey(inventory.control.url, f"{INDEX_DIRECTORY} of {ref.rpartition('/')[2]}")
+    return Change(package, ObjectName("", "control"), op, reason, message, **parts)
