@@ -95,7 +95,7 @@ def test_refused_charts_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
         "depends on the chart db": (needy, "new"),
         "has no Chart.yaml": (tmp_path / "none", "new"),
         "may not hold ../../x": (tmp_path / "bad.tgz", "new"),
-        "is no package of a chart": (write_chart(tmp_path / "good"), "full"),
+        "is not empty, and no package of a chart": (write_chart(tmp_path / "good"), "full"),
         "is no address": ("https://charts.example.com/web", "new"),
         "does not exist": (tmp_path / "nowhere", "new"),
     }
