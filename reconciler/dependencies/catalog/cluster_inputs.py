@@ -156,25 +156,14 @@ def _observed_installations(
 
 def _with_interfaces(presence: ClusterState, catalogue: Catalogue) -> ClusterState:
     """Return the state of a cluster with the interfaces that the index knows of the installations there."""
-    return replace(
-        presence,
-        installations=tuple(
-            replace(there, interfaces=c.interfaces)
-            if not there.interfaces
-            and (
-                c := next(
-                    (
-                        c
-                        for c in catalogue.candidates(catalogue.find(there.id))
-                        if c.version == there.version or (there.digest and c.digest == there.digest)
-                    ),
-                    None,
-                )
-            )
-            else there
-            for there in presence.installations
-        ),
-    )
+
+    def described(there: ObservedInstallation) -> ObservedInstallation:
+        for bundle in () if there.interfaces else catalogue.candidates(catalogue.find(there.id)):
+            if bundle.version == there.version or (there.digest and bundle.digest == there.digest):
+                return replace(there, interfaces=bundle.interfaces)
+        return there
+
+    return replace(presence, installations=tuple(map(described, presence.installations)))
 
 
 def _version(snapshot_object: SnapshotObject, install: Install) -> Version | None:
