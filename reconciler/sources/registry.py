@@ -399,7 +399,9 @@ def _error(name: str, url: str, reply: _Reply, *, is_known: bool) -> Unavailable
     message, host = f"{_shown(url)}: {answer}", urlsplit(url).netloc
     hint = f"`docker login {host}` stores a credential, and spec.credentials may name one."
     if not reply.status:
-        hint = f"Check the address and the network. Without TLS: spec.registries.mirrors, {host}: http://{host}."
+        hint = (
+            f"Check the address and the network. Without TLS: spec.registries.mirrors, {host}: http://{host}."
+        )
     if reply.status == _NOT_FOUND:
         return MissingError(message, hint=f"Check the name {name}, and whether the credential may see it.")
     if reply.status == _UNAUTHORIZED:
