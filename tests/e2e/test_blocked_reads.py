@@ -269,8 +269,11 @@ def test_a_signal_ends_a_wait_inside_of_libgit2(number: int, place: str, world: 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_ends_the_wait_for_a_person_s_pipe(number: int, tmp_path: Path) -> None:
     arguments = ["snapshot", "import", "-", "--cluster", "c", "--kinds", "ConfigMap", "--out-dir", "out"]
-    with running(arguments, tmp_path, stdin=subprocess.PIPE) as process:
+    waits, held = os.pipe()  # held open: the signal ends the wait, not the end of the input
+    with running(arguments, tmp_path, stdin=waits) as process:
         stopped(process, number, lambda: bool(children(process.pid)))
+    os.close(waits)
+    os.close(held)
 
     assert not (tmp_path / "out").exists()
 

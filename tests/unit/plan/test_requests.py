@@ -316,14 +316,14 @@ def test_variant_that_is_not_resolved_has_no_content() -> None:
         ({}, {"main_owner": OTHER}, {}, "Hand over web, from web/v2"),
         ({"op": Op.DELETE, "reason": Reason.NOT_DESIRED}, {}, {}, "Delete web"),
         ({"op": Op.ORPHAN, "reason": Reason.ORPHANED}, {}, {}, "Stop managing web"),
-        ({"group": "edge-1"}, {}, {}, "as the group is called"),
-        ({"reason": Reason.PAUSED, "op": Op.BLOCK}, {}, {}, "as the group is called"),
+        ({"group": "edge-1"}, {}, {}, "Update 1 package"),
+        ({"reason": Reason.PAUSED, "op": Op.BLOCK}, {}, {}, "as it is called"),
     ],
 )
 def test_title_of_a_pull_request(
     change: Mapping[str, Any], target: Mapping[str, Any], resolved: Mapping[str, Any], title: str
 ) -> None:
-    asked = a_change(pull=a_pull(number=0, title="as the group is called"), **change)
+    asked = a_change(pull=a_pull(number=0, title="as it is called"), **change)
 
     pull = planned(asked, a_target(**target), resolved=a_resolved(**resolved)).pull
 
@@ -518,7 +518,7 @@ def test_group_shares_one_pull_request_that_its_first_package_repairs() -> None:
 
     assert api.pull is None  # its content is unknown: it has no say in the pull request
     assert web.pull is not None
-    assert (web.pull.head, web.pull.title) == (head, "Group g")
+    assert (web.pull.head, web.pull.title) == (head, "Update 1 package")  # what no variant wants is not counted
 
 
 CONFLICT = ConflictNote("a.yaml", "spec", "1", "2")
