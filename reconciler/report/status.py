@@ -11,7 +11,8 @@ import orjson
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase
 from reconciler.base.wording import json_text
-from reconciler.report.console import Color, Paint, plain, table_rows
+from reconciler.plan.changes import SubpackageNote
+from reconciler.report.console import Color, Paint, indented, plain, table_rows
 
 Owner = Mapping[str, Any]
 HEADS = ("PACKAGE", "CLUSTER", "MAIN", "REVIEW", "STATE", "SINCE", "PULL REQUEST", "WAITING FOR")
@@ -123,6 +124,8 @@ def status_lines(
         color = _COLORS.get(phase)
         for line in own:
             yield line.replace(f"  {phase} ", f"  {paint(phase, color)} ", 1) if color else line
+        for note in owner.get("subpackages", ()):
+            yield from indented(terminal(SubpackageNote(**note).text), width)
 
 
 def _is_too_wide(table: Sequence[Sequence[str]], width: int) -> bool:
