@@ -522,8 +522,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     - `pulls`, `unreadable_pulls`, `passed_checks`, `other_checks` (the state of each other check):
       answers of forges, by URL (and commit).
     - `histories`: ended pull requests to record, by URL, at once if `is_history_due`.
-    - `trees`: packages at commits without a package revision; `times`: those of locked commits, in seconds.
-    - `subpackages`: the Kptfiles inside packages by tree, where a variant sets a revision of one.
+    - `trees`: packages at commits without a revision; `times` of locked commits; `subpackages` of trees.
     - `earlier`: the Kptfile of main before the revision that is rolled back; None if it came with that.
     - `locks`: the pins applied last; `reviewed`: the lock on main, None if pins are not reviewed.
     - `retry_requests`: keys of boxes ticked on the dashboard.

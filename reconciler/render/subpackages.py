@@ -111,7 +111,7 @@ class _Composer:
         kept = [s for s in resolved.subpackages if not _is_removed(s, former, self._contents[pin.tree])]
         new = self._tree(pin.tree, kept, drafted, policy, is_new=True)
         changes: dict[str, Any] = {"pin": replace(pin, tree=new)}
-        # An old side is as local was made from it: nobody is asked about it any more.
+        # An old side is as local was made from it: nobody is conflicts about it any more.
         is_asked = policy.default in (OnConflict.ASK, OnConflict.FAIL)
         decided = replace(policy, default=OnConflict.UPSTREAM) if is_asked else policy
         for name, side, local in (("base", base, main), ("draft_base", draft_base, drafted)):
@@ -156,12 +156,12 @@ class _Composer:
         if mine and _place(theirs) != _place(mine):
             # Upstream has none there, or people let it follow another one: it is all local's.
             inside = {}
-        wanted = each.pin if is_new else self._pin_of(each, mine)
+        pin = each.pin if is_new else self._pin_of(each, mine)
         done: Files = inside
         if not inside:
-            done = _with_fields(add_identifiers(self._stripped(wanted)), _stamped(mine, wanted))
-        elif value_at(theirs, "upstreamLock", "git", "commit") != wanted.commit.oid:
-            done = self._merged(each, self._pin_of(each, theirs), wanted, inside, policy)
+            done = _with_fields(add_identifiers(self._stripped(pin)), _stamped(mine, pin))
+        elif value_at(theirs, "upstreamLock", "git", "commit") != pin.commit.oid:
+            done = self._merged(each, self._pin_of(each, theirs), pin, inside, policy)
         if not is_new:
             # It follows the upstream that local's follows, as that is written there.
             done = _with_fields(done, {name: mine[name] for name in ("upstream", "upstreamLock")})
@@ -182,25 +182,25 @@ class _Composer:
         raise _BlockedError(base_not_found(f"sub-package {each.directory}: {what}"))
 
     def _merged(
-        self, each: SubpackagePin, base: Pin, wanted: Pin, inside: Files, policy: ConflictPolicy
+        self, each: SubpackagePin, base: Pin, pin: Pin, inside: Files, policy: ConflictPolicy
     ) -> Files:
         """Return a sub-package of an upstream, with its edits there, at another revision."""
         git = _kptfile(inside[KPTFILE])["upstream"]["git"]
         merged = merge_three_way(
-            prepare_sides(self._stripped(base), self._stripped(wanted), inside, None),
+            prepare_sides(self._stripped(base), self._stripped(pin), inside, None),
             policy,
-            new_upstream=UpstreamRef(git["repo"], git["directory"], wanted.ref, wanted.commit.oid),
+            new_upstream=UpstreamRef(git["repo"], git["directory"], pin.ref, pin.commit.oid),
         )
         if isinstance(merged, Blocked):
             raise _BlockedError(merged)
-        asked = [conflict for conflict, decision in merged.conflicts if decision is None]
-        if asked:
-            where = ", ".join(f"{each.directory}/{c.path} {c.resource} {c.field}".strip() for c in asked)
+        conflicts = [conflict for conflict, decision in merged.conflicts if decision is None]
+        if conflicts:
+            where = ", ".join(f"{each.directory}/{c.path} {c.resource} {c.field}".strip() for c in conflicts)
             message = (
-                f"The upstream package and {wanted.ref} of its sub-package both changed {where}. "
+                f"The upstream package and {pin.ref} of its sub-package both changed {where}. "
                 "Bring that revision into the upstream package, or set reconciler.dev/on-conflict-fields"
             )
-            raise _BlockedError(Blocked(Reason.MERGE_CONFLICT, message, conflicts=tuple(asked)))
+            raise _BlockedError(Blocked(Reason.MERGE_CONFLICT, message, conflicts=tuple(conflicts)))
         return merged.files
 
     def _stripped(self, pin: Pin) -> Files:
@@ -216,7 +216,9 @@ def _is_removed(each: SubpackagePin, former: Files, upstream: Files) -> bool:
 
 
 def _kptfile(file: File | None) -> Mapping[str, Any]:
-    return kptfile_value(file.data) if file is not None else {}
+    """Return the Kptfile of a sub-package with an upstream, {} for any other."""
+    value = kptfile_value(file.data) if file is not None else {}
+    return value if all(isinstance(text, str) for text in _place(value)) else {}
 
 
 def _place(kptfile: Mapping[str, Any]) -> tuple[object, object]:

@@ -26,7 +26,7 @@ SUBPACKAGE_REVISIONS: Final = "reconciler.dev/subpackage-revisions"
 _ENTRY: Final = re.compile(r"([^:;\s]+)\s*:\s*([^:;\s]+)")
 
 
-class Entry(Struct, frozen=True):
+class SubpackageRevision(Struct, frozen=True):
     """One entry of the annotation: a directory, a revision, and where they start in its text."""
 
     directory: str
@@ -34,11 +34,11 @@ class Entry(Struct, frozen=True):
     offset: int
 
 
-def parse_entries(annotations: Mapping[str, str]) -> tuple[Entry, ...]:
+def parse_entries(annotations: Mapping[str, str]) -> tuple[SubpackageRevision, ...]:
     """Return the entries of the annotation; those of directories above others are first."""
     text = annotations.get(SUBPACKAGE_REVISIONS, "")
-    found = (Entry(m[1].strip("/"), m[2], m.start()) for m in _ENTRY.finditer(text))
-    return tuple(sorted(found, key=lambda entry: (entry.directory, entry.offset)))
+    entries = (SubpackageRevision(m[1].strip("/"), m[2], m.start()) for m in _ENTRY.finditer(text))
+    return tuple(sorted(entries, key=lambda entry: (entry.directory, entry.offset)))
 
 
 def pin_subpackages(
@@ -48,8 +48,8 @@ def pin_subpackages(
 
     Args:
         variant: The variant.
-        trees: The package on main and in its draft, and its upstreams; the first one that has a sub-package
-            says what its upstream is.
+        trees: The package on main and in its draft, and its upstreams; a sub-package has the upstream that
+            it has in the first of them.
         inventory: Everything that was read.
         sources: The repositories by URL.
     """
@@ -57,10 +57,10 @@ def pin_subpackages(
     pins: list[SubpackagePin] = []
     for entry in parse_entries(variant.annotations):
         if any(pin.directory == entry.directory for pin in pins):
-            message = f"{entry.directory} has two revisions"
-            return _problem(variant, entry, Reason.INVALID_ANNOTATION, message, "Remove one of the two.")
+            message = f"{entry.directory} has more than one revision"
+            return _problem(variant, entry, Reason.INVALID_ANNOTATION, message, "Leave one of them.")
         present = [header[entry.directory] for header in headers if entry.directory in header]
-        upstream = next((each.upstream for each in present if each.upstream), None)
+        upstream = present[0].upstream if present else None
         if upstream is None:
             return _unknown(variant, entry, headers, is_there=bool(present))
         pin = _find_pin(variant, entry, upstream, inventory, sources)
@@ -72,7 +72,11 @@ def pin_subpackages(
 
 
 def _unknown(
-    variant: DesiredVariant, entry: Entry, headers: Iterable[Mapping[str, KptfileHeader]], *, is_there: bool
+    variant: DesiredVariant,
+    entry: SubpackageRevision,
+    headers: Iterable[Mapping[str, KptfileHeader]],
+    *,
+    is_there: bool,
 ) -> Problem:
     names = sorted({name for header in headers for name, each in header.items() if each.upstream})
     what = f"has no upstream of its own in {entry.directory}" if is_there else f"has no {entry.directory}"
@@ -83,13 +87,19 @@ def _unknown(
     return _problem(variant, entry, Reason.INVALID_ANNOTATION, f"The package {what}", hint)
 
 
-def _problem(variant: DesiredVariant, entry: Entry, reason: Reason, message: str, hint: str) -> Problem:
+def _problem(
+    variant: DesiredVariant, entry: SubpackageRevision, reason: Reason, message: str, hint: str
+) -> Problem:
     where = variant.source.inside(entry.offset, "metadata", "annotations", SUBPACKAGE_REVISIONS)
     return Problem(where, reason, f"{SUBPACKAGE_REVISIONS}: {message}", hint).owned_by(variant.owner)
 
 
 def _find_pin(
-    variant: DesiredVariant, entry: Entry, upstream: GitUpstream, inventory: Inventory, sources: Sources
+    variant: DesiredVariant,
+    entry: SubpackageRevision,
+    upstream: GitUpstream,
+    inventory: Inventory,
+    sources: Sources,
 ) -> Pin | Problem:
     """Return the pin of a sub-package, as a variant of that upstream would have it."""
     views = list(find_sources(upstream, sources, variant.key.namespace))
@@ -98,8 +108,8 @@ def _find_pin(
     view, path = next((each for each in views if each[1] in each[0].packages), views[0])
     number = re.fullmatch(r"v?([1-9][0-9]*)", entry.revision)
     selector = {"revision": int(number[1])} if number else {"tag": entry.revision}
-    wanted = Upstream(repo=view.key.name, package=package_name(view, path), **selector)
-    spec = variant.spec.model_copy(update={"upstream": wanted})
+    selected = Upstream(repo=view.key.name, package=package_name(view, path), **selector)
+    spec = variant.spec.model_copy(update={"upstream": selected})
     pin = find_upstream(replace(variant, spec=spec), inventory)
     if isinstance(pin, Problem):
         return _problem(variant, entry, Reason(pin.reason), f"{entry.directory}: {pin.message}", pin.hint)
@@ -107,7 +117,7 @@ def _find_pin(
 
 
 def _unregistered(
-    variant: DesiredVariant, entry: Entry, upstream: GitUpstream, inventory: Inventory
+    variant: DesiredVariant, entry: SubpackageRevision, upstream: GitUpstream, inventory: Inventory
 ) -> Problem:
     url, namespace = normalise_url(upstream.repo), variant.key.namespace
     same = (v for v in inventory.repositories.values() if url in source_names(v))

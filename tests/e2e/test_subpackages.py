@@ -176,7 +176,7 @@ def test_subpackage_that_the_blueprint_removed_goes(world: World) -> None:
         ("infra/db: v9", "has no revision 9", "Published: v1, v2, v3"),
         ("infra/db: main", "has no tag main", "Known: v1, v2, v3"),
         ("infra/bd: v2", "The package has no infra/bd", "Did you mean infra/db?"),
-        ("infra/db: v2; infra/db: v3", "infra/db has two revisions", "Remove one of the two."),
+        ("infra/db: v2; infra/db: v3", "infra/db has more than one revision", "Leave one of them."),
         ("infra/db v2", "must be a directory and a revision", "such as infra/db: v3"),
     ],
 )
@@ -203,3 +203,16 @@ def test_upstream_that_nobody_registered_stalls(world: World) -> None:
     assert said.code == 3
     assert "is from ../catalog.git, which is no registered repository" in said.out
     assert "Register it as a Repository object in namespace default" in said.out
+
+
+def test_subpackage_whose_upstream_people_removed_is_theirs(world: World) -> None:
+    with world.edit("edge", "Our own database") as copy:
+        path = copy / DIRECTORY / "Kptfile"
+        path.write_text(path.read_text().partition("upstream:")[0])
+    world.run("apply", "--quiet")
+    ask(world, "infra/db: v2")
+
+    said = world.run("plan")
+
+    assert said.code == 3
+    assert "The package has no upstream of its own in infra/db" in said.out

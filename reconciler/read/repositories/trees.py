@@ -16,7 +16,7 @@ from reconciler.read.repositories.kptfiles import HeaderIndex
 from reconciler.read.state import State
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.rollout_model import ROLL_BACK
-from reconciler.resolve.subpackages import Entry, parse_entries
+from reconciler.resolve.subpackages import SubpackageRevision, parse_entries
 
 
 class PackageTrees(Struct, frozen=True):
@@ -68,8 +68,8 @@ def read_trees(
     if subpackages:
         headers = [header for each in subpackages.values() for header in each.values()]
         look_up((*_locked(views, headers), *_tagged(manifests, views, headers)))
-    found = {at: tree for at, tree in trees.items() if tree}
-    return PackageTrees(found, times, earlier, subpackages)
+    existing = {at: tree for at, tree in trees.items() if tree}
+    return PackageTrees(existing, times, earlier, subpackages)
 
 
 def _read_subpackages(
@@ -102,14 +102,14 @@ def _read_subpackages(
             if is_upstream:
                 own |= {each.tree for each in package.published}
                 own |= {each.tree for each in package.unpublished}
-    index, found = HeaderIndex(), {}
+    index, headers_by_tree = HeaderIndex(), {}
     for remote, own in by_remote.items():
         mirror = mirrors.open(remote)
         inside = {tree: list(find_subpackages(mirror, tree)) for tree in own if mirror.has(tree)}
         index.load(mirror, (each.kptfile for packages in inside.values() for each in packages))
         for tree, packages in inside.items():
-            found[tree] = {each.path: index.header(each.kptfile) for each in packages}
-    return found
+            headers_by_tree[tree] = {each.path: index.header(each.kptfile) for each in packages}
+    return headers_by_tree
 
 
 def _declared(manifests: Manifests) -> Iterator[Sourced[PackageVariant] | Sourced[PackageVariantSet]]:
@@ -117,7 +117,9 @@ def _declared(manifests: Manifests) -> Iterator[Sourced[PackageVariant] | Source
     yield from manifests.sets
 
 
-def _entries(declared: Sourced[PackageVariant] | Sourced[PackageVariantSet]) -> tuple[Entry, ...]:
+def _entries(
+    declared: Sourced[PackageVariant] | Sourced[PackageVariantSet],
+) -> tuple[SubpackageRevision, ...]:
     return parse_entries(declared.manifest.metadata.annotations or {})
 
 
