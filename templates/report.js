@@ -3,7 +3,7 @@
 (() => {
   const { texts, lists, packages, diffs, kind, clusters: registered } = JSON.parse(document.getElementById("data").textContent);
   const COLUMNS = ["repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason",
-    "detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "conflicts", "conditions",
+    "detail", "waiting", "manifest", "pull", "url", "risks", "categories", "warnings", "conflicts", "subpackages", "conditions",
     "origins", "history", "revisions", "diff", "cause"];
   const AT = Object.fromEntries(COLUMNS.map((name, index) => [name, index]));
   const ROWS = 100, MATRIX_ROWS = 50, MATRIX_COLUMNS = 30, PRINTED_ROWS = 1000, OPEN_LINES = 400;
@@ -374,6 +374,7 @@
       ...(list(row, "risks").length ? part("Risks", bullets(list(row, "risks"), "danger")) : []),
       ...(list(row, "conflicts").length ? part("Conflicts", bullets(list(row, "conflicts"))) : []),
       ...(list(row, "warnings").length ? part("Warnings", bullets(list(row, "warnings"))) : []),
+      ...(list(row, "subpackages").length ? part("Sub-packages", bullets(list(row, "subpackages"))) : []),
       ...(row[AT.diff] >= 0 ? part("Difference from main", diffView(row[AT.diff])) : []),
       ...(row[AT.conditions] ? part("Conditions", plainTable("Conditions", ["Type", "Status", "Reason", "Message"], records(row, "conditions"))) : []),
       ...(origins.length ? part("Where its fields come from", plainTable("Where its fields come from", ["Field", "Value", "From", "Place"], origins)) : []),

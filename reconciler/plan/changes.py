@@ -213,6 +213,32 @@ class AnswerNote(NamedTuple):
         return self.local if self.chosen == self.upstream else self.upstream
 
 
+class SubpackageNote(NamedTuple):
+    """A sub-package with an upstream of its own: its directory, where it is from, and its revision there.
+
+    `before` is the revision that main has, if the change brings another one, `newer` the latest one if that
+    is newer.
+    """
+
+    path: str
+    repository: str
+    package: str
+    before: str
+    revision: str
+    newer: str = ""
+
+    @property
+    def move(self) -> str:
+        """The revision, or both where it changes."""
+        return f"{self.before} -> {self.revision}" if self.before else self.revision
+
+    @property
+    def text(self) -> str:
+        """The sub-package as a line: `sub-package infra/db: db/v1 of catalog; db/v3 is newer`."""
+        newer = f"; {self.newer} is newer" if self.newer else ""
+        return f"sub-package {self.path}: {self.move} of {self.repository}{newer}"
+
+
 class Postponed(NamedTuple):
     """Why a pull request is not opened yet, in words that stay while it waits, and when that ends."""
 
@@ -241,7 +267,8 @@ class Change(Struct, frozen=True):
     conditions and statuses do not repeat it. `pins` are those that move in this run for the cluster of
     its generated manifests, `requirements` what its new upstream revision requires differently. `postponed`
     tells that a limit or the schedule keeps its pull request from being opened. `impact` is the difference
-    of its draft from main if this run writes it, None where that is not known.
+    of its draft from main if this run writes it, None where that is not known. `subpackages` are those that
+    have an upstream of their own.
     """
 
     package: PackageKey
@@ -272,6 +299,7 @@ class Change(Struct, frozen=True):
     request: PullRequestContent | None = None
     repair: str = ""
     postponed: Postponed | None = None
+    subpackages: tuple[SubpackageNote, ...] = ()
 
     @property
     def detail(self) -> str:

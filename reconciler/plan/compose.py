@@ -27,6 +27,7 @@ from reconciler.plan.changes import (
     Op,
     Postponed,
     PullRequestContent,
+    SubpackageNote,
     Write,
     WriteDraft,
     WriteGroup,
@@ -160,6 +161,7 @@ class DraftFacts(Struct, frozen=True):
     answers: tuple[AnswerNote, ...] = ()
     unready: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    subpackages: tuple[SubpackageNote, ...] = ()
 
 
 class Decision(Struct, frozen=True):
@@ -315,6 +317,7 @@ def compose(parts: Parts) -> Change:
         waits=waits,
         unready=decided.facts.unready,
         warnings=decided.facts.warnings,
+        subpackages=decided.facts.subpackages,
         group=group.group if group is not None else "",
         approve=approve,
         pins=parts.pins,

@@ -113,6 +113,7 @@ class PackageRow(Struct, frozen=True):
     categories: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
+    subpackages: tuple[str, ...] = ()
     conditions: tuple[ConditionRow, ...] = ()
     origins: tuple[Origin, ...] = ()
     history: tuple[HistoryRow, ...] = ()
@@ -370,7 +371,7 @@ class _Encoder:
             *map(text, (row.set_name, row.main, row.review, row.phase, row.since, row.op, row.reason)),
             *map(text, (row.detail, row.waiting_for, row.manifest, row.pull, safe_link(row.pull_url))),
             *(self._list(list(map(text, v))) for v in (row.risks, row.categories)),
-            *(self._list(list(map(text, v))) for v in (row.warnings, row.conflicts)),
+            *(self._list(list(map(text, v))) for v in (row.warnings, row.conflicts, row.subpackages)),
             rows(row.conditions),
             rows(origins),
             [[*map(text, (r.name, r.date, r.author, r.subject)), self.clean(r.commit)] for r in row.history],

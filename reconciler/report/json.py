@@ -132,6 +132,7 @@ def change_value(change: Change, names: Names, status: PackageStatus | None = No
         "ready": change.ready,
         "unready": list(change.unready),
         "warnings": list(change.warnings),
+        "subpackages": [note._asdict() for note in change.subpackages],
         "risks": [risk_value(risk) for risk in change_risks(change)],
         "diff": impact_value(change.impact) if change.impact else None,
         "pins": [move_value(move) for move in change.pins],

@@ -347,6 +347,8 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     # Without the line, which moves whenever somebody edits the file above it.
     yield "manifest", change.location.path if change.location else ""
     yield "upstream", _upstream(change)
+    # Without the latest revision, which moves whenever somebody publishes one.
+    yield from ((f"sub-package {note.path}", note.move) for note in change.subpackages if note.before)
     cause = _CAUSES.get(request.kind) if request else None
     # Why the request as a whole is there, whatever the last run did.
     yield "why", f"{cause[1]} ({cause[0]})" if cause else str(change.reason)

@@ -12,7 +12,8 @@ import orjson
 from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase
 from reconciler.base.wording import json_text
-from reconciler.report.console import Color, Paint, plain, table_rows
+from reconciler.plan.changes import SubpackageNote
+from reconciler.report.console import Color, Paint, indented, plain, table_rows
 from reconciler.report.folding import MOST_ROWS
 
 Owner = Mapping[str, Any]
@@ -143,6 +144,8 @@ def status_lines(
         color = _COLORS.get(phase)
         for line in own:
             yield line.replace(f"  {phase} ", f"  {paint(phase, color)} ", 1) if color else line
+        for note in owner.get("subpackages", ()):
+            yield from indented(terminal(SubpackageNote(**note).text), width)
 
 
 def _folded(
@@ -152,8 +155,8 @@ def _folded(
     groups: dict[tuple[str, ...], list[int]] = {}
     for place, cells in enumerate(rows):
         name = cells[0].rpartition("/")[2]
-        is_waiting = any((cells[6], cells[3]))
-        key = (cells[0],) if is_waiting else (name, *cells[2:])
+        has_more = cells[3] or cells[6] or owners[place].get("subpackages")
+        key = (cells[0],) if has_more else (name, *cells[2:])
         groups.setdefault(key, []).append(place)
     shown: dict[int, tuple[str, ...]] = {}
     for places in groups.values():

@@ -160,6 +160,7 @@ def change_lines(
     }
     yield from (f"  {name}: {terminal(value)}" for name, value in facts.items() if value)
     yield from (f"  warning: {terminal(warning)}" for warning in change.warnings)
+    yield from (f"  {terminal(note.text)}" for note in change.subpackages)
     yield from (f"  {terminal(move_text(move))}" for move in change.pins)
     yield from (f"  writes: {terminal(write.ref)}" for write in change.writes)
     yield from conflict_lines(change)
@@ -287,6 +288,8 @@ def cause_lines(cause: FoldedChanges, names: Names) -> Iterator[tuple[str, Color
             count = f"{len(diff.changes)} x " if len(cause.diffs) > 1 else ""
             yield f"{count}{names_text(diff.changes, names)}{size}", None
         yield from ((text, Color.RED) for text in risk_texts(diff.impact.risks if diff.impact else ()))
+    texts = dict.fromkeys(note.text for change in cause.changes for note in change.subpackages)
+    yield from ((text, None) for text in list(texts)[:MOST_DIFFS])
     rest = cause.diffs[MOST_DIFFS:]
     if rest:
         packages = plural(sum(len(diff.changes) for diff in rest), "package")

@@ -88,6 +88,7 @@ class _RowReader:
             categories=tuple(dict.fromkeys(risk.category for risk in change_risks(change))),
             warnings=change.warnings,
             conflicts=tuple(line.strip() for line in conflict_lines(change)),
+            subpackages=tuple(note.text for note in change.subpackages),
             conditions=conditions,
             origins=self._origins.get(change.package, ()),
             history=tuple(self._revision(change, *stage) for stage in history[: self._revisions]),

@@ -69,6 +69,7 @@ def read_status(options: RunOptions) -> FleetStatus:
         for status in statuses
         if status.variant is not None and (cluster := cluster_of(status.variant))
     }
+    notes = {change.package: change.subpackages for change in plan.changes}
     for owner in (entry for value in values for entry in status_entries(value)):
         key = ObjectName(owner["namespace"], owner["name"])
         if "cluster" in owner:
@@ -78,7 +79,15 @@ def read_status(options: RunOptions) -> FleetStatus:
             owners.append(_cluster_row(owner, *deliveries.get(owner["cluster"], locked)))
             continue
         rows = packages.get((owner["kind"], key), [])
-        owners += [_row(owner, status, overviews[key, status.package]) for status in rows] or [dict(owner)]
+        owners += [
+            {
+                **_row(owner, status, overviews[key, status.package]),
+                "subpackages": [
+                    note._asdict() for note in (status.package and notes.get(status.package)) or ()
+                ],
+            }
+            for status in rows
+        ] or [dict(owner)]
     standing = planned.inputs.inventory.control.standing
     needs = tuple(find_needs(plan, statuses))
     return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts, standing, needs)
