@@ -91,7 +91,8 @@ def failed_result(
 class Target(Struct, frozen=True):
     """A repository to write to: its mirror, its forge, commits, names of packages, and classes of risks.
 
-    Targets of one run share the reader of differences.
+    Targets of one run share the reader of differences. `texts` are those of pull requests that are about no
+    package, by their heads.
     """
 
     mirror: Mirror
@@ -101,3 +102,4 @@ class Target(Struct, frozen=True):
     risks: RiskPolicy = RiskPolicy()
     links: Links = NO_LINKS
     differences: DifferenceReader = field(default_factory=DifferenceReader)
+    texts: Mapping[str, str] = field(default_factory=dict)

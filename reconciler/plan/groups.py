@@ -139,22 +139,22 @@ def _own_draft(
 ) -> tuple[WriteDraft | None, PullRequest | None]:
     """Return the commit of an own branch, of the new content or else of the draft's, and its pull request."""
     written = change.written if isinstance(change.written, WriteDraft) else None
-    head, draft = target.view.head, target.draft
+    head, draft, pull = target.view.head, target.draft, change.pull
     resolved = context.resolved.get(change.variant) if change.variant else None
     path, workspace = target.package.path, next_workspace(target)
     ref = draft_ref(path, workspace)
     if head is None or draft is None:
-        return written, change.pull
+        return written, pull
     if written is not None:
         message = relabelled(written.message, workspace)
         moved = replace(written, ref=ref, expect=None, onto=head.oid, message=message)
     elif resolved is None:
-        return None, change.pull
+        return None, pull
     else:
         message = draft_message(target, resolved, workspace)
         time = context.rendered.variants[resolved.variant.key].time
         moved = WriteDraft(ref, None, head.oid, path, {}, draft.tree, message, time)
-    return moved, replace(change.pull, head=short_branch(ref), number=0) if change.pull else None
+    return moved, replace(pull, head=short_branch(ref), number=0) if pull else None
 
 
 def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:
