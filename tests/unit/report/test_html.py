@@ -11,7 +11,6 @@ from reconciler.base.errors import Location
 from reconciler.base.redact import MASK, Redactor
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
-from reconciler.plan.provenance import Origin
 from reconciler.report.html import (
     PROBLEMS,
     CauseRow,
@@ -25,6 +24,7 @@ from reconciler.report.html import (
     ReportKind,
     html_page,
 )
+from reconciler.report.provenance import Origin
 from reconciler.report.rollouts import RolloutText
 from tests.support.html_reports import large_report, read_data
 
