@@ -107,7 +107,7 @@ def place_change(
             is_telling = change.reason is not Reason.DRAFT_SUPERSEDED
             reason, why = (change.reason, change.message) if is_telling else (Reason.DRAFT_SUPERSEDED, OVER)
             held = Held(Veto.GROUP, reason, why)
-        elif not is_over or change.op is Op.DELETE:
+        elif not is_over or (change.op is Op.DELETE and not change.pending):
             ended = short_branch(draft.ref)
     joins = scope and written is not None and _is_ready(change, target, context)
     if (draft is not None and not draft.is_grouped) or not joins:
@@ -462,4 +462,5 @@ def _with_removal(place: GroupPlace, branch: GroupBranch | None, pull: PullReque
     is_open = pull is not None and pull.state is PullState.OPEN
     closing = (ClosePull(pull.number, pull.head, EMPTY),) if pull is not None and is_open else ()
     removals = (*place.removals, MoveRef(branch.ref, branch.tip.oid, None))
-    return replace(place, removals=removals, close=(*place.close, *closing))
+    group = "" if place.group == short_branch(branch.ref) else place.group
+    return replace(place, group=group, removals=removals, close=(*place.close, *closing))

@@ -277,3 +277,22 @@ def test_a_hotfix_on_main_that_a_draft_asks_about_is_not_answered_by_the_next_re
     world.apply()
     assert world.run("approve", "ap1/web").code == Exit.DONE
     assert world.image("ap1") == "both"
+
+
+# Groups that were closed
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_nobody_wants_any_more_leaves_a_closed_group(tmp_path: Path, is_there: bool) -> None:  # noqa: FBT001
+    world = make_edges(tmp_path / "w", GROUPED) if is_there else make_empty(tmp_path / "w")
+    world.configure(GROUPED)
+    world.want(2)
+    world.apply()
+    world.run("pr", "close", f"ap1#{max(opened(world))}")
+    Repo(world.control).commit({"manifests/set.json": None})
+
+    world.apply()
+
+    assert [*opened(world).values()] == (["Delete web"] if is_there else [])
+    assert not world.repo("ap1").find(f"refs/heads/{GROUP}")
+    assert ("ap1/web" in world.run("status").out) == is_there
