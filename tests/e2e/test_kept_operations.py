@@ -283,7 +283,7 @@ def test_a_hotfix_on_main_that_a_draft_asks_about_is_not_answered_by_the_next_re
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_what_nobody_wants_any_more_leaves_a_closed_group(tmp_path: Path, is_there: bool) -> None:  # noqa: FBT001
+def test_what_nobody_wants_any_more_leaves_a_closed_group(tmp_path: Path, is_there: bool) -> None:
     world = make_edges(tmp_path / "w", GROUPED) if is_there else make_empty(tmp_path / "w")
     world.configure(GROUPED)
     world.want(2)
