@@ -112,7 +112,7 @@ class Draft(Struct, frozen=True):
     `written` is the package tree of our newest commit on the branch, None if none of its commits is ours.
     `base` is the commit where the branch left main, `base_tree` the package there. `answers` are the
     conflict answers in its commit messages. `is_touched` is True if a foreign commit changed the package,
-    `has_more` if the branch changes more than the package, `behind` if main changed at the package's path since.
+    `has_more` if the branch changes more than the package, `behind` if main changed at its path since.
     """
 
     path: str
