@@ -92,7 +92,8 @@ def failed_result(
 class Target(Struct, frozen=True):
     """A repository to write to: its mirror, its forge, commits, names of packages, and classes of risks.
 
-    Targets of one run share the readers of differences and of upstream commits.
+    Targets of one run share the readers of differences and of upstream commits. `texts` are those of pull
+    requests that are about no package, by their heads.
     """
 
     mirror: Mirror
@@ -103,3 +104,4 @@ class Target(Struct, frozen=True):
     links: Links = NO_LINKS
     differences: DifferenceReader = field(default_factory=DifferenceReader)
     log: UpstreamLog | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -128,11 +129,19 @@ def _diffs(changes: Iterable[Change]) -> tuple[Diff, ...]:
     return tuple(sorted(diffs, key=lambda diff: -len(diff.changes)))
 
 
-def equal_differences(changes: Iterable[Change]) -> list[list[Change]]:
-    """Return the changes with equal differences together; changes without a difference are alone."""
+def equal_differences(
+    changes: Iterable[Change], impacts: Mapping[PackageKey, Impact] = MappingProxyType({})
+) -> list[list[Change]]:
+    """Return the changes with equal differences together; changes without a difference are alone.
+
+    Args:
+        changes: The changes of packages.
+        impacts: The differences of those that this run does not write.
+    """
     groups: dict[object, list[Change]] = {}
     for change in changes:
-        key = (change.op, change.impact.digest) if change.impact else change.package
+        impact = change.impact or impacts.get(change.package)
+        key = (change.op, impact.digest) if impact else change.package
         groups.setdefault(key, []).append(change)
     return list(groups.values())
 

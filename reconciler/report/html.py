@@ -24,10 +24,10 @@ from reconciler.base.redact import Redactor
 from reconciler.base.wording import plural
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
-from reconciler.plan.provenance import Origin
 from reconciler.report.causes import group_problems
 from reconciler.report.markdown import load_template
 from reconciler.report.needs import Need
+from reconciler.report.provenance import Origin
 from reconciler.report.rollouts import RolloutText
 from reconciler.report.timings import SLOWEST, Timings
 

@@ -8,10 +8,10 @@ from reconciler.base.escape import terminal
 from reconciler.base.reasons import Phase, Reason
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, Outcome, Plan
-from reconciler.plan.overview import PackageOverview, package_overviews
 from reconciler.plan.status import PackageStatus, current_statuses, statuses_after
 from reconciler.report.causes import group_problems
 from reconciler.report.console import Color, Paint, plain, table_rows
+from reconciler.report.overview import PackageOverview, package_overviews
 from reconciler.resolve.rollout_model import MemberPhase, Rollout, RolloutPhase, WavePhase
 
 _MOST_PLACES = 4

@@ -13,13 +13,13 @@ from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget
-from reconciler.plan.overview import PackageOverview, package_overviews
-from reconciler.plan.provenance import Origin, find_origins
 from reconciler.plan.status import PackageStatus
 from reconciler.read.contents import fetch_contents
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.folding import risk_texts
 from reconciler.report.html import ConditionRow, HistoryRow, PackageRow
+from reconciler.report.overview import PackageOverview, package_overviews
+from reconciler.report.provenance import Origin, find_origins
 from reconciler.report.status import Owner, condition, package_name
 from reconciler.report.summary import change_risks, row_reason
 from reconciler.resolve import Needs

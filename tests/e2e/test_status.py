@@ -333,6 +333,17 @@ def test_set_that_selects_nothing_is_told(world: World, command: str) -> None:
     assert note in said.out + said.err
 
 
+def test_target_of_a_set_that_selects_nothing_is_told_beside_one_that_does(world: World) -> None:
+    first = "  targets:\n  - repositories: [{name: edge-1, packageNames: [sites]}]\n"
+    change(world, {"manifests/sites.yaml": EMPTY.replace("  targets:\n", first)})
+
+    said = world.run("plan")
+
+    note = "spec.targets[1] of PackageVariantSet default/sites selects nothing"
+    assert f"note: manifests/sites.yaml:8:5: {note}" in said.out
+    assert "spec.targets[0]" not in said.out
+
+
 WORLDS = PROJECT / "fixtures/worlds"
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from reconciler.base.errors import Location
 from reconciler.base.redact import Redactor
 from reconciler.names.problems import Problem
-from reconciler.plan.provenance import Origin
 from reconciler.report.html import (
     CauseRow,
     ConditionRow,
@@ -22,6 +21,7 @@ from reconciler.report.html import (
     ReportKind,
     html_page,
 )
+from reconciler.report.provenance import Origin
 from reconciler.report.rollouts import RolloutText, WaveText
 from reconciler.report.timings import StageDuration, Timings, Work
 

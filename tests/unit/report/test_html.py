@@ -11,7 +11,6 @@ from reconciler.base.errors import Location
 from reconciler.base.redact import MASK, Redactor
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Refusal
-from reconciler.plan.provenance import Origin
 from reconciler.report.html import (
     PROBLEMS,
     CauseRow,
@@ -28,6 +27,7 @@ from reconciler.report.html import (
     html_page,
 )
 from reconciler.report.needs import Action, Need, NeedPlace
+from reconciler.report.provenance import Origin
 from reconciler.report.rollouts import RolloutText, WaveText
 from tests.support.html_reports import large_report, read_data
 
