@@ -109,10 +109,10 @@ def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None 
     client = RegistryClient(policy.registries, find, addresses=policy.addresses)
     fetched = fetch_chart(chart.rstrip("/"), version, client)
     read = _unpacked(fetched.archive, fetched.address)
-    wanted = (chart.rstrip("/").rpartition("/")[2], fetched.version.lstrip("v"))
-    if (read.name, read.version.lstrip("v")) != wanted:
+    expected = (chart.rstrip("/").rpartition("/")[2], fetched.version.lstrip("v"))
+    if (read.name, read.version.lstrip("v")) != expected:
         hint = "Nothing of it was used. Ask who runs the repository."
-        message = f"{fetched.address} is {read.name} {read.version}, not {' '.join(wanted)}"
+        message = f"{fetched.address} is {read.name} {read.version}, not {' '.join(expected)}"
         raise RefusedError(message, hint=hint)
     return read
 
@@ -126,10 +126,10 @@ def _from_git(remote: str, path: str, version: str, policy: Policy, mirrors: Mir
     mirror.fetch()
     address = f"{remote}/{path}" if path else remote
     try:
-        found = find_chart_in_git(mirror, address, path, version, policy.limits)
+        in_repository = find_chart_in_git(mirror, address, path, version, policy.limits)
     except PackageRefusedError as error:
         raise RefusedError(f"{address}: {error.reason}") from error
-    return _vendored(found.files, found.address)
+    return _vendored(in_repository.files, in_repository.address)
 
 
 def _unpacked(archive: bytes, source: str) -> VendoredChart:
