@@ -24,10 +24,12 @@ from typing import NamedTuple
 
 import httpx
 import pytest
+import yaml
 
 OCI = "application/vnd.oci.image"
 LAYER = f"{OCI}.layer.v1.tar+gzip"
 CNAB = "application/vnd.cnab.config.v1+json"
+_GIVEN = Path(__file__).parents[1] / "docs/given"
 PROGRAM = shutil.which("docker-registry") or "/usr/bin/docker-registry"
 
 
@@ -118,6 +120,17 @@ class Registry:
             "layers": layers,
         }
         return self.push_manifest(name, value, tag)
+
+
+def publish(registry: Registry, name: str) -> None:
+    """Push the images of `tests/docs/given/NAME.yaml`, as the tools of each ecosystem build them."""
+    for image in yaml.safe_load((_GIVEN / f"{name}.yaml").read_text(encoding="utf-8")):
+        if "xpkg" in image:
+            registry.push_xpkg(image["xpkg"], image["tag"], image["package"])
+        elif "imgpkg" in image:
+            registry.push_bundle(image["imgpkg"], image["tag"], image["files"])
+        else:
+            registry.push_cnab(image["cnab"], image["tag"], image["bundle"])
 
 
 def _described(
