@@ -258,7 +258,9 @@ def test_installation_that_is_there_is_used_where_porter_uses_it(more: str, ther
 
 APP = "{name: app, bundle: {reference: 'r.io/app:v1.0.0'}MORE}"
 INFRA = "{name: infra, bundle: {reference: 'r.io/infra:v1.0.0'}}"
-APPS = bundle("app", "1.0.0", more="credentials: [{name: conn, env: A}]\nparameters: [{name: x, default: ''}]")
+APPS = bundle(
+    "app", "1.0.0", more="credentials: [{name: conn, env: A}]\nparameters: [{name: x, default: ''}]"
+)
 APPS += bundle("infra", "1.0.0", more="outputs: [{name: mysql, type: string}, {name: ip, type: string}]")
 
 

@@ -55,7 +55,8 @@ AFFECTED = (
 )
 CHAIN = (
     "foo 1.0.0: bar <2.0.0; bar 1.0.0: baz <2.0.0; baz 1.0.0: qux <2.0.0; qux 1.0.0;"
-    "foo 2.0.0: bar <3.0.0; bar 2.0.0: baz <3.0.0; baz 2.0.0: qux <3.0.0; qux 2.0.0; newdep 2.0.0: baz >=1.5.0"
+    "foo 2.0.0: bar <3.0.0; bar 2.0.0: baz <3.0.0; baz 2.0.0: qux <3.0.0; qux 2.0.0;"
+    "newdep 2.0.0: baz >=1.5.0"
 )
 GRID = "; ".join(
     f"foo {i}.{j}.0: baz {i}.0.0; bar {i}.{j}.0: baz 0.{j}.0" for i in range(10) for j in range(10)
@@ -173,9 +174,7 @@ WORLDS = {
     "traverse into package with fewer versions first": World(
         FEWER, "a any, b any", "a 4.0.0, b 4.0.0, c 2.0.0", ours="a 5.0.0, b 3.0.0, c 1.0.0"
     ),
-    "complex backtrack": World(
-        f"baz 0.0.0; {GRID}", "foo any, bar any", "bar 9.0.0, baz 0.0.0, foo 0.9.0"
-    ),
+    "complex backtrack": World(f"baz 0.0.0; {GRID}", "foo any, bar any", "bar 9.0.0, baz 0.0.0, foo 0.9.0"),
     "backjump past failed package on disjoint constraint": World(
         "a 1.0.0: foo any; a 2.0.0: foo <1.0.0; foo 2.0.0; foo 2.0.1; foo 2.0.2; foo 2.0.3; foo 2.0.4",
         "a any, foo >2.0.0",

@@ -190,6 +190,7 @@ class Asked(NamedTuple):
     path: str
     authorization: str = ""
     etag: str = ""
+    body: bytes = b""
 
 
 class Answer(NamedTuple):
@@ -230,6 +231,7 @@ def serve_gate(behind: str = "") -> Iterator[Gate]:
                 self.path,
                 headers.get("Authorization", ""),
                 headers.get("If-None-Match", ""),
+                self.rfile.read(int(headers.get("Content-Length") or 0)),
             )
             gate.asked.append(asked)
             answer = gate.plan(asked) or self.forwarded()
@@ -249,11 +251,7 @@ def serve_gate(behind: str = "") -> Iterator[Gate]:
                 return
             self.wfile.write(body)
 
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.do_GET()
-
-        do_HEAD = do_GET  # noqa: N815 - http.server's name
+        do_POST = do_HEAD = do_GET  # noqa: N815 - http.server's name
 
         def forwarded(self) -> Answer:
             if not gate.behind:

@@ -47,7 +47,7 @@ from reconciler.names.problems import Problem
 
 
 class _Reached(NamedTuple):
-    """What is known of an instance: where its requirements are read, its versions, and what those need."""
+    """An instance in its context: its candidates, and the requirements of those that are reached."""
 
     scope: RequirementContext
     candidates: tuple[Candidate, ...]
@@ -71,20 +71,20 @@ def build_problem(inputs: ClusterInputs, *, free: bool = True) -> BuiltProblem:
     inputs, problems = without_duplicates(inputs)
     lookup = CandidateLookup(inputs)
     roots = tuple(_root(lookup, install) for install in inputs.installs if not install.external)
-    found: dict[Instance, _Reached] = {}
+    instances: dict[Instance, _Reached] = {}
     queue = [(way, scope, free) for demand, scope in roots for way in demand.alternatives]
     for way, parent, is_free in queue:
         if way.instance is None:
             continue
-        if way.instance not in found:
+        if way.instance not in instances:
             scope = lookup.site_of(way.instance, parent)
-            found[way.instance] = _Reached(scope, lookup.candidates(way.instance), {})
-        scope, candidates, demands = found[way.instance]
+            instances[way.instance] = _Reached(scope, lookup.candidates(way.instance), {})
+        scope, candidates, demands = instances[way.instance]
         overrides = free and scope.install is not None and scope.install.dialect is Dialect.CARVEL
         for place in sorted((all_places(candidates) if is_free else way.allowed) - demands.keys()):
             demands[place] = tuple(_demands(lookup, way.instance, scope, candidates[place]))
             queue += [(other, scope, overrides) for other in _active_alternatives(demands[place])]
-    nodes = {instance: _node(lookup, instance, reached) for instance, reached in found.items()}
+    nodes = {instance: _node(lookup, instance, reached) for instance, reached in instances.items()}
     _add_existing(lookup, nodes)
     problem = ResolutionProblem(
         nodes=nodes,
