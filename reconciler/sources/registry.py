@@ -378,7 +378,7 @@ class RegistryClient:
             self._clock.sleep(wait)
 
     def _keep_within(self, base: str, headers: Mapping[str, str]) -> None:
-        """Let the next request wait for the next window where the registry says that none is left in this.
+        """Delay the next request until the next window, if the registry has none left in this one.
 
         Source: Docker Hub (`RateLimit-Remaining: 0;w=21600`), GitLab (RateLimit-Reset, a time), and the
         draft of the IETF (RateLimit-Reset, seconds).
