@@ -200,9 +200,9 @@ class _Inputs(Struct):
         context = (spec.package_context.data or {}) if spec.package_context else {}
         names = (resolved.view.name, variant.key.name, variant.key.namespace, resolved.downstream.path)
         # Nothing compares or splits the values of a context: of `edge/web` each part may be an own value.
-        short = (value for value in context.values() if len(value) <= _LONGEST)
-        parts = (part for value in short for part in value.split("/", _MOST_PARTS - 1))
-        for value in (*names, *configured, *parts):
+        short = (text for text in context.values() if len(text) <= _LONGEST)
+        words = (part for text in short for part in text.split("/", _MOST_PARTS - 1))
+        for value in (*names, *configured, *words):
             if "/" in value or len(value) > _LONGEST or value in _MEANINGFUL:
                 continue
             if (sources, value) not in self._is_own:
