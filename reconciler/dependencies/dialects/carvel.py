@@ -69,16 +69,20 @@ def read_carvel(document: Document, source: Source) -> ParsedManifest:
         case "PackageMetadata":
             notes.parse(api.PackageMetadata, document)
         case "PackageRepository":
-            notes.warn(
-                ("kind",),
-                "A PackageRepository is not fetched: packages come from the index in Git",
-                hint="Pull its packages, and bring them there: `reconciler index import PATH`.",
-            )
+            notes.warn(("kind",), _not_fetched(document, source))
         case kind:
             notes.refuse(
                 ("kind",), f"{kind} is no kind of Carvel's packaging API", reason=Reason.UNKNOWN_KIND
             )
     return notes.reading()
+
+
+def _not_fetched(document: Document, source: Source) -> str:
+    spec = document.get("spec")
+    fetch = spec.get("fetch") if isinstance(spec, Mapping) else None
+    is_inline = isinstance(fetch, Mapping) and "inline" in fetch
+    command = f"import {source.location.path}" if is_inline else "sync"
+    return f"A PackageRepository is not fetched: `reconciler index {command}` brings its packages here"
 
 
 def read_package(
