@@ -123,8 +123,9 @@ def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None)
     if record.local_tree != (resolved.local or "") and output != resolved.local:
         return None
     draft = resolved.draft
-    if draft is not None and draft.append_only and (record.conflicts or record.answers):
-        return None  # people answer conflicts by what they commit
+    may_answer = draft is not None and (draft.is_edited or (draft.append_only and not draft.is_grouped))
+    if may_answer and (record.conflicts or record.answers):
+        return None  # people answer conflicts by what they commit, in a group beside what we wrote last
     if output == resolved.local or (draft is not None and output in (draft.tree, draft.written)):
         return output
     return None

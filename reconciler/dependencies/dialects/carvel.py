@@ -69,20 +69,12 @@ def read_carvel(document: Document, source: Source) -> ParsedManifest:
         case "PackageMetadata":
             notes.parse(api.PackageMetadata, document)
         case "PackageRepository":
-            notes.warn(("kind",), _not_fetched(document, source))
+            pass  # `index sync` and `index import` read it
         case kind:
             notes.refuse(
                 ("kind",), f"{kind} is no kind of Carvel's packaging API", reason=Reason.UNKNOWN_KIND
             )
     return notes.reading()
-
-
-def _not_fetched(document: Document, source: Source) -> str:
-    spec = document.get("spec")
-    fetch = spec.get("fetch") if isinstance(spec, Mapping) else None
-    is_inline = isinstance(fetch, Mapping) and "inline" in fetch
-    command = f"import {source.location.path}" if is_inline else "sync"
-    return f"A PackageRepository is not fetched: `reconciler index {command}` brings its packages here"
 
 
 def read_package(

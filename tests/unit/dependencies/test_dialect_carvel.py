@@ -269,17 +269,11 @@ def test_a_status_decides_nothing() -> None:
     assert read_carvel(reported, HERE).installs == read_carvel(document, HERE).installs
 
 
-def test_package_repository_is_not_fetched_and_other_kinds_are_refused() -> None:
-    document: dict[str, Any] = {"kind": "PackageRepository", "metadata": {"name": "x"}}
-    repository = read_carvel(document, HERE)
+def test_package_repository_is_left_to_sync_and_other_kinds_are_refused() -> None:
+    repository = read_carvel({"kind": "PackageRepository", "metadata": {"name": "x"}}, HERE)
     other = read_carvel({"kind": "App"}, HERE)
 
-    (warning,) = repository.warnings
-    (inline,) = read_carvel({**document, "spec": {"fetch": {"inline": {"paths": {}}}}}, HERE).warnings
-    start, end = "A PackageRepository is not fetched: ", " brings its packages here"
-    assert warning.message == f"{start}`reconciler index sync`{end}"
-    assert inline.message == f"{start}`reconciler index import {HERE.location.path}`{end}"
-    assert repository.problems == ()
+    assert (repository.warnings, repository.problems) == ((), ())
     (problem,) = other.problems
     assert (problem.message, problem.reason) == (
         "App is no kind of Carvel's packaging API",
