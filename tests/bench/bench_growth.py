@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
             memory.setdefault(name, []).append(cost.peak_mib)
             print(f"{variants:9,}  {name:32} {seconds:8.3f} s CPU {cost.peak_mib:6.0f} MiB", flush=True)
     for name, points in series.items():
-        if name == "git":
+        if name == "git" or len(points) == 1:
             continue
         (small, first), (large, last) = points[0], points[-1]
         exponent = math.log(last / first) / math.log(large / small)
