@@ -73,6 +73,7 @@ class PullRequestTexts:
             files[change.package],
             links=links[change.package],
             difference=difference,
+            upstream=target.log.changes(single.request.upstream) if target.log and single.request else (),
         )
 
 

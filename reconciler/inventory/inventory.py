@@ -524,7 +524,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     - `pulls`, `unreadable_pulls`, `passed_checks`, `other_checks` (the state of each other check):
       answers of forges, by URL (and commit).
     - `histories`: ended pull requests to record, by URL, at once if `is_history_due`.
-    - `trees`: packages at commits without a package revision; `times`: those of locked commits, in seconds.
+    - `trees`: packages at commits without a revision; `times` of locked commits; `subpackages` of trees.
     - `earlier`: the Kptfile of main before the revision that is rolled back; None if it came with that.
     - `locks`: the pins applied last; `reviewed`: the lock on main, None if pins are not reviewed.
     - `retry_requests`: keys of boxes ticked on the dashboard.
@@ -555,6 +555,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     times: Mapping[Oid, int] = field(default_factory=dict)
     earlier: Mapping[PackageKey, KptfileHeader | None] = field(default_factory=dict)
+    subpackages: Mapping[Oid, Mapping[str, KptfileHeader]] = field(default_factory=dict)
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     reviewed: ReviewedLock | None = None
     retry_requests: frozenset[str] = frozenset()

@@ -211,6 +211,32 @@ class AnswerNote(NamedTuple):
         return self.local if self.chosen == self.upstream else self.upstream
 
 
+class SubpackageNote(NamedTuple):
+    """A sub-package with an upstream of its own: its directory, where it is from, and its revision there.
+
+    `before` is the revision that main has, if the change brings another one, `newer` the latest one if that
+    is newer.
+    """
+
+    path: str
+    repository: str
+    package: str
+    before: str
+    revision: str
+    newer: str = ""
+
+    @property
+    def move(self) -> str:
+        """The revision, or both where it changes."""
+        return f"{self.before} -> {self.revision}" if self.before else self.revision
+
+    @property
+    def text(self) -> str:
+        """The sub-package as a line: `sub-package infra/db: db/v1 of catalog; db/v3 is newer`."""
+        newer = f"; {self.newer} is newer" if self.newer else ""
+        return f"sub-package {self.path}: {self.move} of {self.repository}{newer}"
+
+
 class Postponed(NamedTuple):
     """Why a pull request is not opened yet, in words that stay while it waits, and when that ends."""
 
@@ -229,7 +255,7 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
 
     `conflicts` wait for a person, `answers` do not any more. `unready` is what keeps the draft from being
     approved where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions
-    that made it in this run.
+    that made it in this run, `subpackages` those with an upstream of their own.
     """
 
     upstream_from: str = ""
@@ -239,6 +265,7 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
     answers: tuple[AnswerNote, ...] = ()
     unready: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    subpackages: tuple[SubpackageNote, ...] = ()
 
 
 class Change(DraftFacts, frozen=True):
@@ -390,6 +417,11 @@ class Plan(PartlyCompared, frozen=True):
     def all_changes(self) -> tuple[Change, ...]:
         """Every change that applying makes: of packages, and of the lock that is proposed."""
         return (*self.changes, self.lock.change) if self.lock else self.changes
+
+    @property
+    def short_checksum(self) -> str:
+        """The start of the checksum, which is enough to name the plan."""
+        return self.checksum[:12]
 
     @property
     def is_empty(self) -> bool:

@@ -30,6 +30,7 @@ from reconciler.plan.drafts import (
     write_draft,
 )
 from reconciler.plan.rejection import closed_text, find_rejection, retry_text
+from reconciler.plan.subpackages import subpackage_notes
 from reconciler.records.state import PackageVariantRecord, functions_failed, is_failure
 from reconciler.render.answers import Answer
 from reconciler.render.conflicts import (
@@ -411,6 +412,9 @@ def _facts(case: Case, package: Package) -> DraftFacts:
         answers=_answer_notes(package.answers),
         unready=shown.unready if isinstance(shown, Package) else (),
         warnings=fresh.warnings if isinstance(fresh, Package) else (),
+        subpackages=tuple(subpackage_notes(shown, case.target.package.main_tree, case.context))
+        if isinstance(shown, Package)
+        else (),
     )
 
 
@@ -466,6 +470,7 @@ def _named_facts(resolved: ResolvedVariant, **parts: Any) -> DraftFacts:
 _SPEC = ("packageContext", "pipeline", "mutators", "injectors")
 _MAX_CAUSES = 5
 _FACTS = {
+    "subpackages": "the revision of a sub-package",
     "deployment": "spec.deployment of the Repository",
     "functions": "the configuration of functions",
     "instance": "the name of this instance",

@@ -12,7 +12,7 @@ from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.policy import OnConflict
 from reconciler.records.state import PackageVariantRecord, functions_failed
-from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.resolution import Pin, ResolvedVariant, SubpackagePin
 
 ObjectIndex = Mapping[ObjectName, Sequence[SnapshotObject]]
 
@@ -26,7 +26,7 @@ ENGINE = 2
 """Raised when rendering changes what it makes of the same inputs; then every package is rendered once."""
 
 
-_TOLD = ("engine", "instance", "repository", "deployment", "policies", "functions")
+_TOLD = ("engine", "instance", "repository", "deployment", "policies", "functions", "subpackages")
 """The inputs that a record keeps beside the digest, to report later which of them changed."""
 
 
@@ -74,6 +74,11 @@ def has_charts(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> bool:
         return False
     headers = [state.main_header, *(each.header for each in state.drafts)]
     return any(header is not None and header.has_charts for header in headers)
+
+
+def subpackage_facts(subpackages: Sequence[SubpackagePin]) -> list[Any]:
+    """Return the revisions that a variant sets for sub-packages, as plain data."""
+    return [[each.directory, *each.pin.package, each.pin.ref, each.pin.commit.oid] for each in subpackages]
 
 
 def _cluster(snapshot: Snapshot) -> list[Any]:

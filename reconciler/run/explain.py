@@ -57,11 +57,16 @@ def read_origins(planned: PlannedRun, change: Change, variant: DesiredVariant | 
     if variant is None or resolved is None or resolved.downstream != change.package:
         return ()
     inventory = planned.inputs.inventory
+    trees: dict[str, set[Oid]] = {resolved.pin.package.url: {resolved.pin.tree}}
+    if change.after is not None:
+        trees.setdefault(change.package.url, set()).add(change.after)
+    needs = Needs({url: frozenset(of) for url, of in trees.items()})
+    contents = fetch_contents(needs, planned.inputs.mirrors, inventory.policy.limits)
     files = change.written.files if change.written else None
     if not files and change.after is not None:
-        needs = Needs({change.package.url: frozenset({change.after})})
-        files = fetch_contents(needs, planned.inputs.mirrors, inventory.policy.limits).get(change.after)
-    return find_origins(resolved, files or {}, inventory, variant.trace)
+        files = contents.get(change.after)
+    upstream = contents.get(resolved.pin.tree) or {}
+    return find_origins(resolved, files or {}, inventory, variant.trace, upstream)
 
 
 def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:

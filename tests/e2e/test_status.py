@@ -264,7 +264,7 @@ def test_plan_says_what_waits_for_review(world: World) -> None:
 
     said = world.run("plan")
 
-    assert re.search(r"keep +edge-1/web +UpToDate +web/v1; in review since 2026-01-01, #2", said.out)
+    assert re.search(r"keep +edge-1/web +InReview +web/v1; in review since 2026-01-01, #2", said.out)
     assert "2 kept (2 in review)" in said.out
     changes = json.loads(world.run("plan", "-o", "json").out)["changes"]
     (row,) = [change for change in changes if change["name"] == "edge-1/web"]

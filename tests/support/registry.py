@@ -24,10 +24,12 @@ from typing import NamedTuple
 
 import httpx
 import pytest
+import yaml
 
 OCI = "application/vnd.oci.image"
 LAYER = f"{OCI}.layer.v1.tar+gzip"
 CNAB = "application/vnd.cnab.config.v1+json"
+_GIVEN = Path(__file__).parents[1] / "docs/given"
 PROGRAM = shutil.which("docker-registry") or "/usr/bin/docker-registry"
 
 
@@ -84,6 +86,12 @@ class Registry:
         contents = lock | {path: text.encode() for path, text in files.items()}
         return self._image(name, tag, [_described(self.push_blob(name, layer(contents)), LAYER)]).digest
 
+    def push_chart(self, name: str, version: str, archive: bytes) -> str:
+        """Push what `helm push` does: one layer with the archive; a tag has no plus."""
+        blob = self.push_blob(name, archive)
+        layers = [_described(blob, "application/vnd.cncf.helm.chart.content.v1.tar+gzip")]
+        return self._image(name, version.replace("+", "_"), layers).digest
+
     def push_cnab(self, name: str, tag: str, bundle: Mapping[str, object]) -> str:
         """Push what `porter publish` does: an index of a manifest whose configuration is bundle.json."""
         config = self.push_blob(name, json.dumps(bundle).encode())
@@ -118,6 +126,17 @@ class Registry:
             "layers": layers,
         }
         return self.push_manifest(name, value, tag)
+
+
+def publish(registry: Registry, name: str) -> None:
+    """Push the images of `tests/docs/given/NAME.yaml`, as the tools of each ecosystem build them."""
+    for image in yaml.safe_load((_GIVEN / f"{name}.yaml").read_text(encoding="utf-8")):
+        if "xpkg" in image:
+            registry.push_xpkg(image["xpkg"], image["tag"], image["package"])
+        elif "imgpkg" in image:
+            registry.push_bundle(image["imgpkg"], image["tag"], image["files"])
+        else:
+            registry.push_cnab(image["cnab"], image["tag"], image["bundle"])
 
 
 def _described(
@@ -177,6 +196,7 @@ class Asked(NamedTuple):
     path: str
     authorization: str = ""
     etag: str = ""
+    body: bytes = b""
 
 
 class Answer(NamedTuple):
@@ -217,6 +237,7 @@ def serve_gate(behind: str = "") -> Iterator[Gate]:
                 self.path,
                 headers.get("Authorization", ""),
                 headers.get("If-None-Match", ""),
+                self.rfile.read(int(headers.get("Content-Length") or 0)),
             )
             gate.asked.append(asked)
             answer = gate.plan(asked) or self.forwarded()
@@ -236,11 +257,7 @@ def serve_gate(behind: str = "") -> Iterator[Gate]:
                 return
             self.wfile.write(body)
 
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.do_GET()
-
-        do_HEAD = do_GET  # noqa: N815 - http.server's name
+        do_POST = do_HEAD = do_GET  # noqa: N815 - http.server's name
 
         def forwarded(self) -> Answer:
             if not gate.behind:
