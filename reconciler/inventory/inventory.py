@@ -139,11 +139,7 @@ class Draft(Struct, frozen=True):
 
     @property
     def append_only(self) -> bool:
-        """Whether people changed the package on this branch, so that commits may only be added.
-
-        On its own branch any foreign commit counts, on a group branch only one that changed this package:
-        what we wrote since has that change in it.
-        """
+        """Whether people committed to this branch, if it is a group's to this package: we only add then."""
         return self.is_edited or (self.is_touched if self.is_grouped else self.has_foreign_commits)
 
     @property
