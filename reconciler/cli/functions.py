@@ -11,7 +11,7 @@ from msgspec import Struct
 from reconciler.base.errors import Exit, UnavailableError, UsageError
 from reconciler.base.progress import track
 from reconciler.cli.output import Output, cache_dir_option, config_option, make_printer, output_options
-from reconciler.cli.package import read_function_policy, runtime_option
+from reconciler.cli.package import read_policy, runtime_option
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
@@ -42,7 +42,7 @@ def list_functions(config: Path | None, output: str) -> int:
     """
     from reconciler.functions.catalog import CLAIMS, PSEUDO, UNSTUDIED
 
-    policy = read_function_policy(config)
+    policy = read_policy(config).functions
     builtins = [
         # A later patch was not studied: it is not run, though a floating tag of its minor is.
         {"name": name, "from": _dotted(claim.low), "below": _dotted((*claim.newest[:2], claim.newest[2] + 1))}
@@ -113,7 +113,7 @@ def pull(
     if control is not None and config is not None:
         raise UsageError("--control and --config are two places for the pins", hint="Name one of them.")
     lock = _open_lock(control, cache_dir) if control is not None else None
-    policy = lock.policy.functions if lock is not None else read_function_policy(config)
+    policy = lock.policy.functions if lock is not None else read_policy(config).functions
     engine = runtime or policy.runtime
     if not engine:
         raise UsageError("No engine is named", hint="Pass --runtime, or set spec.functions.runtime.")

@@ -48,6 +48,21 @@ _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
     metavar="FILE|DIRECTORY",
     help="Convert manifests of Porch, from kubectl or a repository; may be repeated.",
 )
+@click.option(
+    "--from-argocd",
+    "application_sets",
+    type=click.Path(exists=True, path_type=Path),
+    multiple=True,
+    metavar="FILE|DIRECTORY",
+    help="Convert ApplicationSets, with the Secrets of their clusters; may be repeated.",
+)
+@click.option(
+    "--checkout",
+    "checkouts",
+    multiple=True,
+    metavar="URL=DIRECTORY",
+    help="With --from-argocd: a clone of what a Git generator reads; may be repeated.",
+)
 def init(
     directory: Path,
     *,
@@ -58,6 +73,8 @@ def init(
     revision: int,
     downstreams: tuple[str, ...],
     exports: tuple[Path, ...],
+    application_sets: tuple[Path, ...],
+    checkouts: tuple[str, ...],
     output: str,
 ) -> Exit:
     r"""Write the first files of a control repository into DIRECTORY, and print the next steps.
@@ -73,26 +90,36 @@ def init(
         --package web --downstream-url https://github.com/acme/edge.git
       kubectl get repositories.config.porch.kpt.dev,packagevariants,packagevariantsets -A -o yaml > porch.yaml
       reconciler init fleet --from-porch porch.yaml
+      reconciler init fleet --from-argocd apps.yaml --downstream-url 'https://git.example.com/{cluster}.git'
 
-    With --from-porch each change is printed with its reason. It exits 3 where manifests need corrections.
+    With --from-porch and --from-argocd each change is printed with its reason. It exits 3 where manifests
+    need corrections.
     """
+    if exports and application_sets:
+        raise UsageError("--from-porch and --from-argocd make different fleets: convert one of them")
+    if checkouts and not application_sets:
+        raise UsageError("--checkout is for --from-argocd")
+    converts = bool(exports or application_sets)
     name = instance or _instance_of(directory)
     starter = Starter(name, forge or FORGES[0], upstream, downstreams, package, revision)
-    if not (forge or upstream or downstreams or exports) and _is_terminal():
+    if not (forge or upstream or downstreams or converts) and _is_terminal():
         with current_display().paused():
             starter = _ask(starter)
     starter = starter._replace(branch=_branch_of(starter.upstream))
     notes: list[str] = []
-    files = starter.files(_converted(exports, notes) if exports else None)
+    manifests = _converted(exports, notes) if exports else None
+    if application_sets:
+        manifests = _of_argocd(application_sets, checkouts, starter, notes)
+    files = starter.files(manifests)
     _check(starter.instance, files)
     files |= editor_schemas(files)
     _write(directory, files)
     printer = make_printer(wraps=False)
     written = [directory / path for path in files]
     lines = [*(f"note: {note}" for note in notes), *(f"wrote {path}" for path in written)]
-    wrong = list(_wrong(files)) if exports else []
+    wrong = list(_wrong(files)) if converts else []
     lines += (f"{directory}/{line}" if line[0] != " " else line for line in wrong)
-    lines += _next_steps(directory, starter, files, converted=bool(exports), is_valid=not wrong)
+    lines += _next_steps(directory, starter, files, converted=converts, is_valid=not wrong)
     show_files(printer, output, lines, written=written)
     return Exit.INVALID_INPUT if wrong else Exit.DONE
 
@@ -112,6 +139,31 @@ def _converted(exports: tuple[Path, ...], notes: list[str]) -> Mapping[str, str]
     from reconciler.workdir.porch_export import convert_export
 
     conversion = convert_export(read_manifest_files({str(path): path for path in exports}))
+    notes += conversion.lines()
+    return conversion.manifests
+
+
+def _of_argocd(
+    exports: tuple[Path, ...], checkouts: tuple[str, ...], starter: Starter, notes: list[str]
+) -> Mapping[str, str]:
+    from reconciler.names.ids import normalise_url
+    from reconciler.workdir.argocd import Addresses, convert_application_sets
+    from reconciler.workdir.control_files import read_manifest_files
+
+    pairs = [text.rpartition("=") for text in checkouts]
+    wrong = next(
+        (
+            text
+            for text, (url, _, at) in zip(checkouts, pairs, strict=True)
+            if not (url and Path(at).is_dir())
+        ),
+        None,
+    )
+    if wrong is not None:
+        raise UsageError(f"--checkout {wrong}: write URL=DIRECTORY, a directory that exists")
+    checkouts_by_url = {normalise_url(url): Path(at) for url, _, at in pairs}
+    addresses = Addresses(starter.upstream, next(iter(starter.downstreams), ""), checkouts_by_url)
+    conversion = convert_application_sets(read_manifest_files({str(p): p for p in exports}), addresses)
     notes += conversion.lines()
     return conversion.manifests
 

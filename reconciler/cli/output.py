@@ -153,7 +153,7 @@ config_option = click.option(
     "--config",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="A reconciler.yaml that says which functions may run, and how.",
+    help="A reconciler.yaml whose settings count: functions, registries, credentials, limits.",
 )
 
 

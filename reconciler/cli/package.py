@@ -18,6 +18,7 @@ from reconciler.base.redact import Redactor
 from reconciler.base.wording import plural
 from reconciler.cli.output import (
     Output,
+    cache_dir_option,
     config_option,
     detailed_exitcode_option,
     make_printer,
@@ -31,7 +32,7 @@ from reconciler.policy import Engine, MergeMode, OnConflict, Strategy
 if TYPE_CHECKING:
     from reconciler.functions.step import PipelineResult
     from reconciler.names.objects import Files
-    from reconciler.policy import FunctionPolicy
+    from reconciler.policy import FunctionPolicy, Policy
     from reconciler.render.update import Conflict, Updated, UpdateRefused
 
 EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -88,42 +89,44 @@ def init(directory: Path, *, description: str, keywords: str, site: str, output:
 @click.argument("chart", metavar="CHART")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False), required=False)
 @click.option(
-    "--version", default="", metavar="RANGE", help="Of a registry: a version or a range, such as ~1.2."
+    "--version",
+    default="",
+    metavar="RANGE",
+    help="A version or a range, such as ~1.2; of Git also a tag, branch or commit.",
 )
+@config_option
+@cache_dir_option
 @output_options(Output.TEXT, Output.JSON)
-def from_chart(chart: str, directory: Path | None, *, version: str, output: str) -> Exit:
+def from_chart(
+    chart: str,
+    directory: Path | None,
+    *,
+    version: str,
+    config: Path | None,
+    cache_dir: Path | None,
+    output: str,
+) -> Exit:
     r"""Make a package of a Helm chart, or update its chart.
 
-    CHART is a directory, an archive (.tgz) or oci://REGISTRY/NAME. The chart is vendored into the package
-    and pinned by its digest: no run fetches it. DIRECTORY is, by default, the name of the chart. Of a
-    package that is there only the chart is replaced, with its version and digest.
+    CHART is a directory, an archive (.tgz), oci://REGISTRY/NAME, https://REPOSITORY/NAME (a repository of
+    charts with an index.yaml) or REPOSITORY.git/PATH. The chart is vendored into the package and pinned by
+    its digest: no run fetches it. DIRECTORY is, by default, the name of the chart. Of a package that is there
+    only the chart is replaced, with its version and digest.
+
+    Mirrors, credentials and limits are those of the reconciler.yaml that --config names; credentials that
+    docker and podman stored count too.
 
     \b
     Examples:
       reconciler package from-chart ../charts/web blueprints/web
       reconciler package from-chart web-1.2.0.tgz blueprints/web
       reconciler package from-chart oci://registry.example.com/charts/web blueprints/web --version=~1.2
+      reconciler package from-chart https://charts.example.com/stable/web --config ../fleet/reconciler.yaml
+      reconciler package from-chart https://git.example.com/charts.git/charts/web --version v1.2.0
     """
-    from reconciler.policy.registries import RegistryPolicy
-    from reconciler.run.from_chart import read_chart, unpack_chart, write_package
+    from reconciler.run.from_chart import read_chart, write_package
 
-    if chart.startswith("oci://"):
-        from reconciler.sources.charts import fetch_chart
-        from reconciler.sources.credentials import registry_credentials
-        from reconciler.sources.registry import RegistryClient
-
-        client = RegistryClient(RegistryPolicy(), registry_credentials(os.environ, lambda _: None))
-        fetched = fetch_chart(chart, version, client)
-        read = unpack_chart(fetched.archive, fetched.address)
-    elif "://" in chart:
-        hint = "Name an oci:// address, or a directory or archive that you fetched."
-        raise UsageError(f"{chart} is no address that charts are read from", hint=hint)
-    elif version:
-        raise UsageError("--version is for charts of a registry: a directory or archive has one version")
-    else:
-        if not Path(chart).exists():
-            raise UsageError(f"{chart} does not exist")
-        read = read_chart(Path(chart))
+    read = read_chart(chart, version, read_policy(config), cache_dir)
     target = directory or Path(read.name)
     is_new = not target.exists()
     target.mkdir(parents=True, exist_ok=True)
@@ -479,7 +482,7 @@ def _policy(
     executables: tuple[str, ...],
     compatible: bool,
 ) -> "FunctionPolicy":
-    policy = read_function_policy(config)
+    policy = read_policy(config).functions
     return replace(
         policy,
         runtime=cast("Engine", runtime or policy.runtime),
@@ -490,18 +493,18 @@ def _policy(
     )
 
 
-def read_function_policy(config: Path | None) -> "FunctionPolicy":
-    """Return the function settings of a configuration file; the defaults without one.
+def read_policy(config: Path | None) -> "Policy":
+    """Return the settings of a configuration file; the defaults without one.
 
     Raises:
         ConfigurationError: The file is no configuration.
     """
-    from reconciler.policy import FunctionPolicy
+    from reconciler.policy import Policy
     from reconciler.read.configuration import parse_configuration
 
     if config is None:
-        return FunctionPolicy()
-    return parse_configuration(config.read_bytes(), str(config), os.environ).functions
+        return Policy()
+    return parse_configuration(config.read_bytes(), str(config), os.environ)
 
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from reconciler.policy.settings import Bound, SettingsGroup
 
 @dataclass(frozen=True, slots=True)
 class RegistryPolicy(SettingsGroup):
-    """Registries, which `index sync` reads and no other command."""
+    """Registries, which `index sync` and `package from-chart` read, and no other command."""
 
     mirrors: dict[str, Annotated[str, Field(pattern=r"^(https?://)?[^/:]")]] = field(default_factory=dict)
     """Where names below a prefix are read, by prefix: `xpkg.crossplane.io: mirror.example.com/xpkg`.

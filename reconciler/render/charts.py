@@ -244,7 +244,7 @@ def _chart_steps(files: Files) -> tuple[Step, ...]:
     return tuple(each for each in steps if _is_chart_step({"image": each.image, "tag": each.tag}))
 
 
-def _configurations(files: Files) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def chart_configurations(files: Files) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield package, path and value of each configuration of a chart that is a file."""
     for step in _chart_steps(files):
         path = f"{step.package}/{step.config_path}" if step.package else step.config_path
@@ -263,7 +263,7 @@ def _own_paths(files: Files) -> dict[str, bool]:
         config = {"kind": "ConfigMap", "data": dict(step.config_map or {})}
         if step.config_path:
             config = next(
-                (v for _, p, v in _configurations(files) if p == f"{start}{step.config_path}"), config
+                (v for _, p, v in chart_configurations(files) if p == f"{start}{step.config_path}"), config
             )
         keeps = value_at(config, "metadata", "annotations", KEEP_VALUES) == "keep"
         values = {
@@ -279,7 +279,7 @@ def _own_paths(files: Files) -> dict[str, bool]:
 def _configuration(files: Files) -> set[str]:
     """Return the paths of all that decides about the values of charts: configurations and kept values."""
     kept = {path for path, keeps in _own_paths(files).items() if keeps}
-    return {path for _, path, _ in _configurations(files)} | kept
+    return {path for _, path, _ in chart_configurations(files)} | kept
 
 
 def _own_configuration(base: Files, upstream: Files, local: Files) -> dict[str, File]:
@@ -350,7 +350,7 @@ def _with_capabilities(files: Files, snapshot: Snapshot) -> Files:
     """Return a package with the version and APIs of the cluster in its configurations, where charts ask."""
     version = snapshot.versions.get(_PLATFORM, "")
     result = dict(files)
-    for package, path, config in _configurations(files):
+    for package, path, config in chart_configurations(files):
         start = f"{package}/" if package else ""
         inside = {name.removeprefix(start): file for name, file in files.items() if name.startswith(start)}
         try:
@@ -376,7 +376,7 @@ def _is_served(name: str, served: frozenset[tuple[str, str]]) -> bool:
 def _with_capabilities_of(files: Files, recorded: Files) -> Files:
     """Return a package with configurations that have the version and APIs of the recorded ones."""
     result = dict(files)
-    for _, path, config in _configurations(files):
+    for _, path, config in chart_configurations(files):
         documents = documents_of(recorded[path]) if path in recorded else ()
         if not documents:
             continue

@@ -13,6 +13,7 @@ from reconciler.render.update.comments import OF_LOCAL, OF_UPSTREAM
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES
 
 Note = ConflictNote | AnswerNote
+_SOURCE = "# Source: "
 DELETED = "(deleted)"
 EMPTY = "(empty)"
 LEFT_OUT = "(left out)"
@@ -82,10 +83,21 @@ def answer_value(change: Change, note: AnswerNote) -> dict[str, str | None]:
 
 
 def conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
-    """Return a conflict as a JSON value; `keep` is the line that keeps the local value."""
+    """Return a conflict as a JSON value; `keep` is the line that keeps the local value.
+
+    `template` is that of the chart which rendered the file.
+    """
     value = shown_note(change, note)._asdict()
-    name = value.pop("name")
-    return {**value, "keep": keep_line(name) if name else None}
+    name, template = value.pop("name"), _template(change, note.path)
+    of_chart = {"template": template} if template else {}
+    return {**value, **of_chart, "keep": keep_line(name) if name else None}
+
+
+def _template(change: Change, path: str) -> str:
+    """Return the chart's template that rendered a file, as its first line tells; "" of any other file."""
+    file = change.written.files.get(path) if change.written else None
+    first = file.data.partition(b"\n")[0].decode(errors="replace") if file else ""
+    return first.removeprefix(_SOURCE).strip() if first.startswith(_SOURCE) else ""
 
 
 def keep_line(name: str) -> str:
@@ -103,13 +115,15 @@ def _masked(value: str | None) -> str | None:
 
 def conflict_rows(change: Change) -> list[ConflictRow]:
     """Return the conflicts of a change as rows of a table, those that fit a pull request."""
-    return [_row(shown_note(change, note)) for note in change.conflicts[:MOST_CONFLICTS]]
+    return [_row(shown_note(change, n), _template(change, n.path)) for n in change.conflicts[:MOST_CONFLICTS]]
 
 
 def conflict_lines(change: Change) -> Iterator[str]:
     """Yield the conflicts of a change for a terminal; every line of a value is a line."""
     for note in (shown_note(change, each) for each in change.conflicts):
         yield f"  conflict: {terminal(place_text(note))}"
+        if template := _template(change, note.path):
+            yield f"    template: {terminal(template)}"
         yield from _value_lines("upstream", note.upstream, note)
         yield from _value_lines("local", note.local, note)
         if note.name:
@@ -165,8 +179,9 @@ def _value_lines(side: str, value: str | None, note: Note) -> Iterator[str]:
     yield from (f"      {terminal(line)}".rstrip() for line in _cut(lines))
 
 
-def _row(note: ConflictNote) -> ConflictRow:
-    path, resource, field = (cell(text[:LONGEST_LINE]) for text in (note.path, note.resource, note.field))
+def _row(note: ConflictNote, template: str) -> ConflictRow:
+    place = f"{note.path}, of template {template}" if template else note.path
+    path, resource, field = (cell(text[:LONGEST_LINE]) for text in (place, note.resource, note.field))
     row = ConflictRow(path, resource, field, _cell(note.upstream, note), _cell(note.local, note))
     if note.name:
         row = row._replace(keep=keep_line(note.name))

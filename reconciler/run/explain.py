@@ -11,12 +11,12 @@ from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.impact import ImpactReader
-from reconciler.plan.obstacles import Standstill, find_obstacles
-from reconciler.plan.overview import version_label
-from reconciler.plan.provenance import Origin, find_origins
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.kptfiles import read_header
 from reconciler.report.history import HistoryEntry
+from reconciler.report.obstacles import Standstill, find_obstacles
+from reconciler.report.overview import version_label
+from reconciler.report.provenance import Origin, find_origins
 from reconciler.resolve import Needs
 from reconciler.resolve.ownership import package_name
 from reconciler.run.inputs import RunInputs
@@ -57,11 +57,16 @@ def read_origins(planned: PlannedRun, change: Change, variant: DesiredVariant | 
     if variant is None or resolved is None or resolved.downstream != change.package:
         return ()
     inventory = planned.inputs.inventory
+    trees: dict[str, set[Oid]] = {resolved.pin.package.url: {resolved.pin.tree}}
+    if change.after is not None:
+        trees.setdefault(change.package.url, set()).add(change.after)
+    needs = Needs({url: frozenset(of) for url, of in trees.items()})
+    contents = fetch_contents(needs, planned.inputs.mirrors, inventory.policy.limits)
     files = change.written.files if change.written else None
     if not files and change.after is not None:
-        needs = Needs({change.package.url: frozenset({change.after})})
-        files = fetch_contents(needs, planned.inputs.mirrors, inventory.policy.limits).get(change.after)
-    return find_origins(resolved, files or {}, inventory, variant.trace)
+        files = contents.get(change.after)
+    upstream = contents.get(resolved.pin.tree) or {}
+    return find_origins(resolved, files or {}, inventory, variant.trace, upstream)
 
 
 def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:

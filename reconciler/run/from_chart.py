@@ -2,17 +2,24 @@
 
 import gzip
 import io
+import os
 import posixpath
+import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from reconciler.api.kptfile import KPTFILE, new_kptfile
 from reconciler.base.errors import ConfigurationError, RefusedError, UsageError
+from reconciler.base.redact import mask_credentials
 from reconciler.functions.catalog import CLAIMS, REGISTRIES
 from reconciler.functions.charts import CHART_HOME, RENDER_HELM_CHART, ChartError, find_chart
 from reconciler.functions.values import value_at
+from reconciler.git.cache_directory import default_cache, open_cache
+from reconciler.git.repository import Mirrors
+from reconciler.git.trees import PackageRefusedError
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
     SetValue,
@@ -21,8 +28,14 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
+from reconciler.names.ids import is_prefix
 from reconciler.names.objects import File, Files
+from reconciler.policy import Policy
+from reconciler.read.credentials import find_credentials
 from reconciler.read.files import read_directory
+from reconciler.sources.charts import OCI, fetch_chart, find_chart_in_git
+from reconciler.sources.credentials import registry_credentials
+from reconciler.sources.registry import RegistryClient
 from reconciler.workdir.directory import write_directory
 
 CONFIGURATION = "chart.yaml"
@@ -30,6 +43,7 @@ DIGEST = "reconciler.dev/chart-digest"
 SOURCE = "reconciler.dev/chart-source"
 _VALUES = "values.yaml"
 _MOST_BYTES = 64 << 20
+_IN_GIT = re.compile(r"(.+\.git)(?:/+(.*?))?/*")
 
 
 class VendoredChart(NamedTuple):
@@ -50,21 +64,75 @@ class VendoredChart(NamedTuple):
         return str(self.metadata.get("version") or "")
 
 
-def read_chart(path: Path, source: str = "") -> VendoredChart:
-    """Return the chart of a directory or an archive.
+def read_chart(chart: str, version: str, policy: Policy, cache_dir: Path | None = None) -> VendoredChart:
+    """Return a chart with its files.
+
+    Args:
+        chart: A directory, an archive, `oci://HOST/NAME`, `https://REPOSITORY/NAME` or `REPOSITORY.git/PATH`.
+        version: A version or a range, for what has several; of Git also a tag, a branch or a commit.
+        policy: Its registries, credentials, addresses and limits count.
+        cache_dir: Where mirrors of Git repositories are.
 
     Raises:
-        UsageError: There is no chart.
+        UsageError: There is no chart, or not at such an address.
         ConfigurationError: The chart is invalid.
-        RefusedError: A chart that it depends on is not in it.
+        RefusedError: A chart that it depends on is not in it, or it is not what was asked for.
+        UnavailableError: Its place does not answer, or has no such version.
     """
-    if path.is_dir():
-        return _vendored(read_directory(path), source or path.name)
-    return unpack_chart(path.read_bytes(), source or path.name)
+    path = Path(chart)
+    if "://" not in chart and path.exists():
+        if version:
+            raise UsageError("--version is for charts elsewhere: a directory or archive has one version")
+        if path.is_dir():
+            return _vendored(read_directory(path), path.name)
+        return _unpacked(path.read_bytes(), path.name)
+    if "://" in chart and urlsplit(chart).username is not None:
+        hint = "Write it without, and name the variable of the credential in spec.credentials."
+        raise UsageError(f"{mask_credentials(chart)} has a credential", hint=hint)
+    find = find_credentials(policy, os.environ)
+    if in_git := _IN_GIT.fullmatch(chart):
+        return _from_git(
+            in_git[1],
+            in_git[2] or "",
+            version,
+            policy,
+            Mirrors(open_cache(cache_dir or default_cache()), find),
+        )
+    if not chart.startswith((OCI, "https://", "http://")):
+        if "://" not in chart:
+            raise UsageError(f"{chart} does not exist")
+        hint = (
+            "Name oci://HOST/NAME, https://REPOSITORY/NAME, REPOSITORY.git/PATH, a directory or an archive."
+        )
+        raise UsageError(f"{chart} is no address that charts are read from", hint=hint)
+    find = registry_credentials(os.environ, find)
+    client = RegistryClient(policy.registries, find, addresses=policy.addresses)
+    fetched = fetch_chart(chart.rstrip("/"), version, client)
+    read = _unpacked(fetched.archive, fetched.address)
+    expected = (chart.rstrip("/").rpartition("/")[2], fetched.version.lstrip("v"))
+    if (read.name, read.version.lstrip("v")) != expected:
+        hint = "Nothing of it was used. Ask who runs the repository."
+        message = f"{fetched.address} is {read.name} {read.version}, not {' '.join(expected)}"
+        raise RefusedError(message, hint=hint)
+    return read
 
 
-def unpack_chart(archive: bytes, source: str) -> VendoredChart:
-    """Return the chart of an archive; raises as `read_chart`."""
+def _from_git(remote: str, path: str, version: str, policy: Policy, mirrors: Mirrors) -> VendoredChart:
+    if policy.addresses and not any(is_prefix(prefix, remote) for prefix in policy.addresses):
+        hint = "Add its prefix to spec.addresses of reconciler.yaml, if that is meant."
+        raise RefusedError(f"{remote} is below no prefix of spec.addresses", hint=hint)
+    mirrors.limit_reads(policy.limits.read_seconds)
+    mirror = mirrors.open(remote)
+    mirror.fetch()
+    address = f"{remote}/{path}" if path else remote
+    try:
+        in_repository = find_chart_in_git(mirror, address, path, version, policy.limits)
+    except PackageRefusedError as error:
+        raise RefusedError(f"{address}: {error.reason}") from error
+    return _vendored(in_repository.files, in_repository.address)
+
+
+def _unpacked(archive: bytes, source: str) -> VendoredChart:
     files: dict[str, File] = {}
     left = _MOST_BYTES
     try:

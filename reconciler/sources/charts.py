@@ -1,51 +1,163 @@
-"""Charts in registries: the newest version in a range, and its archive with its digest."""
+"""Charts of registries, of repositories with an index, and of Git: the newest in a range, and its content."""
 
-from collections.abc import Iterable
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import urljoin
 
 from reconciler.base.errors import UnavailableError, UsageError
+from reconciler.base.redact import mask_credentials
 from reconciler.base.suggestions import close_names
 from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict, precedence
-from reconciler.sources.registry import RegistryClient
+from reconciler.functions.values import value_at
+from reconciler.git.repository import Mirror
+from reconciler.krm.yaml import YamlError, load_documents
+from reconciler.krm.yaml.limits import SNAPSHOT_LIMITS
+from reconciler.names.ids import Oid
+from reconciler.names.objects import Files
+from reconciler.names.refs import HEADS, TAGS
+from reconciler.policy import Limits
+from reconciler.sources.registry import DigestError, RegistryClient
 
 OCI = "oci://"
 _CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class FetchedChart(NamedTuple):
-    """The archive of a chart, verified, and where it came from."""
+    """The archive of a chart, verified, with the version that was chosen, and where it came from."""
 
     archive: bytes
+    version: str
+    address: str
+
+
+class ChartInGit(NamedTuple):
+    """The files of a chart in a Git repository, and where they came from: the address and the commit."""
+
+    files: Files
     address: str
 
 
 def fetch_chart(address: str, version: str, client: RegistryClient) -> FetchedChart:
-    """Return the newest chart of a registry in a range of versions.
+    """Return the newest chart of a registry or a repository in a range of versions.
 
     Args:
-        address: `oci://HOST/NAME`.
+        address: `oci://HOST/NAME`, or `https://HOST/PATH/NAME` where `https://HOST/PATH` has an index.yaml.
         version: A version or a range as Helm writes it; empty for the newest that is no prerelease.
-        client: The registries.
+        client: Reads both.
 
     Raises:
         UsageError: The range is none.
-        UnavailableError: The registry has no such version, or it is no chart.
+        UnavailableError: There is no such chart or version, or it is no chart.
+        DigestError: It is another one than its digest.
     """
-    name = address.removeprefix(OCI)
-    # A tag has no `+`: Helm writes `_` for it.
-    tags = {tag.replace("_", "+"): tag for tag in client.tags(name)}
-    chosen = choose_version(tags, version)
-    if not chosen:
-        near = ", ".join(close_names(version, tags)) or ", ".join(sorted(tags)[-3:])
-        raise UnavailableError(f"{address} has no version {version or 'at all'}", hint=f"It has {near}.")
-    manifest = client.manifest(name, tags[chosen])
+    if address.startswith(OCI):
+        name = address.removeprefix(OCI)
+        # A tag has no `+`: Helm writes `_` for it.
+        tags = {tag.replace("_", "+"): tag for tag in client.tags(name)}
+        chosen = _chosen(tags, version, address)
+        return _pull(name, tags[chosen], client)
+    repository, _, name = address.rpartition("/")
+    entries = _entries(client.file(f"{repository}/index.yaml"), repository)
+    if name not in entries:
+        near = ", ".join(close_names(name, entries)) or ", ".join(sorted(entries)[:5])
+        raise UnavailableError(f"{repository} has no chart {name}", hint=f"It has {near or 'none'}.")
+    listed = {str(each.get("version") or ""): each for each in entries[name] if isinstance(each, Mapping)}
+    chosen = _chosen(listed, version, address)
+    urls = listed[chosen].get("urls")
+    url = urljoin(f"{repository}/", str(urls[0])) if isinstance(urls, list) and urls else ""
+    if url.startswith(OCI):
+        place, _, tag = url.removeprefix(OCI).rpartition(":")
+        return _pull(place, tag, client)
+    if not url:
+        raise UnavailableError(f"The index of {repository} has no address for {name} {chosen}")
+    archive = client.file(url)
+    digest = hashlib.sha256(archive).hexdigest()
+    stated = str(listed[chosen].get("digest") or "").removeprefix("sha256:")
+    if stated and stated != digest:
+        message = f"{mask_credentials(url)} should be sha256:{stated[:12]}, and is sha256:{digest[:12]}"
+        raise DigestError(message, hint="Nothing of it was used. Ask who runs the repository.")
+    return FetchedChart(archive, chosen, f"{address}:{chosen}@sha256:{digest}")
+
+
+def _pull(name: str, tag: str, client: RegistryClient) -> FetchedChart:
+    manifest = client.manifest(name, tag)
     layer = next((each for each in manifest.layers if each.media_type == _CONTENT), None)
     if layer is None:
-        raise UnavailableError(
-            f"{address}:{tags[chosen]} is no chart", hint="Its manifest has no layer of Helm."
-        )
-    return FetchedChart(client.blob(name, layer), f"{address}:{tags[chosen]}@{manifest.digest}")
+        raise UnavailableError(f"{OCI}{name}:{tag} is no chart", hint="Its manifest has no layer of Helm.")
+    address = f"{OCI}{name}:{tag}@{manifest.digest}"
+    return FetchedChart(client.blob(name, layer), tag.replace("_", "+"), address)
+
+
+def _entries(data: bytes, repository: str) -> Mapping[str, Any]:
+    try:
+        documents = load_documents(data, SNAPSHOT_LIMITS)
+    except YamlError as error:
+        raise UnavailableError(f"{repository}/index.yaml:{error.line}: {error.message}") from error
+    entries = value_at(documents[0].value if documents else None, "entries")
+    if not isinstance(entries, Mapping):
+        hint = "Name https://REPOSITORY/NAME, where https://REPOSITORY/index.yaml lists the charts."
+        raise UnavailableError(f"{repository}/index.yaml is no index of charts", hint=hint)
+    return {name: versions for name, versions in entries.items() if isinstance(versions, list)}
+
+
+def find_chart_in_git(mirror: Mirror, address: str, path: str, version: str, limits: Limits) -> ChartInGit:
+    """Return the chart of a directory of a fetched Git repository.
+
+    Args:
+        mirror: The repository.
+        address: Its address with the path, for messages.
+        path: The directory of the chart, "" for the root.
+        version: A tag, a branch or a commit, or a range of versions. The tags `v1.2.0`, `NAME-1.2.0` and
+            `PATH/v1.2.0` are versions. Empty for the newest of those, and the default branch without any.
+        limits: Of packages.
+
+    Raises:
+        UnavailableError: There is no such ref, or no such directory.
+        PackageRefusedError: The directory has what no package may have.
+    """
+    refs = mirror.refs()
+    commit = refs.get(f"{TAGS}{version}") or refs.get(f"{HEADS}{version}")
+    if commit is None and _COMMIT.fullmatch(version) and mirror.bring(Oid(version)):
+        commit = Oid(version)
+    if commit is None:
+        tags = dict(_versions((ref.removeprefix(TAGS) for ref in refs if ref.startswith(TAGS)), path))
+        if tags or version:
+            commit = refs[f"{TAGS}{tags[_chosen(tags, version, address)]}"]
+        elif (head := refs.get(f"{HEADS}{mirror.head_branch}")) is not None:
+            commit = head
+        else:
+            raise UnavailableError(f"{address} has neither tags of versions nor a default branch")
+    tree = mirror.subtree(commit, path)
+    if tree is None:
+        raise UnavailableError(f"{address} has no directory {path} at {version or commit[:12]}")
+    mirror.ensure(mirror.list_blobs(tree, limits))
+    return ChartInGit(mirror.files(tree, limits), f"{mask_credentials(address)}@{commit}")
+
+
+def _versions(tags: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+    """Yield version and tag of each tag that is a version of the chart at a path.
+
+    Where tags name the chart, those without a name are of something else in the repository.
+    """
+    name = path.rpartition("/")[2]
+    own = tuple(f"{each}{mark}" for each in {path, name} if each for mark in "/-")
+    listed = {tag: next((start for start in own if tag.startswith(start)), "") for tag in tags}
+    named = any(listed.values())
+    yield from ((tag.removeprefix(start), tag) for tag, start in listed.items() if bool(start) == named)
+
+
+def _chosen(versions: Iterable[str], version: str, address: str) -> str:
+    versions = list(versions)
+    chosen = choose_version(versions, version)
+    if not chosen:
+        near = ", ".join(close_names(version, versions)) or ", ".join(sorted(versions)[-3:]) or "none"
+        message = f"{mask_credentials(address)} has no version {version or 'at all'}"
+        raise UnavailableError(message, hint=f"It has {near}.")
+    return chosen
 
 
 def choose_version(versions: Iterable[str], constraint_text: str) -> str:

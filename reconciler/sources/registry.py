@@ -32,6 +32,7 @@ from reconciler.policy.registries import RegistryPolicy
 from reconciler.sources.credentials import TOKEN_USER, Find
 
 _ATTEMPTS, _HOPS = 4, 3
+_HUB = "registry-1.docker.io"
 _OK, _NOT_MODIFIED, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 200, 304, 401, 403, 404, 429
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _BUSY = frozenset({408, 425, 500, 502, 503, 504})
@@ -197,6 +198,23 @@ class RegistryClient:
         _verify(reply.body, blob.digest, f"the blob {blob.digest[:19]} of {name}")
         return reply.body
 
+    def file(self, url: str) -> bytes:
+        """Return a file of a web server; its directory is to the settings what a name in a registry is.
+
+        Raises:
+            MissingError: There is none.
+            RefusedError: It is larger than the limit, or would come without encryption.
+        """
+        scheme, _, rest = url.partition("://")
+        directory, _, file = rest.rpartition("/")
+        host, _, path = directory.partition("/")
+        place = self._mirror(directory, _Place(f"{scheme}://{host}", path))
+        if place.base == f"{scheme}://{host}" and not _is_safe(url, url):
+            hint = f"Write https, or allow it with spec.registries.mirrors: {{{host}: http://{host}}}."
+            raise RefusedError(f"{_shown(url)} is not encrypted", hint=hint)
+        url = "/".join(part for part in (*place, file) if part)
+        return self._request(place, directory, url, limit=self._policy.layer_bytes).body
+
     def cached_blob(self, name: str, blob: Blob) -> bytes:
         """Return a blob, of the cache where it was read before."""
         key = f"blob {blob.digest}"
@@ -224,27 +242,26 @@ class RegistryClient:
         return reply
 
     def _place(self, name: str) -> _Place:
-        """Return where a name is read.
+        host, path = split_name(name)
+        return self._mirror(name, _Place(f"https://{_HUB if host == 'docker.io' else host}", path))
+
+    def _mirror(self, name: str, place: _Place) -> _Place:
+        """Return where a name is read: at its mirror, else at its own place.
 
         Raises:
             RefusedError: spec.addresses does not list that address.
         """
-        place = self._mirror(name)
-        if self._addresses and not any(is_prefix(p, f"{place.base}/{place.name}") for p in self._addresses):
-            hint = "Add its prefix to spec.addresses of reconciler.yaml, if that is meant."
-            raise RefusedError(f"{place.base}/{place.name} is below no prefix of spec.addresses", hint=hint)
-        return place
-
-    def _mirror(self, name: str) -> _Place:
-        host, path = split_name(name)
         prefixes = [p for p in self._policy.mirrors if name == p or name.startswith(f"{p.rstrip('/')}/")]
         if prefixes:
             prefix = max(prefixes, key=len)
             mirror = self._policy.mirrors[prefix].rstrip("/") + name.removeprefix(prefix.rstrip("/"))
             scheme, _, rest = mirror.rpartition("://")
             host, _, path = rest.partition("/")
-            return _Place(f"{scheme or 'https'}://{host}", path)
-        return _Place("https://registry-1.docker.io" if host == "docker.io" else f"https://{host}", path)
+            place = _Place(f"{scheme or 'https'}://{host}", path)
+        if self._addresses and not any(is_prefix(p, f"{place.base}/{place.name}") for p in self._addresses):
+            hint = "Add its prefix to spec.addresses of reconciler.yaml, if that is meant."
+            raise RefusedError(f"{place.base}/{place.name} is below no prefix of spec.addresses", hint=hint)
+        return place
 
     def _get(
         self,
@@ -257,6 +274,18 @@ class RegistryClient:
     ) -> _Reply:
         place = self._place(name)
         url = f"{place.base}/v2/{place.name}/{path}"
+        return self._request(place, name, url, limit=limit, method=method, headers=headers)
+
+    def _request(
+        self,
+        place: _Place,
+        name: str,
+        url: str,
+        *,
+        limit: int,
+        method: str = "GET",
+        headers: Mapping[str, str] = _NO_HEADERS,
+    ) -> _Reply:
         renewed = failures = waits = 0
         while True:
             token = self._tokens.get(place, "")
@@ -416,9 +445,8 @@ def _error(name: str, url: str, reply: _Reply, *, is_known: bool) -> Unavailable
     message, host = f"{_shown(url)}: {answer}", urlsplit(url).netloc
     hint = f"`docker login {host}` stores a credential, and spec.credentials may name one."
     if not reply.status:
-        hint = (
-            f"Check the address and the network. Without TLS: spec.registries.mirrors, {host}: http://{host}."
-        )
+        mirror = f"{{{host}: http://{host}}} in reconciler.yaml (`--config` of `package from-chart`)"
+        hint = f"Check the address and the network. Without TLS: spec.registries.mirrors: {mirror}."
     if reply.status == _NOT_FOUND:
         return MissingError(message, hint=f"Check the name {name}, and whether the credential may see it.")
     if reply.status == _UNAUTHORIZED:

@@ -1,6 +1,8 @@
 """`package from-chart`: a chart vendored and pinned, again with another version, and what is refused."""
 
+import hashlib
 import io
+import json
 import tarfile
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +15,9 @@ from reconciler.policy import FunctionPolicy
 from reconciler.read.files import read_directory
 from reconciler.sources.charts import choose_version
 from tests.support.charts import DEPLOYMENT, chart, needs_helm
-from tests.support.world import invoke
+from tests.support.git import make_repository
+from tests.support.registry import Answer, Asked, serve_gate, serve_registry
+from tests.support.world import git, invoke
 
 
 def write_chart(directory: Path, version: str = "1.0.0", **more: str) -> Path:
@@ -96,7 +100,9 @@ def test_refused_charts_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
         "has no Chart.yaml": (tmp_path / "none", "new"),
         "may not hold ../../x": (tmp_path / "bad.tgz", "new"),
         "is not empty, and no package of a chart": (write_chart(tmp_path / "good"), "full"),
-        "is no address": ("https://charts.example.com/web", "new"),
+        "is no address": ("ftp://charts.example.com/web", "new"),
+        "is not encrypted": ("http://charts.example.com/web", "new"),
+        "has a credential": ("https://me:secret@charts.example.com/web", "new"),
         "does not exist": (tmp_path / "nowhere", "new"),
     }
 
@@ -104,6 +110,151 @@ def test_refused_charts_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
         assert from_chart(source, tmp_path / target) != 0
         assert message in capsys.readouterr().err
         assert not (tmp_path / "new").exists()
+
+
+def archive(folder: Path, version: str = "1.0.0", name: str = "web.tgz") -> bytes:
+    return pack(write_chart(folder / version, version), folder / name).read_bytes()
+
+
+def index(*versions: str, digest: str = "", url: str = "files/web-{}.tgz") -> bytes:
+    """Return the index of a repository with the chart `web`."""
+    listed = [{"name": "web", "version": v, "urls": [url.format(v)], "digest": digest} for v in versions]
+    return json.dumps({"apiVersion": "v1", "entries": {"web": listed}}).encode()
+
+
+def settings(folder: Path, spec: str) -> Path:
+    path = folder / "reconciler.yaml"
+    head = "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata: {name: fleet}\nspec:\n"
+    path.write_text(head + spec)
+    return path
+
+
+def test_repository_of_charts_gives_the_newest_of_a_range_pinned_by_its_digest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = archive(tmp_path, "1.1.0")
+    digest = hashlib.sha256(data).hexdigest()
+    monkeypatch.setenv("CHARTS", "secret-token")
+    with serve_gate() as elsewhere, serve_gate() as gate:
+        elsewhere.plan = lambda _: Answer(200, data)
+
+        def plan(asked: Asked) -> Answer:
+            if not asked.authorization:
+                return Answer(401, b"", {"WWW-Authenticate": 'Basic realm="charts"'})
+            if asked.path == "/stable/index.yaml":
+                return Answer(200, index("1.0.0", "1.1.0", "2.0.0", digest=digest))
+            return Answer(302, b"", {"Location": f"http://{elsewhere.address}{asked.path}"})
+
+        gate.plan = plan
+        rule = f'  credentials: [{{prefix: "http://{gate.address}", tokenEnv: CHARTS}}]\n'
+        mirror = f"  registries: {{mirrors: {{charts.example.com: 'http://{gate.address}'}}}}\n"
+        config = settings(tmp_path, rule + mirror)
+
+        done = from_chart(
+            *("https://charts.example.com/stable/web", tmp_path / "new"),
+            *("--version", "~1", "--config", config),
+        )
+
+    assert done == 0, capsys.readouterr().err
+    text = (tmp_path / "new/chart.yaml").read_text()
+    assert f"chart-source: https://charts.example.com/stable/web:1.1.0@sha256:{digest}" in text
+    assert [each.path for each in gate.asked if each.authorization] == [
+        *("/stable/index.yaml", "/stable/files/web-1.1.0.tgz")
+    ]
+    # The credential is for one server: it does not follow to where that one leads.
+    assert [(each.path, each.authorization) for each in elsewhere.asked] == [
+        ("/stable/files/web-1.1.0.tgz", "")
+    ]
+
+
+class Refused(NamedTuple):
+    """An index that is not followed, with what is printed about it."""
+
+    reason: str
+    index: bytes
+    want: str
+    name: str = "web"
+
+
+REFUSED = [
+    Refused("another content", index("1.0.0", digest="ab" * 32), "should be sha256:abab"),
+    Refused("another version", index("1.7.0"), "is web 1.0.0, not web 1.7.0"),
+    Refused("no such chart", index("1.0.0"), "has no chart wep", "wep"),
+    Refused("no such version", index("0.9.0"), "has no version ~1"),
+    Refused("no address", b'{"entries": {"web": [{"version": "1.0.0"}]}}', "has no address for web 1.0.0"),
+    Refused("no index", b"<html>", "index.yaml is no index of charts"),
+    Refused("no YAML", b"a: [", "index.yaml:2: "),
+    Refused("to another host without TLS", index("1.0.0", url="http://10.0.0.1/w.tgz"), "not encrypted"),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.reason)
+def test_index_that_is_not_followed(
+    case: Refused, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = archive(tmp_path)
+    with serve_gate() as gate:
+        gate.plan = lambda asked: Answer(200, case.index if asked.path.endswith("index.yaml") else data)
+
+        done = from_chart(f"http://{gate.address}/{case.name}", tmp_path / "new", "--version", "~1")
+
+    assert done != 0
+    assert case.want in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_registry_without_tls_is_read_through_the_mirror_that_the_hint_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve_registry(tmp_path) as registry:
+        for version in ("1.0.0", "1.1.0+build.1", "2.0.0"):
+            registry.push_chart("charts/web", version, archive(tmp_path, version))
+        address = f"oci://{registry.address}/charts/web"
+        without = from_chart(address, tmp_path / "new")
+        hint = capsys.readouterr().err
+        config = settings(
+            tmp_path, f"  registries: {{mirrors: {{'{registry.address}': 'http://{registry.address}'}}}}\n"
+        )
+
+        done = from_chart(address, tmp_path / "new", "--version", "^1", "--config", config)
+        other = settings(tmp_path, f"{config.read_text().partition('spec:')[2]}  addresses: [https://x.org]")
+        kept = from_chart(address, tmp_path / "new", "--config", other)
+
+    assert (without, done) == (5, 0), hint
+    assert f"spec.registries.mirrors: {{{registry.address}: http://{registry.address}}}" in hint
+    text = (tmp_path / "new/chart.yaml").read_text()
+    assert f"chart-source: {address}:1.1.0_build.1@sha256:" in text
+    assert kept == 4
+    assert "is below no prefix of spec.addresses" in capsys.readouterr().err
+
+
+GIT_VERSIONS = [
+    ("", "1.1.0"),
+    ("~1.0", "1.0.0"),
+    ("web-1.0.0", "1.0.0"),
+    ("main", "2.0.0"),
+]
+
+
+@pytest.mark.parametrize(("version", "want"), GIT_VERSIONS)
+def test_directory_of_git_is_read_at_a_version_of_its_chart(tmp_path: Path, version: str, want: str) -> None:
+    charts = make_repository(tmp_path / "charts.git", chart(version="1.0.0", deployment=DEPLOYMENT))
+    charts.tag("web-1.0.0")
+    charts.commit(chart(version="1.1.0", deployment=DEPLOYMENT))
+    charts.tag("web-1.1.0")
+    charts.tag("v9.0.0")  # of something else in the repository
+    charts.commit(chart(version="2.0.0", deployment=DEPLOYMENT))
+    address = f"file://{tmp_path}/charts.git"
+    pinned = git(tmp_path / "charts.git", "rev-parse", f"web-{want}" if want < "2" else "main").strip()
+
+    options = ("--version", version) if version else ()
+    cache = ("--cache-dir", tmp_path / "cache")
+    assert from_chart(f"{address}/charts/web", tmp_path / "new", *options, *cache) == 0
+
+    text = (tmp_path / "new/chart.yaml").read_text()
+    assert f"version: {want}\n" in text
+    assert f"chart-source: {address}/charts/web@{pinned}" in text
+    assert from_chart(f"{address}/charts/wep", tmp_path / "none", *cache, "--version", "main") == 5
 
 
 class Choice(NamedTuple):

@@ -86,6 +86,12 @@ class Registry:
         contents = lock | {path: text.encode() for path, text in files.items()}
         return self._image(name, tag, [_described(self.push_blob(name, layer(contents)), LAYER)]).digest
 
+    def push_chart(self, name: str, version: str, archive: bytes) -> str:
+        """Push what `helm push` does: one layer with the archive; a tag has no plus."""
+        blob = self.push_blob(name, archive)
+        layers = [_described(blob, "application/vnd.cncf.helm.chart.content.v1.tar+gzip")]
+        return self._image(name, version.replace("+", "_"), layers).digest
+
     def push_cnab(self, name: str, tag: str, bundle: Mapping[str, object]) -> str:
         """Push what `porter publish` does: an index of a manifest whose configuration is bundle.json."""
         config = self.push_blob(name, json.dumps(bundle).encode())

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 from pydantic.alias_generators import to_camel
@@ -11,8 +12,10 @@ from reconciler.base.errors import Location
 from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
 from reconciler.expand.variants import FROM_TARGET
+from reconciler.functions.catalog import parse_image
 from reconciler.inventory.inventory import FieldPath, Inventory
 from reconciler.names.objects import Files
+from reconciler.plan.chart_values import ChartDefaults, chart_values
 from reconciler.records.upstream_lock import lock_path
 from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.injection import choose_source, find_points, injected_field
@@ -40,12 +43,17 @@ class Origin(Struct, frozen=True):
 
 
 def find_origins(
-    resolved: ResolvedVariant, files: Files, inventory: Inventory, trace: Mapping[str, str]
+    resolved: ResolvedVariant,
+    files: Files,
+    inventory: Inventory,
+    trace: Mapping[str, str],
+    upstream: Files = MappingProxyType({}),
 ) -> tuple[Origin, ...]:
     """Return the origin of every field that the variant gives its package, in the order of the steps.
 
-    `files` are the package's; `trace` has for a generated variant the literal or expression of
-    its set gave each field. What none of these names came with the upstream, or is a person's.
+    `files` are the package's, `upstream` those of the upstream that it is made from; `trace` has for a
+    generated variant the literal or expression of its set gave each field. What none of these names came
+    with the upstream, or is a person's.
     """
     fields = _Provenance(resolved, files, inventory, trace)
     if cluster := cluster_of(resolved.variant.key):
@@ -58,6 +66,7 @@ def find_origins(
         fields.pipeline,
         fields.injection,
         fields.labels,
+        lambda: fields.values(upstream),
     )
     return tuple(origin for step in steps for origin in step())
 
@@ -176,6 +185,41 @@ class _Provenance(Struct, frozen=True):
             field = injected_field(obj.api_version, obj.kind)
             source = f"object {obj.kind} {obj.namespace}/{obj.name} of the snapshot"
             yield Origin(point.file, f"{name} {field}", obj.name, source, obj.location)
+
+    def values(self, upstream: Files) -> Iterator[Origin]:
+        """Yield the values of charts, which are rendered from what `upstream` has."""
+        pin = self.resolved.pin
+        injected = {origin.field.partition(" ")[0]: origin for origin in self.injection()}
+        for each in chart_values(upstream, self.files):
+            if isinstance(each, ChartDefaults):
+                source = f"defaults of chart {each.name} {each.version}, where nothing above says otherwise"
+                yield Origin(each.file, "values", "", source)
+                continue
+            field = each.field.replace(".templateOptions.values.valuesInline.", ".values.")
+            source, at = f"upstream {pin.ref}: {each.file}", None
+            kind, name, path = each.copied or ("", "", "")
+            if setter := self._setter(each.setter):
+                source, at = setter
+            elif each.copied:
+                of = injected.get(f"{kind}/{name}")
+                at = of.location if of else None
+                where = f"{kind} {name}" if of is None else of.source
+                source = f"{path} of {where}, by apply-replacements"
+            elif each.changed and field.endswith((".kubeVersion", ".apiVersions")):
+                source = "the snapshot of the cluster, or an edit in the package"
+            elif each.changed:
+                source = "an edit in the package"
+            yield Origin(each.file, field, each.value, source, at)
+
+    def _setter(self, comment: str) -> tuple[str, Location] | None:
+        """Return the origin of the setter that a comment names, where the variant gives it."""
+        pipeline = self.variant.spec.pipeline
+        for index, function in enumerate((pipeline.mutators if pipeline else None) or ()):
+            image = parse_image(function.image or "")
+            for name in function.config_map or {} if image and image.short == "apply-setters" else ():
+                if f"${{{name}}}" in comment:
+                    return self._origin("pipeline", "mutators", index, "configMap", name)
+        return None
 
     def _origin(self, *path: str | int) -> tuple[str, Location]:
         """Return the origin of a field of the variant's spec, and its location."""
