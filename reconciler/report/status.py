@@ -165,8 +165,9 @@ def _folded(
             shown |= {place: rows[place] for place in places}
             continue
         name = rows[places[0]][0].rpartition("/")[2]
-        first, *_, last = (rows[place][0].removesuffix(f"/{name}") for place in places)
-        shown[places[0]] = (f"{len(places)} x {name}", f"{first} to {last}", *rows[places[0]][2:])
+        first = rows[places[0]][0].removesuffix(f"/{name}")
+        where = f"{first} and {len(places) - 1} more"
+        shown[places[0]] = (f"{len(places)} x {name}", where, *rows[places[0]][2:])
     return [shown[place] for place in sorted(shown)], [owners[place] for place in sorted(shown)]
 
 
